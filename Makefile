@@ -1,0 +1,45 @@
+# The developer's manual: every task is one line here. Needs git, make and python3 (3.11 to 3.13).
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help demo test test-all lint format bench docs clean
+
+help:            ## list the tasks
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/user: pyproject.toml | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable . && touch $@
+
+$(VENV)/dev: pyproject.toml | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]' && touch $@
+
+$(VENV)/docs: pyproject.toml | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,docs]' && touch $@
+
+demo: $(VENV)/user      ## what tallyveil does today, in one screen
+	$(BIN)/tallyveil demo
+
+test: $(VENV)/dev       ## every test that runs in minutes (2 cores)
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-all: $(VENV)/dev   ## the slow tests too
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/dev       ## style and types
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
+
+format: $(VENV)/dev     ## put the style right
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: $(VENV)/dev      ## our speed and memory beside the alternatives, in one run
+	$(BIN)/python bench/noise.py && $(BIN)/python bench/histogram.py
+
+docs: $(VENV)/docs      ## the manual as pages, in docs/_build/html
+	$(BIN)/python docs/generate_reference.py && $(BIN)/sphinx-build -q -W -b html docs docs/_build/html
+
+clean:           ## remove what the tasks above made
+	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

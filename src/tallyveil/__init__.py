@@ -1,0 +1,53 @@
+"""Differential privacy for counts of people that nest in geography.
+
+``import tallyveil as tv`` loads nothing heavy: a part is imported when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tallyveil import errors, privacy
+    from tallyveil.counts import Counts
+    from tallyveil.facilities import Facilities
+    from tallyveil.histogram import Histogram
+    from tallyveil.privacy.strategy import Strategy
+    from tallyveil.schema import Grouping, Query, Schema
+    from tallyveil.spine import Spine
+
+__version__ = "0.1.0"
+__all__ = [
+    "Counts",
+    "Facilities",
+    "Grouping",
+    "Histogram",
+    "Query",
+    "Schema",
+    "Spine",
+    "Strategy",
+    "errors",
+    "privacy",
+]
+
+_HOME = {
+    "Counts": "counts",
+    "Facilities": "facilities",
+    "Grouping": "schema",
+    "Histogram": "histogram",
+    "Query": "schema",
+    "Schema": "schema",
+    "Spine": "spine",
+    "Strategy": "privacy.strategy",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"tallyveil.{_HOME[name]}"), name)
+    if name in __all__:
+        return import_module(f"tallyveil.{name}")
+    raise AttributeError(f"module 'tallyveil' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,20 @@
+"""How kernels are compiled: to machine code on first use, kept on disk, and free of the interpreter lock."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+Kernel = Callable[..., Any]
+
+
+def compiled(kernel: Kernel) -> Kernel:
+    """Compile a kernel. It takes and returns arrays and numbers, and may run on any thread."""
+    result: Kernel = numba.njit(nogil=True, cache=True)(kernel)
+    return result
+
+
+def inlined(kernel: Kernel) -> Kernel:
+    """Compile a small piece that becomes part of the kernels calling it."""
+    result: Kernel = numba.njit(inline="always")(kernel)
+    return result

@@ -1,0 +1,63 @@
+"""The program ``tallyveil``: collects the commands and turns errors into one clear line.
+
+Commands import what they need when they run, so ``tallyveil --help`` loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tallyveil import __version__
+from tallyveil.cli import account, cite, demo, presets
+from tallyveil.errors import InputError, TallyveilError
+
+app = typer.Typer(
+    name="tallyveil",
+    help="Differential privacy for counts of people that nest in geography: protect, and measure what it cost and "
+    "what it bought.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.command("account")(account.account)
+app.add_typer(presets.app, name="presets", no_args_is_help=True)
+app.command("cite")(cite.cite)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tallyveil {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Take the options that come before a command."""
+    del version
+
+
+def main() -> None:
+    """Run the program. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    try:
+        app()
+    except InputError as problem:
+        sys.exit(_failed(problem, 2))
+    except TallyveilError as problem:
+        sys.exit(_failed(problem, 1))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _failed(problem: Exception, code: int) -> int:
+    typer.echo(f"tallyveil: {problem}", err=True)
+    return code

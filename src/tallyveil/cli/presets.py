@@ -1,0 +1,127 @@
+"""``tallyveil presets``: the published strategies, listed, shown or written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tallyveil.errors import InputError
+
+if TYPE_CHECKING:
+    from tallyveil.privacy import Strategy
+
+
+app = typer.Typer(help="List the published strategies, show one, or write one as TOML to start from.")
+
+Name = Annotated[str, typer.Argument(help="A preset's name.")]
+Epsilon = Annotated[str | None, typer.Option(help="Another budget (e2e-2018 takes any; 1 if not given).")]
+Rho = Annotated[str | None, typer.Option(help="Another budget.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_presets(as_json: Json = False) -> None:
+    """List the published strategies.
+
+    [bold]Example[/bold]
+
+      tallyveil presets list
+    """
+    from tallyveil.privacy.presets import PRESETS
+
+    width = max(map(len, PRESETS))
+    lines = (f"{name:<{width}}  {what}" for name, what in PRESETS.items())
+    typer.echo(json.dumps(PRESETS, indent=2) if as_json else "\n".join(lines))
+
+
+@app.command("show")
+def show_preset(name: Name, epsilon: Epsilon = None, rho: Rho = None, as_json: Json = False) -> None:
+    """Show the noise that a strategy puts on every query at every level.
+
+    [bold]Example[/bold]
+
+      tallyveil presets show pl94-2020-us-persons
+    """
+    strategy = _preset(name, epsilon, rho)
+    if as_json:
+        typer.echo(json.dumps(spends_as_json(strategy), indent=2))
+    else:
+        print_noise(strategy)
+
+
+@app.command("write")
+def write_preset(
+    name: Name,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The TOML file to write; it must not exist yet.")],
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+) -> None:
+    """Write a strategy as TOML, to use as it is or to start your own from.
+
+    [bold]Example[/bold]
+
+      tallyveil presets write e2e-2018 --epsilon 0.5 -o mine.toml
+    """
+    from tallyveil.privacy.strategy_toml import strategy_to_toml
+
+    text = strategy_to_toml(_preset(name, epsilon, rho))
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"{output} exists. Name a new file; nothing is overwritten.") from None
+    except OSError as problem:
+        raise InputError(f"{output} cannot be written ({problem.strerror}). Name another file.") from None
+    typer.echo(f"wrote {output}", err=True)
+
+
+def _preset(name: str, epsilon: str | None, rho: str | None) -> Strategy:
+    from tallyveil.privacy import Strategy
+
+    if name == "e2e-2018" and epsilon is None:
+        typer.echo("e2e-2018 takes any epsilon: here 1. Choose with --epsilon.", err=True)
+        epsilon = "1"
+    return Strategy.preset(name, epsilon=epsilon, rho=rho)
+
+
+def spends_as_json(strategy: Strategy) -> list[dict[str, str | float]]:
+    """Each measurement with its share (exact) and the standard deviation of its noise."""
+    return [
+        {
+            "level": spend.level,
+            "query": spend.query,
+            "share": str(spend.share),
+            "sd": spend.noise.actual_variance() ** 0.5,
+        }
+        for spend in strategy.spends()
+    ]
+
+
+def print_noise(strategy: Strategy) -> None:
+    """Print the standard deviation of every query's noise, levels across."""
+    from rich.console import Console
+    from rich.table import Table
+
+    queries = list(dict.fromkeys(query for level in reversed(strategy.queries.values()) for query in level))
+    table = Table(
+        title=f"Standard deviation of the noise, {strategy.name or 'this strategy'}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column("query")
+    for level in strategy.levels:
+        table.add_column(level, justify="right")
+    table.add_row("[dim]share of the budget[/dim]", *(f"[dim]{float(s):.1%}[/dim]" for s in strategy.levels.values()))
+    for query in queries:
+        table.add_row(query, *(_sd(strategy, level, query) for level in strategy.levels))
+    Console().print(table)
+
+
+def _sd(strategy: Strategy, level: str, query: str) -> str:
+    if query not in strategy.queries[level]:
+        return "-"
+    return f"{strategy.noise(level, query).actual_variance() ** 0.5:,.2f}"

@@ -1,0 +1,262 @@
+"""A table of whole counts, units by cells, that keeps the non-zero entries only (rows compressed).
+
+A block has 8 non-empty cells of 2,016: memory grows with what is there, not with what could be. The three things done
+to such a table are compiled and never loop over units in Python: build it from entries in any order, add up runs of
+units (children to parents), and add up groups of cells (a marginal query).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from tallyveil._compiled import compiled
+from tallyveil.errors import InputError
+
+Integers = NDArray[np.integer]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Counts:
+    """Whole counts of ``units`` by ``cells``, sparse.
+
+    Attributes
+    ----------
+    start
+        Unit ``u`` has the entries ``start[u]`` to ``start[u + 1]``.
+    cell
+        The cell of each entry, rising within a unit.
+    count
+        The count of each entry, never zero.
+    cells
+        How many cells a unit could have.
+
+    Examples
+    --------
+    >>> table = Counts.from_entries([0, 2, 2, 0], [1, 0, 1, 1], [5, 1, 2, 3], units=3, cells=2)
+    >>> table.dense().tolist()
+    [[0, 8], [0, 0], [1, 2]]
+    """
+
+    start: NDArray[np.int64]
+    cell: Integers
+    count: Integers
+    cells: int
+
+    def __post_init__(self) -> None:
+        for array in (self.start, self.cell, self.count):
+            array.flags.writeable = False
+
+    @classmethod
+    def from_entries(cls, unit: ArrayLike, cell: ArrayLike, count: ArrayLike, *, units: int, cells: int) -> Counts:
+        """Build from entries in any order; entries for the same unit and cell are added, zeros dropped."""
+        unit_, cell_ = _positions(unit, units, "unit"), _positions(cell, cells, "cell")
+        count_ = whole(count)
+        if not len(unit_) == len(cell_) == len(count_):
+            raise InputError(
+                f"{len(unit_):,} units, {len(cell_):,} cells and {len(count_):,} counts: one each per row."
+            )
+        negative = np.flatnonzero(count_ < 0)
+        if len(negative):
+            row = int(negative[0])
+            raise InputError(f"row {row + 1:,}: count {count_[row]} is negative. Counts of people are 0 or more.")
+        total = int(count_.sum(dtype=np.int64))
+        start, sorted_cell, sorted_count = _sort_entries(
+            unit_, cell_, count_, units, np.zeros(0, _cell_type(cells)), np.zeros(0, _count_type(total))
+        )
+        return cls(start=start, cell=sorted_cell, count=sorted_count, cells=cells)
+
+    @classmethod
+    def from_dense(cls, table: ArrayLike) -> Counts:
+        """Build from an array with one row per unit and one column per cell."""
+        dense = whole(table)
+        unit, cell = np.nonzero(dense)
+        return cls.from_entries(unit, cell, dense[unit, cell], units=dense.shape[0], cells=dense.shape[1])
+
+    def __repr__(self) -> str:
+        return f"Counts({self.units:,} units x {self.cells:,} cells)"
+
+    @property
+    def units(self) -> int:
+        """How many units there are, the empty ones included."""
+        return len(self.start) - 1
+
+    @property
+    def entries(self) -> int:
+        """How many cells are non-empty."""
+        return len(self.cell)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return self.start.nbytes + self.cell.nbytes + self.count.nbytes
+
+    def total(self) -> int:
+        """Everybody."""
+        return int(self.count.sum(dtype=np.int64))
+
+    def unit(self) -> NDArray[np.int64]:
+        """The unit of each entry."""
+        return np.repeat(np.arange(self.units, dtype=np.int64), np.diff(self.start))
+
+    def dense(self, first: int = 0, last: int | None = None) -> NDArray[np.int64]:
+        """Units ``first`` to ``last`` as an ordinary array."""
+        start = self.start[first : None if last is None else last + 1]
+        span = slice(int(start[0]), int(start[-1]))
+        table = np.zeros((len(start) - 1, self.cells), dtype=np.int64)
+        table[np.repeat(np.arange(len(start) - 1), np.diff(start)), self.cell[span]] = self.count[span]
+        return table
+
+    def summed(self, groups: NDArray[np.int64]) -> Counts:
+        """Add up runs of units: group ``g`` holds the units ``groups[g]`` to ``groups[g + 1]``."""
+        return self.merged(groups, np.arange(self.cells, dtype=np.int32), self.cells)
+
+    def merged(self, groups: NDArray[np.int64], row_of_cell: NDArray[np.int32], rows: int) -> Counts:
+        """Add up runs of units, and cells at the same time: cell ``c`` goes to row ``row_of_cell[c]``."""
+        starts = self.start[groups]
+        start = _count_merged(starts, self.cell, row_of_cell, rows)
+        cell = np.empty(start[-1], dtype=_cell_type(rows))
+        count = np.empty(start[-1], dtype=_count_type(self.total()))
+        _fill_merged(starts, self.cell, self.count, row_of_cell, rows, start, cell, count)
+        return Counts(start=start, cell=cell, count=count, cells=rows)
+
+    def canonical_bytes(self) -> Iterator[bytes]:
+        """The table as bytes that do not depend on how it is held, in pieces."""
+        yield f"{self.units} units, {self.cells} cells".encode()
+        for array, kind in ((self.start, "<i8"), (self.cell, "<i4"), (self.count, "<i8")):
+            for i in range(0, len(array), 1 << 20):
+                yield array[i : i + (1 << 20)].astype(kind).tobytes()
+
+
+def whole(counts: ArrayLike) -> Integers:
+    """Counts as an array of integers; one that is not whole is an error."""
+    array = np.asarray(counts)
+    if array.dtype.kind == "f":
+        wrong = np.flatnonzero(array != np.floor(array))  # also catches NaN
+        if len(wrong):
+            row, value = int(wrong[0]), array.reshape(-1)[wrong[0]]
+            raise InputError(f"row {row + 1:,}: count {value} is not whole. Counts of people are whole numbers.")
+        big = np.flatnonzero(np.abs(array) > 2.0**53)
+        if len(big):
+            raise InputError(f"row {int(big[0]) + 1:,}: count {array.reshape(-1)[big[0]]} is too large to be exact.")
+        return array.astype(np.int64)
+    if array.dtype.kind == "b" or array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"counts are {array.dtype}, not numbers. Read the column as whole numbers.")
+    return array
+
+
+def _positions(values: ArrayLike, limit: int, what: str) -> Integers:
+    array = whole(values)
+    wrong = np.flatnonzero((array < 0) | (array >= limit))
+    if len(wrong):
+        row = int(wrong[0])
+        raise InputError(f"row {row + 1:,}: {what} {array[row]} is not between 0 and {limit - 1}.")
+    return array
+
+
+def _cell_type(cells: int) -> DTypeLike:
+    return np.uint16 if cells <= 1 << 16 else np.uint32
+
+
+def _count_type(total: int) -> DTypeLike:
+    return np.int32 if total < 1 << 31 else np.int64
+
+
+@compiled
+def _sort_entries(unit, cell, count, units, cell_like, count_like):  # type: ignore[no-untyped-def]
+    """Order entries by unit (counting sort) and by cell within each, adding what falls together."""
+    place = np.zeros(units + 1, np.int64)
+    for i in range(len(unit)):
+        if count[i] != 0:
+            place[np.int64(unit[i]) + 1] += 1
+    for u in range(units):
+        place[u + 1] += place[u]
+    cells = np.empty(place[units], cell_like.dtype)
+    counts = np.empty(place[units], count_like.dtype)
+    fill = place[:-1].copy()
+    for i in range(len(unit)):
+        if count[i] != 0:
+            at = fill[unit[i]]
+            cells[at] = cell[i]
+            counts[at] = count[i]
+            fill[unit[i]] = at + 1
+    start = np.zeros(units + 1, np.int64)
+    kept = 0
+    for u in range(units):
+        first, last = place[u], place[u + 1]
+        rising = True
+        for i in range(first + 1, last):
+            if cells[i] <= cells[i - 1]:
+                rising = False
+                break
+        if not rising:
+            order = np.argsort(cells[first:last], kind="mergesort")
+            cells[first:last] = cells[first:last][order]
+            counts[first:last] = counts[first:last][order]
+        for i in range(first, last):
+            if i > first and kept > start[u] and cells[kept - 1] == cells[i]:
+                counts[kept - 1] += counts[i]
+            else:
+                cells[kept] = cells[i]
+                counts[kept] = counts[i]
+                kept += 1
+        start[u + 1] = kept
+    if kept == len(cells):
+        return start, cells, counts
+    return start, cells[:kept].copy(), counts[:kept].copy()
+
+
+@compiled
+def _count_merged(starts, cell, row_of_cell, rows):  # type: ignore[no-untyped-def]
+    """How many rows of each group are non-empty, added up: where each group's entries will start."""
+    groups = len(starts) - 1
+    start = np.zeros(groups + 1, np.int64)
+    seen = np.full(rows, -1, np.int64)
+    for g in range(groups):
+        distinct = 0
+        for i in range(starts[g], starts[g + 1]):
+            row = row_of_cell[cell[i]]
+            if seen[row] != g:
+                seen[row] = g
+                distinct += 1
+        start[g + 1] = start[g] + distinct
+    return start
+
+
+@compiled
+def _fill_merged(starts, cell, count, row_of_cell, rows, start, out_cell, out_count):  # type: ignore[no-untyped-def]
+    """Add the entries of each group into its rows, in rising order of rows."""
+    groups = len(starts) - 1
+    sums = np.zeros(rows, np.int64)
+    met = np.empty(rows, np.int64)
+    for g in range(groups):
+        distinct = 0
+        for i in range(starts[g], starts[g + 1]):
+            row = row_of_cell[cell[i]]
+            if sums[row] == 0:
+                met[distinct] = row
+                distinct += 1
+            sums[row] += count[i]
+        if distinct > 48:  # many rows: read them all, in order
+            distinct = 0
+            for row in range(rows):
+                if sums[row] != 0:
+                    met[distinct] = row
+                    distinct += 1
+        else:  # few rows, nearly in order: insertion sort
+            for i in range(1, distinct):
+                row = met[i]
+                j = i
+                while j > 0 and met[j - 1] > row:
+                    met[j] = met[j - 1]
+                    j -= 1
+                met[j] = row
+        for i in range(distinct):
+            out_cell[start[g] + i] = met[i]
+            out_count[start[g] + i] = sums[met[i]]
+            sums[met[i]] = 0

@@ -1,0 +1,31 @@
+"""Everything tallyveil raises on purpose.
+
+    TallyveilError
+    ├── InputError       a file, table, code, label or option is wrong
+    │   └── BudgetError  a budget, share, delta or strategy is wrong
+    ├── LedgerError      what was spent is not what the strategy says
+    └── SecretError      a key was about to be shown, copied or stored
+
+Each message says what was wrong, where, and what to do. On the command line an InputError ends the program
+with that one line and exit code 2.
+"""
+
+
+class TallyveilError(Exception):
+    """Base class of all errors that tallyveil raises on purpose."""
+
+
+class InputError(TallyveilError, ValueError):
+    """Bad input: the message names the value, the place and the remedy."""
+
+
+class BudgetError(InputError):
+    """A budget, a share, a delta or a strategy that does not add up."""
+
+
+class LedgerError(TallyveilError):
+    """What was spent differs from what the strategy allows."""
+
+
+class SecretError(TallyveilError, TypeError):
+    """A secret key was about to leave the process."""

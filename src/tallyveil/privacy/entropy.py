@@ -1,0 +1,207 @@
+r"""Where randomness comes from: the run's key, the streams derived from it, and the words of a stream.
+
+A run has one key, from the operating system (or a key file, or, for research, a seed). What is measured gets a stream
+of its own: its key is derived (HKDF) from the run's key and a keyed digest of what is measured. So the same
+measurement always meets the same noise, and any other measurement meets independent noise.
+
+A stream is an array of 64-bit words, one for each (level, query, replicate, index), plus as many further words for each
+of them as an exact draw may need. ``index`` is ``unit * cells + cell``. The words are ChaCha20 blocks (RFC 8439); the
+128 bits that number a block are laid out so that no two words share a place:
+
+    =========  =====================================  =====================================
+    RFC word   first words (part 0)                   further words (part 1, 2, ...)
+    =========  =====================================  =====================================
+    counter    low 32 bits of index // 8              low 32 bits of index
+    nonce 0    high 32 bits of index // 8             high 32 bits of index
+    nonce 1    replicate (32 bits)                    the same
+    nonce 2    level (8) | query (12) | part (12)     the same
+    word       index mod 8, of the block's eight      word 8 (part - 1) + j is number j of the block
+    =========  =====================================  =====================================
+
+Security is that of ChaCha20: computational, not information-theoretic. Keys are never printed, stored or pickled.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NoReturn, final
+
+import numpy as np
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numba import uint32, uint64
+from numpy.typing import NDArray
+
+from tallyveil._compiled import compiled
+from tallyveil.errors import InputError, SecretError
+from tallyveil.privacy.chacha import keystream
+
+Words = NDArray[np.uint64]
+Places = NDArray[np.int64]
+_LEVELS, _QUERIES, _PARTS = 1 << 8, 1 << 12, 1 << 12
+
+
+class _Secret:
+    """Something that must not leave the process by accident."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: secret>"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise SecretError(
+            f"a {type(self).__name__} is secret and cannot be pickled or copied. Derive it where it is used."
+        )
+
+
+@final
+class RunKey(_Secret):
+    """The key of a run. Whoever holds it can take the noise away.
+
+    >>> RunKey.from_system()
+    <RunKey: secret>
+    """
+
+    __slots__ = ("_bytes", "seeded")
+
+    def __init__(self, key: bytes, *, seeded: bool = False) -> None:
+        if len(key) != 32:
+            raise InputError(f"a run key has 32 bytes. Got {len(key)}.")
+        self._bytes = key
+        self.seeded = seeded
+
+    @classmethod
+    def from_system(cls) -> RunKey:
+        """A new key from the operating system's generator."""
+        return cls(secrets.token_bytes(32))
+
+    @classmethod
+    def from_seed(cls, seed: int) -> RunKey:
+        """A key that anyone who knows the seed can make: for research, never for publication."""
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise InputError(f"a seed is a whole number, 0 or more. Got {seed!r}.")
+        return cls(_derived(str(seed).encode(), b"tallyveil seed"), seeded=True)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> RunKey:
+        """The key in a file that only its owner can read (mode 0600); a missing file is made with a new key."""
+        file = Path(path)
+        if not file.exists():
+            key = secrets.token_bytes(32)
+            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as out:
+                out.write(key.hex() + "\n")
+                out.flush()
+                os.fsync(out.fileno())
+            return cls(key)
+        mode = stat.S_IMODE(file.stat().st_mode)
+        if mode & 0o077:
+            raise InputError(f"{file}: others may read this key file (mode {mode:04o}). Run: chmod 600 {file}")
+        try:
+            return cls(bytes.fromhex(file.read_text().strip()))
+        except (ValueError, UnicodeDecodeError):
+            raise InputError(f"{file}: not a key file (64 hexadecimal digits). Name a new file to make one.") from None
+
+    def stream(self, measured: Iterable[bytes]) -> Stream:
+        """The stream for what is measured, given as bytes in pieces. Pieces are told apart, not just joined."""
+        digest = hmac.new(_derived(self._bytes, b"tallyveil digest"), digestmod=sha256)
+        for piece in measured:
+            digest.update(len(piece).to_bytes(8, "little"))
+            digest.update(piece)
+        return Stream(_derived(self._bytes, b"tallyveil stream" + digest.digest()))
+
+
+@final
+class Stream(_Secret):
+    """The words of one measurement, by place."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != 32:
+            raise InputError(f"a stream key has 32 bytes. Got {len(key)}.")
+        self._key = np.frombuffer(key, dtype="<u4")
+
+    def words(self, index: Places, *, level: int, query: int, replicate: Places) -> Words:
+        """The first word of each draw; ``replicate`` goes with ``index``, item by item."""
+        out = np.empty(len(index), dtype=np.uint64)
+        _first_words(self._key, index, _replicates(replicate), _tag(level, query, 0), out)
+        return out
+
+    def further_words(self, index: Places, *, level: int, query: int, replicate: Places, part: int = 1) -> Words:
+        """Eight further words of each draw: numbers 8 (part - 1) + 1 to 8 part."""
+        place = index.astype(np.uint64)
+        low, high = place.astype(np.uint32), (place >> np.uint64(32)).astype(np.uint32)
+        out = np.empty((len(index), 16), dtype=np.uint32)
+        keystream(self._key, low, high, _replicates(replicate), _tag(level, query, part), out)
+        return out.astype("<u4").view("<u8").astype(np.uint64)
+
+    def draw_words(self, index: int, *, level: int, query: int, replicate: int) -> Iterator[int]:
+        """All the words of one draw, one by one."""
+        i, r = np.array([index], dtype=np.int64), np.array([replicate], dtype=np.int64)
+        yield int(self.words(i, level=level, query=query, replicate=r)[0])
+        for part in range(1, _PARTS):
+            yield from map(int, self.further_words(i, level=level, query=query, replicate=r, part=part)[0])
+        raise AssertionError("a draw used 32,760 words: the stream is broken")  # probability below 2^-1000
+
+
+def _derived(secret: bytes, purpose: bytes) -> bytes:
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(secret)
+
+
+def _replicates(replicate: Places) -> NDArray[np.uint32]:
+    """The second nonce word."""
+    if len(replicate) and not (replicate.min() >= 0 and replicate.max() < 1 << 32):
+        raise InputError(
+            f"a replicate's number is from 0 to {(1 << 32) - 1:,}. Got {replicate.min()} to {replicate.max()}."
+        )
+    return replicate.astype(np.uint32)
+
+
+def _tag(level: int, query: int, part: int) -> np.uint32:
+    """The third nonce word."""
+    for name, value, limit in (("level", level, _LEVELS), ("query", query, _QUERIES), ("part", part, _PARTS)):
+        if not 0 <= value < limit:
+            raise InputError(f"the number of a {name} is from 0 to {limit - 1:,}. Got {value:,}.")
+    return np.uint32(level << 24 | query << 12 | part)
+
+
+@compiled
+def _first_words(key, index, replicate, tag, out):  # type: ignore[no-untyped-def]
+    """Gather the words of part 0, making each block once for a run of draws that share it."""
+    room = 256
+    counter = np.empty(room, np.uint32)
+    nonce0 = np.empty(room, np.uint32)
+    nonce1 = np.empty(room, np.uint32)
+    blocks = np.empty((room, 16), np.uint32)
+    place = np.empty(8 * room, np.int64)
+    done = 0
+    while done < len(index):
+        made = 0
+        last = np.int64(-1)
+        at = done
+        while at < len(index) and at - done < 8 * room:
+            block = index[at] >> 3
+            if block != last or replicate[at] != nonce1[made - 1]:
+                if made == room:
+                    break
+                counter[made] = uint32(block & 0xFFFFFFFF)
+                nonce0[made] = uint32(block >> 32)
+                nonce1[made] = replicate[at]
+                made += 1
+                last = block
+            place[at - done] = made - 1
+            at += 1
+        keystream(key, counter[:made], nonce0[:made], nonce1[:made], tag, blocks)
+        for i in range(done, at):
+            j = 2 * (index[i] & 7)
+            block = place[i - done]
+            out[i] = uint64(blocks[block, j]) | (uint64(blocks[block, j + 1]) << uint64(32))
+        done = at

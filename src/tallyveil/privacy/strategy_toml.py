@@ -1,0 +1,102 @@
+"""Strategies as TOML files, in and out. Fractions are written as text, so nothing is rounded."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from tallyveil.errors import BudgetError, InputError
+from tallyveil.privacy.budget import Number, exact, text
+from tallyveil.privacy.constraints import constraint_from_toml
+from tallyveil.privacy.strategy import Strategy
+
+_FIELDS = ("delta", "neighbours", "only_child", "rounding", "passes", "attributes", "groupings", "name")
+
+
+def read_strategy(path: str | PathLike[str], *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
+    """A strategy from a TOML file; a budget given here replaces the file's."""
+    try:
+        return strategy_from_toml(Path(path).read_text(encoding="utf-8"), epsilon=epsilon, rho=rho)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file. Give a strategy's TOML file or a preset's name.") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"{path}: cannot be read ({problem}). Give a strategy's TOML file.") from None
+    except InputError as problem:
+        raise type(problem)(f"{path}: {problem}") from None
+
+
+def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
+    """A strategy from TOML text; a budget given here replaces the text's."""
+    try:
+        table = tomllib.loads(source)
+    except tomllib.TOMLDecodeError as problem:
+        raise InputError(f"not TOML: {problem}.") from None
+    known = {"mechanism", "epsilon", "rho", "levels", "queries", "constraints", *_FIELDS}
+    unknown = sorted(set(table) - known)
+    if unknown:
+        raise InputError(f"unknown field {', '.join(map(repr, unknown))}. Known are {', '.join(sorted(known))}.")
+    missing = [name for name in ("mechanism", "levels", "queries") if name not in table]
+    if missing:
+        raise InputError(f"field {', '.join(map(repr, missing))} is missing.")
+    own: dict[str, Number] = {name: table[name] for name in ("epsilon", "rho") if name in table}
+    wanted = "epsilon" if table["mechanism"] == "geometric" else "rho"
+    if not own and epsilon is None and rho is None:
+        raise BudgetError("no budget. Give epsilon (geometric) or rho (gaussian).")
+    if own and set(own) != {wanted}:
+        raise BudgetError(f'mechanism = "{table["mechanism"]}" takes {wanted}, not {" and ".join(own)}.')
+    strategy = Strategy(
+        mechanism=table["mechanism"],
+        budget=exact(own.get(wanted, 1), wanted),  # replaced below where the text leaves it open
+        levels=table["levels"],
+        queries=_by_level(table["queries"], list(table["levels"])),
+        constraints=tuple(map(constraint_from_toml, table.get("constraints", ()))),
+        **{name: table[name] for name in _FIELDS if name in table},
+    )
+    return strategy.with_budget(epsilon=epsilon, rho=rho)
+
+
+def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
+    """A strategy as TOML text, from which it can be read back unchanged."""
+    table: dict[str, Any] = {"name": strategy.name} if strategy.name else {}
+    table["mechanism"] = strategy.mechanism
+    if budget:
+        table[strategy.unit] = text(strategy.budget)
+    table |= {
+        "delta": text(strategy.delta),
+        "neighbours": strategy.neighbours,
+        "only_child": strategy.only_child,
+        "rounding": strategy.rounding,
+        "attributes": list(strategy.attributes),
+    }
+    if strategy.groupings:
+        table["groupings"] = dict(strategy.groupings)
+    if strategy.passes:
+        table["passes"] = {level: [list(one) for one in passes] for level, passes in strategy.passes.items()}
+    table["levels"] = _written(strategy.levels)
+    per_level = [_written(queries) for queries in strategy.queries.values()]
+    same = all(queries == per_level[0] for queries in per_level)
+    table["queries"] = per_level[0] if same else dict(zip(strategy.queries, per_level, strict=True))
+    if strategy.constraints:
+        table["constraints"] = [constraint.as_toml() for constraint in strategy.constraints]
+    return tomli_w.dumps(table)
+
+
+def _written(shares: Mapping[str, Any]) -> dict[str, str]:
+    return {name: text(share) for name, share in shares.items()}
+
+
+def _by_level(table: Mapping[str, Any], levels: list[str]) -> dict[str, Any]:
+    """Shares by level: those for every level, and a level's own table in place of them."""
+    own = {name: value for name, value in table.items() if isinstance(value, dict)}
+    common = {name: value for name, value in table.items() if not isinstance(value, dict)}
+    unknown = [name for name in own if name not in levels]
+    if unknown:
+        raise BudgetError(
+            f"queries of unknown level {', '.join(map(repr, unknown))}. The levels are {', '.join(levels)}."
+        )
+    return {level: own.get(level, common) for level in levels if level in own or common}

@@ -1,0 +1,222 @@
+"""What is counted: attributes with labelled levels, groupings of them, cells that cannot exist, and queries.
+
+A cell is one combination of labels, numbered with the last attribute running fastest. A query is a marginal written
+as people write it: ``"votingage * hispanic"``, ``"total"``, ``"detailed"``. Labels are public inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil._frozen import Frozen
+from tallyveil.errors import InputError
+
+TOTAL, DETAILED = "total", "detailed"
+
+
+def factors_of(text: str) -> tuple[str, ...]:
+    """The factors of a query as written; ``total`` has none, and ``detailed`` stands for itself.
+
+    >>> factors_of("votingage*hispanic")
+    ('votingage', 'hispanic')
+    """
+    factors = tuple(part.strip() for part in text.split("*"))
+    if not all(factors):
+        raise InputError(f'query {text!r} has an empty factor. Write it like "age * race", "total" or "detailed".')
+    if len(set(factors)) != len(factors):
+        raise InputError(f"query {text!r} names a factor twice. Name each once.")
+    if len(factors) > 1 and (TOTAL in factors or DETAILED in factors):
+        raise InputError(f"query {text!r}: {TOTAL!r} and {DETAILED!r} stand alone. Leave them out of a product.")
+    return () if factors == (TOTAL,) else factors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouping:
+    """A coarser version of an attribute: each of its labels falls into one group."""
+
+    of: str
+    groups: Mapping[str, tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        groups = {str(name): tuple(labels) for name, labels in self.groups.items()}
+        object.__setattr__(self, "groups", Frozen(groups))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Query:
+    """A marginal of a schema: each cell falls into one row."""
+
+    name: str
+    factors: tuple[str, ...]
+    row_labels: tuple[tuple[str, ...], ...]  # the labels of each factor
+    row_of_cell: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        self.row_of_cell.flags.writeable = False
+
+    @property
+    def size(self) -> int:
+        """How many rows the answer has."""
+        return math.prod(len(labels) for labels in self.row_labels)
+
+    def labels(self) -> list[str]:
+        """The rows as ``label*label``, in order."""
+        return ["*".join(row) for row in product(*self.row_labels)] if self.factors else [TOTAL]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """Named attributes with labelled levels, their groupings, and the cells that cannot exist.
+
+    Examples
+    --------
+    >>> schema = Schema(
+    ...     attributes={"age": ["child", "adult"], "home": ["household", "nursing", "prison"]},
+    ...     groupings={"kind": Grouping(of="home", groups={"household": ["household"], "gq": ["nursing", "prison"]})},
+    ...     zeros=[{"age": ["child"], "home": ["nursing"]}],
+    ... )
+    >>> schema.cells, int(schema.possible.sum())
+    (6, 5)
+    >>> schema.query("kind * age").labels()
+    ['child*household', 'child*gq', 'adult*household', 'adult*gq']
+    """
+
+    attributes: Mapping[str, Sequence[str]]
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+    zeros: Sequence[Mapping[str, Sequence[str]]] = ()
+
+    def __post_init__(self) -> None:
+        attributes = {name: tuple(labels) for name, labels in self.attributes.items()}
+        zeros = tuple({name: tuple(labels) for name, labels in zero.items()} for zero in self.zeros)
+        object.__setattr__(self, "attributes", Frozen(attributes))
+        object.__setattr__(self, "groupings", Frozen(dict(self.groupings)))
+        object.__setattr__(self, "zeros", zeros)
+        if not attributes:
+            raise InputError("a schema needs at least one attribute. Name one with its labels.")
+        for name, labels in attributes.items():
+            _check_name(name)
+            _check_labels(name, labels)
+        for name, grouping in self.groupings.items():
+            _check_name(name)
+            self._check_grouping(name, grouping)
+        for zero in zeros:
+            for name, labels in zero.items():
+                self._check_known(name, labels, f"structural zero on {name!r}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many labels each attribute has."""
+        return tuple(len(labels) for labels in self.attributes.values())
+
+    @property
+    def cells(self) -> int:
+        """How many combinations of labels there are, the impossible ones included."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def possible(self) -> NDArray[np.bool_]:
+        """For each cell whether it may hold anybody."""
+        possible = np.ones(self.shape, dtype=np.bool_)
+        for zero in self.zeros:
+            # an attribute that the zero does not mention takes part with all its labels
+            member = [np.isin(labels, zero.get(name, labels)) for name, labels in self.attributes.items()]
+            possible[np.ix_(*member)] = False
+        flat = possible.reshape(-1)
+        flat.flags.writeable = False
+        return flat
+
+    def query(self, text: str) -> Query:
+        """The query written as text, its factors put into the schema's order."""
+        wanted = tuple(self.attributes) if text.strip() == DETAILED else factors_of(text)
+        known = {
+            **{name: name for name in self.attributes},
+            **{name: g.of for name, g in self.groupings.items()},
+        }
+        for factor in wanted:
+            if factor not in known:
+                raise InputError(f"query {text!r}: unknown factor {factor!r}. Known are {', '.join(known)}.")
+        of = {known[factor]: factor for factor in wanted}
+        if len(of) != len(wanted):
+            raise InputError(f"query {text!r} names an attribute and its grouping. Keep the finer one.")
+        factors = tuple(of[name] for name in self.attributes if name in of)
+        row_labels, row = [], np.zeros(self.shape, dtype=np.int32)
+        for axis, name in enumerate(self.attributes):
+            if name in of:
+                labels, place = self._levels_of(of[name])
+                row = row * len(labels) + place.reshape([-1 if i == axis else 1 for i in range(len(self.shape))])
+                row_labels.append(labels)
+        name = TOTAL if not factors else DETAILED if factors == tuple(self.attributes) else " * ".join(factors)
+        return Query(
+            name=name,
+            factors=factors,
+            row_labels=tuple(row_labels),
+            row_of_cell=row.reshape(-1).astype(np.int32),
+        )
+
+    def cell(self, **labels: str) -> int:
+        """The number of the cell with these labels, one for each attribute.
+
+        >>> Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]}).cell(age="adult", sex="f")
+        2
+        """
+        if set(labels) != set(self.attributes):
+            raise InputError(f"a cell needs one label for each of {', '.join(self.attributes)}. Got {labels}.")
+        for name, label in labels.items():
+            self._check_known(name, [label], "cell")
+        place = [levels.index(labels[name]) for name, levels in self.attributes.items()]
+        return int(np.ravel_multi_index(place, self.shape))
+
+    def _levels_of(self, factor: str) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+        """The labels of a factor, and for each label of its attribute the position among them."""
+        if factor in self.attributes:
+            labels = tuple(self.attributes[factor])
+            return labels, np.arange(len(labels), dtype=np.int32)
+        grouping = self.groupings[factor]
+        group_of = {label: i for i, group in enumerate(grouping.groups.values()) for label in group}
+        place = [group_of[label] for label in self.attributes[grouping.of]]
+        return tuple(grouping.groups), np.array(place, dtype=np.int32)
+
+    def _check_known(self, name: str, labels: Sequence[str], place: str) -> None:
+        if name not in self.attributes:
+            raise InputError(f"{place}: unknown attribute {name!r}. Known are {', '.join(self.attributes)}.")
+        for label in labels:
+            if label not in self.attributes[name]:
+                raise InputError(f"{place}: {label!r} is not a label of {name!r} ({', '.join(self.attributes[name])}).")
+
+    def _check_grouping(self, name: str, grouping: Grouping) -> None:
+        if name in self.attributes:
+            raise InputError(f"{name!r} is both an attribute and a grouping. Rename one.")
+        grouped = [label for labels in grouping.groups.values() for label in labels]
+        self._check_known(grouping.of, grouped, f"grouping {name!r}")
+        _check_labels(name, grouped)
+        missing = [label for label in self.attributes[grouping.of] if label not in grouped]
+        if missing:
+            raise InputError(
+                f"grouping {name!r} of {grouping.of!r} leaves out {', '.join(missing)}. Put each in a group."
+            )
+
+
+def _check_name(name: str) -> None:
+    if not name or "*" in name or name != name.strip() or name in (TOTAL, DETAILED):
+        raise InputError(
+            f"{name!r} cannot name an attribute or grouping: no *, no outer spaces, not {TOTAL!r} or {DETAILED!r}."
+        )
+
+
+def _check_labels(name: str, labels: Sequence[str]) -> None:
+    if not labels:
+        raise InputError(f"{name!r} has no labels. Give at least one.")
+    seen = set()
+    for label in labels:
+        if not isinstance(label, str) or "*" in label:
+            raise InputError(f"{name!r}: label {label!r} must be text without *.")
+        if label in seen:
+            raise InputError(f"{name!r}: label {label!r} is used twice. Labels of one attribute differ.")
+        seen.add(label)
