@@ -189,12 +189,14 @@ def _sort_entries(unit, cell, count, units, cell_like, count_like):  # type: ign
     kept = 0
     for u in range(units):
         first, last = place[u], place[u + 1]
-        rising = True
-        for i in range(first + 1, last):
-            if cells[i] <= cells[i - 1]:
-                rising = False
-                break
-        if not rising:
+        if last - first <= 64:  # insertion sort
+            for i in range(first + 1, last):
+                this_cell, this_count, j = cells[i], counts[i], i
+                while j > first and cells[j - 1] > this_cell:
+                    cells[j], counts[j] = cells[j - 1], counts[j - 1]
+                    j -= 1
+                cells[j], counts[j] = this_cell, this_count
+        else:
             order = np.argsort(cells[first:last], kind="mergesort")
             cells[first:last] = cells[first:last][order]
             counts[first:last] = counts[first:last][order]

@@ -113,7 +113,7 @@ def geometric_cumulative(z: Fraction, sides: int, m: int) -> Interval:
     """P[M <= m] = 1 - sides (r^(m+1) + ...) / whole, at any m."""
     r = exp_minus(z)
     upper = (exp_minus((m + 1) * z) / Interval(1 - r.high, 1 - r.low)).times(sides) / geometric_whole(z, sides)
-    return Interval(1 - upper.high, 1 - upper.low)
+    return _one_minus(upper, exponent=(m + 1) * z)
 
 
 def gaussian_cumulative(s: Fraction, sides: int, m: int) -> Interval:
@@ -126,7 +126,12 @@ def gaussian_cumulative(s: Fraction, sides: int, m: int) -> Interval:
             break
         total = total + weight
     upper = total.times(sides) / gaussian_whole(s, sides)
-    return Interval(1 - upper.high, 1 - upper.low)
+    return _one_minus(upper, exponent=Fraction((m + 1) ** 2) / (2 * s))
+
+
+def _one_minus(upper: Interval, exponent: Fraction) -> Interval:
+    """1 - upper, where upper > exp(-exponent) / 1024 > 4^-(exponent + 6) keeps the result off 1."""
+    return Interval(1 - upper.high, 1 - max(upper.low, Fraction(1, 4 ** (floor(exponent) + 6))))
 
 
 def cumulatives(weights: Iterator[Interval], whole: Interval, sides: int) -> Iterator[Interval]:

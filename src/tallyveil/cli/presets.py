@@ -105,7 +105,7 @@ def print_noise(strategy: Strategy) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    queries = list(dict.fromkeys(query for level in reversed(strategy.queries.values()) for query in level))
+    queries = list(dict.fromkeys(query for level in reversed(list(strategy.queries.values())) for query in level))
     table = Table(
         title=f"Standard deviation of the noise, {strategy.name or 'this strategy'}",
         title_justify="left",

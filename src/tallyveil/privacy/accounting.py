@@ -5,8 +5,10 @@ rounding error.
 
 References
 ----------
-.. [1] Kazan & Reiter (2022): Theorem 2 ("implied" epsilon), Theorem 3 and Eq. 7 ("exact" epsilon).
-.. [2] Canonne, Kamath & Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, Corollary 13.
+kazan2022
+    Theorem 2 ("implied" epsilon), Theorem 3 and Eq. 7 ("exact" epsilon).
+canonne2020
+    Canonne, Kamath & Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, Corollary 13.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _SLACK = 1e-12  # relative; the functions below err by less than 1e-13 of their 
 
 
 def rho_of_pure(epsilon: Number) -> float:
-    """The rho-zCDP that epsilon-differential privacy implies: epsilon^2 / 2 (Theorem 2 of [1]_).
+    """The rho-zCDP that epsilon-differential privacy implies: epsilon^2 / 2 (Theorem 2 of kazan2022).
 
     >>> rho_of_pure(1)
     0.5
@@ -30,7 +32,7 @@ def rho_of_pure(epsilon: Number) -> float:
 
 
 def implied_epsilon(rho: Number) -> float:
-    """The epsilon whose Theorem 2 gives this rho, sqrt(2 rho): a way to compare, not a guarantee (section 2.1 of [1]_).
+    """The epsilon whose Theorem 2 gives this rho, sqrt(2 rho): to compare, not a guarantee (section 2.1 of kazan2022).
 
     >>> round(implied_epsilon(2.56), 3)
     2.263
@@ -39,7 +41,7 @@ def implied_epsilon(rho: Number) -> float:
 
 
 def epsilon_from_rho(rho: Number, delta: Number) -> float:
-    r"""Smallest epsilon that rho-zCDP implies at this delta (Eq. 7 of [1]_, Corollary 13 of [2]_), rounded up.
+    r"""Smallest epsilon that rho-zCDP implies at this delta (Eq. 7 of kazan2022), rounded up.
 
     .. math:: \varepsilon = \inf_{\alpha > 1} \rho\alpha + \log(1 - 1/\alpha) - \frac{\log(\alpha\delta)}{\alpha - 1}
 
@@ -61,7 +63,7 @@ def epsilon_from_rho(rho: Number, delta: Number) -> float:
 
 
 def delta_from_rho(rho: Number, epsilon: Number) -> float:
-    r"""Smallest delta at which rho-zCDP gives this epsilon (Corollary 13 of [2]_), rounded up, at most 1.
+    r"""Smallest delta at which rho-zCDP gives this epsilon (Corollary 13 of canonne2020), rounded up, at most 1.
 
     .. math:: \delta = \inf_{\alpha > 1} \frac{e^{(\alpha-1)(\alpha\rho-\varepsilon)}}{\alpha - 1} (1 - 1/\alpha)^\alpha
 

@@ -5,11 +5,12 @@ risk and reports; noise itself never comes from them (see ``sampling``).
 
 References
 ----------
-.. [1] Petti & Flaxman, Differential privacy in the 2020 US census: what will it do?, 2020. G(z); its printed variance
-   is the reciprocal of the right one (erratum 2).
-.. [2] Kazan & Reiter, Assessing Statistical Disclosure Risk for Differentially Private, Hierarchical Count Data, 2022.
-   Eq. 8 is the discrete Gaussian with variance parameter 1/(2 rho).
-.. [3] Canonne, Kamath & Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020.
+petti2020
+    Defines G(z); its printed variance is the reciprocal of the right one (erratum 2).
+kazan2022
+    Eq. 8 is the discrete Gaussian with variance parameter 1/(2 rho).
+canonne2020
+    Canonne, Kamath & Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Noise(ABC):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Geometric(Noise):
-    r"""Two-sided geometric G(z): :math:`P[k] = \frac{1 - e^{-z}}{1 + e^{-z}} e^{-z|k|}` [1]_.
+    r"""Two-sided geometric G(z): :math:`P[k] = \frac{1 - e^{-z}}{1 + e^{-z}} e^{-z|k|}` (petti2020).
 
     >>> round(float(2 * Geometric(z=1).tail(3)), 4)     # kazan2022, section 2.1: 7.28 %
     0.0728
@@ -109,7 +110,7 @@ class Geometric(Noise):
 @final
 @dataclass(frozen=True, kw_only=True)
 class DiscreteGaussian(Noise):
-    r"""Discrete Gaussian: :math:`P[k] \propto e^{-k^2 / 2\sigma^2}` with parameter :math:`\sigma^2` [3]_.
+    r"""Discrete Gaussian: :math:`P[k] \propto e^{-k^2 / 2\sigma^2}` with parameter :math:`\sigma^2` (canonne2020).
 
     ``variance`` is that parameter (kazan2022 writes DG(s)); the distribution's own variance is smaller, noticeably so
     only below 1, and is ``actual_variance()``.

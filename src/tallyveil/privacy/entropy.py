@@ -141,7 +141,7 @@ class Stream(_Secret):
         low, high = place.astype(np.uint32), (place >> np.uint64(32)).astype(np.uint32)
         out = np.empty((len(index), 16), dtype=np.uint32)
         keystream(self._key, low, high, _replicates(replicate), _tag(level, query, part), out)
-        return out.astype("<u4").view("<u8").astype(np.uint64)
+        return out.astype("<u4", copy=False).view("<u8").astype(np.uint64, copy=False)
 
     def draw_words(self, index: int, *, level: int, query: int, replicate: int) -> Iterator[int]:
         """All the words of one draw, one by one."""

@@ -30,8 +30,8 @@ _DIRECT = 1 << 28  # products up to which a convolution is added up term by term
 class SumOfNoise(Noise):
     """A noise known by its probabilities on ``-reach`` to ``reach``.
 
-    ``error`` bounds half the sum of |computed - right| over all whole numbers (total variation), what lies beyond
-    ``reach`` included.
+    ``error`` bounds half the sum of absolute differences from the right probabilities (total variation), what lies
+    beyond ``reach`` included.
     """
 
     probabilities: Floats

@@ -1,0 +1,14 @@
+"""How the manual is built."""
+
+from tallyveil import __version__
+
+project = "tallyveil"
+author = "The tallyveil developers"
+release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+html_theme = "furo"
+html_title = f"tallyveil {release}"
+exclude_patterns = ["_build"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+napoleon_attr_annotations = False

@@ -1,0 +1,109 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "tallyveil", *words], capture_output=True, text=True, check=False)
+
+
+def figures(*words: str) -> dict:
+    done = run(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("rho", "epsilon", "implied"), [("2.56", 17.158, 2.263), ("0.5", 6.839, 1.0)])
+def test_account_gives_the_papers_exact_and_implied_epsilon(rho, epsilon, implied):
+    account = figures("account", "--rho", rho, "--delta", "1e-10")
+    assert account["epsilon"] == pytest.approx(epsilon, abs=5e-4)
+    assert account["implied_epsilon"] == pytest.approx(implied, abs=5e-4)
+    assert (account["rho"], account["delta"]) == (float(rho), 1e-10)
+
+
+def test_account_of_the_2020_strategy_lists_attributes_and_levels():
+    account = figures("account", "--strategy", "pl94-2020-us-persons", "--delta", "1e-10")
+    assert account["epsilon"] == pytest.approx(17.14, abs=5e-3)
+    assert account["pld_epsilon"] < account["epsilon"]
+    assert list(account["per_attribute"]) == ["hhgq", "votingage", "hispanic", "cenrace"]
+    assert list(account["within_level"]) == ["us", "state", "county", "tract", "block_group"]
+
+
+def test_account_of_a_pure_strategy_has_no_rho_or_delta():
+    account = figures("account", "--strategy", "e2e-2018", "--epsilon", "0.5")
+    assert account["epsilon"] == 0.5
+    assert [account[name] for name in ("rho", "delta", "implied_epsilon", "pld_epsilon")] == [None] * 4
+
+
+def test_account_of_an_epsilon_gives_the_largest_rho_that_keeps_it():
+    rho = figures("account", "--epsilon", "1", "--delta", "1e-6")["rho"]
+    assert figures("account", "--rho", repr(rho), "--delta", "1e-6")["epsilon"] == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["account"], "account needs one of --rho, --epsilon or --strategy"),
+        (["account", "--rho", "1", "--epsilon", "1"], "account needs one of"),
+        (["account", "--rho", "-1"], "rho must be greater than 0. Got -1 instead."),
+        (["account", "--rho", "nan"], "rho must be a number"),
+        (["account", "--rho", "1", "--delta", "1"], "delta must be less than 1"),
+        (["account", "--rho", "1", "--delta", "0"], "delta must be greater than 0"),
+        (["account", "--strategy", "nowhere.toml"], "nowhere.toml: no such file"),
+        (["presets", "show", "pl94"], "unknown preset 'pl94'. Known are e2e-2018"),
+    ],
+)
+def test_bad_input_ends_with_one_clear_line_and_exit_code_2(words, line):
+    done = run(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("tallyveil: ")
+    assert line in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_presets_are_listed_shown_and_written(tmp_path):
+    assert "pl94-2020-us-persons" in run("presets", "list").stdout
+    assert "3.18" in run("presets", "show", "pl94-2020-us-persons").stdout
+    file = tmp_path / "mine.toml"
+    assert run("presets", "write", "pl94-2020-pr-persons", "-o", str(file)).returncode == 0
+    assert figures("account", "--strategy", str(file)) == figures("account", "--strategy", "pl94-2020-pr-persons")
+    before = file.read_text()
+    again = run("presets", "write", "e2e-2018", "-o", str(file))
+    assert again.returncode == 2
+    assert "nothing is overwritten" in again.stderr
+    assert file.read_text() == before
+
+
+def test_cite_prints_one_entry_for_each_paper():
+    text = run("cite").stdout
+    for key in ("flaxman2019", "petti2020", "kazan2022", "abowd2022topdown", "tallyveil"):
+        assert f"{{{key}," in text
+    assert text.count("{") == text.count("}")
+
+
+def test_the_version_is_the_installed_ones():
+    from importlib.metadata import version
+
+    assert run("--version").stdout.strip() == f"tallyveil {version('tallyveil')}"
+
+
+def test_help_loads_no_heavy_library():
+    code = (
+        "import sys, contextlib, io\n"
+        "from tallyveil.cli.main import app\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "    app(['--help'])\n"
+        "print([m for m in ('numpy', 'numba', 'scipy', 'flint', 'cryptography', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("command", [["demo"], ["account"], ["presets", "show"], ["presets", "write"], ["cite"]])
+def test_every_command_has_help_with_an_example(command):
+    text = run(*command, "--help").stdout
+    assert "Example" in text
+    assert f"tallyveil {' '.join(command)}" in text

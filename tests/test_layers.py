@@ -1,0 +1,97 @@
+"""The order of the layers (DESIGN): a module imports from rows above it, or from its left in its row."""
+
+import ast
+from pathlib import Path
+
+import tallyveil
+
+ROOT = Path(tallyveil.__file__).parent
+
+# Rows from the top; within a row from the left. A name stands for a module or a whole folder.
+ROWS = [
+    ["errors", "_compiled", "_frozen"],
+    ["spine", "schema", "counts", "histogram", "facilities"],
+    [
+        "privacy.budget",
+        "privacy.accounting",
+        "privacy.distributions",
+        "privacy.sums",
+        "privacy.chacha",
+        "privacy.entropy",
+        "privacy.thresholds",
+        "privacy.sampling",
+        "privacy.constraints",
+        "privacy.strategy",
+        "privacy.strategy_toml",
+        "privacy.presets",
+        "privacy.shares",
+        "privacy.streams",
+        "privacy.ledger",
+        "privacy.account",
+        "privacy",
+    ],
+    ["measurements", "release"],
+    ["populations", "files"],
+    ["mechanisms"],
+    ["topdown", "evaluate", "risk"],
+    ["scale", "papers", "report"],
+    ["explore", "cli", "__main__"],
+]
+INDEPENDENT = {"topdown", "evaluate", "risk"}
+# Imports inside a function of a module further right: class methods that offer a neighbour's verb.
+LATE = {("privacy.strategy", "privacy.presets"), ("privacy.strategy", "privacy.strategy_toml")}
+ORDER = {name: (row, column) for row, names in enumerate(ROWS) for column, name in enumerate(names)}
+
+
+def part_of(module: str) -> str:
+    """The name in ROWS that a module belongs to."""
+    pieces = module.split(".")
+    for length in range(len(pieces), 0, -1):
+        if ".".join(pieces[:length]) in ORDER:
+            return ".".join(pieces[:length])
+    raise AssertionError(f"{module} has no place in the layers")
+
+
+def imports(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tallyveil."):
+            names.append(node.module)
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names if alias.name.startswith("tallyveil.")]
+    return [name.removeprefix("tallyveil.") for name in names]
+
+
+def wrong_imports(modules: dict[str, list[str]]) -> list[str]:
+    found = []
+    for module, wanted in modules.items():
+        me = part_of(module)
+        for name in wanted:
+            other = part_of(name)
+            siblings = {me, other} <= INDEPENDENT and me != other
+            if other != me and (siblings or ORDER[other] >= ORDER[me]) and (me, other) not in LATE:
+                found.append(f"{module} imports {name}")
+    return found
+
+
+def modules() -> dict[str, list[str]]:
+    table = {}
+    for path in ROOT.rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if name != "__init__":
+            table[name] = imports(path)
+    return table
+
+
+def test_every_module_imports_only_from_above_or_from_its_left():
+    assert wrong_imports(modules()) == []
+
+
+def test_an_import_from_below_or_of_an_independent_neighbour_is_found():
+    assert wrong_imports({"schema": ["privacy.budget"]})
+    assert wrong_imports({"evaluate.error": ["topdown.engine"]})
+    assert not wrong_imports({"privacy.account": ["privacy.strategy", "errors"]})
+
+
+def test_only_mechanisms_measure_the_truth_so_topdown_never_imports_them():
+    assert [m for m, names in modules().items() if m.startswith("topdown") for n in names if n.startswith("mech")] == []
