@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -51,18 +52,23 @@ class Counts:
             array.flags.writeable = False
 
     @classmethod
-    def from_entries(cls, unit: ArrayLike, cell: ArrayLike, count: ArrayLike, *, units: int, cells: int) -> Counts:
+    def from_entries(
+        cls, unit: ArrayLike, cell: ArrayLike, count: ArrayLike, *, units: int, cells: int, cell_name: str = "cell"
+    ) -> Counts:
         """Build from entries in any order; entries for the same unit and cell are added, zeros dropped."""
-        unit_, cell_ = _positions(unit, units, "unit"), _positions(cell, cells, "cell")
+        unit_, cell_ = _positions(unit, units, "unit"), _positions(cell, cells, cell_name)
         count_ = whole(count)
+        if not unit_.ndim == cell_.ndim == count_.ndim == 1:
+            raise InputError(
+                f"entries have {unit_.ndim}, {cell_.ndim} and {count_.ndim} dimensions. Give three columns."
+            )
         if not len(unit_) == len(cell_) == len(count_):
             raise InputError(
                 f"{len(unit_):,} units, {len(cell_):,} cells and {len(count_):,} counts: one each per row."
             )
-        negative = np.flatnonzero(count_ < 0)
-        if len(negative):
-            row = int(negative[0])
-            raise InputError(f"row {row + 1:,}: count {count_[row]} is negative. Counts of people are 0 or more.")
+        _refuse_negative(count_)
+        if len(count_) and float(count_.max()) * len(count_) >= 2.0**62 and sum(map(int, count_)) >= 1 << 63:
+            raise InputError(f"the counts sum to {sum(map(int, count_)):,}, too large for 64 bits. Correct the counts.")
         total = int(count_.sum(dtype=np.int64))
         start, sorted_cell, sorted_count = _sort_entries(
             unit_, cell_, count_, units, np.zeros(0, _cell_type(cells)), np.zeros(0, _count_type(total))
@@ -73,6 +79,9 @@ class Counts:
     def from_dense(cls, table: ArrayLike) -> Counts:
         """Build from an array with one row per unit and one column per cell."""
         dense = whole(table)
+        if dense.ndim != 2:
+            raise InputError(f"the table has {dense.ndim} dimensions. Give one row per unit and one column per cell.")
+        _refuse_negative(dense)
         unit, cell = np.nonzero(dense)
         return cls.from_entries(unit, cell, dense[unit, cell], units=dense.shape[0], cells=dense.shape[1])
 
@@ -131,31 +140,38 @@ class Counts:
                 yield array[i : i + (1 << 20)].astype(kind).tobytes()
 
 
-def whole(counts: ArrayLike) -> Integers:
-    """Counts as an array of integers; one that is not whole is an error."""
+def whole(counts: ArrayLike, name: str = "count") -> Integers:
+    """Numbers as an array of integers; one that is not whole is an error."""
     array = np.asarray(counts)
     if array.dtype.kind == "f":
-        wrong = np.flatnonzero(array != np.floor(array))  # also catches NaN
-        if len(wrong):
-            row, value = int(wrong[0]), array.reshape(-1)[wrong[0]]
-            raise InputError(f"row {row + 1:,}: count {value} is not whole. Counts of people are whole numbers.")
-        big = np.flatnonzero(np.abs(array) > 2.0**53)
-        if len(big):
-            raise InputError(f"row {int(big[0]) + 1:,}: count {array.reshape(-1)[big[0]]} is too large to be exact.")
+        _refuse(array, array != np.floor(array), name, "is not whole. Counts of people are whole numbers")  # also NaN
+        _refuse(array, np.abs(array) > 2.0**53, name, "is too large to be exact. Correct it, or give integers")
         return array.astype(np.int64)
     if array.dtype.kind == "b" or array.size == 0:
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise InputError(f"counts are {array.dtype}, not numbers. Read the column as whole numbers.")
-    return array
+        raise InputError(f"{name}s are {array.dtype}, not numbers. Read the column as whole numbers.")
+    if array.dtype.kind == "u" and array.dtype.itemsize == 8:
+        _refuse(array, array >= 1 << 63, name, "is too large for 64 bits. Correct it")
+        return array.astype(np.int64)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _refuse(array: NDArray[Any], wrong: NDArray[np.bool_], name: str, why: str) -> None:
+    """Raise with the first wrong value and its row, if there is one."""
+    if wrong.any():
+        at = tuple(int(places[0]) for places in np.nonzero(np.atleast_1d(wrong)))
+        value = np.atleast_1d(array)[at]
+        raise InputError(f"row {at[0] + 1:,}: {name} {value} {why}.")
+
+
+def _refuse_negative(counts: Integers) -> None:
+    _refuse(counts, counts < 0, "count", "is negative. Counts of people are 0 or more")
 
 
 def _positions(values: ArrayLike, limit: int, what: str) -> Integers:
-    array = whole(values)
-    wrong = np.flatnonzero((array < 0) | (array >= limit))
-    if len(wrong):
-        row = int(wrong[0])
-        raise InputError(f"row {row + 1:,}: {what} {array[row]} is not between 0 and {limit - 1}.")
+    array = whole(values, what)
+    _refuse(array, (array < 0) | (array >= limit), what, f"is not between 0 and {limit - 1}")
     return array
 
 

@@ -64,7 +64,9 @@ class Facilities:
     ) -> Facilities:
         """Build from entries in any order: leaf position, type number and count of each."""
         names = tuple(types)
-        leaves = Counts.from_entries(unit, kind, count, units=spine.size(spine.leaf), cells=len(names))
+        leaves = Counts.from_entries(
+            unit, kind, count, units=spine.size(spine.leaf), cells=len(names), cell_name="type"
+        )
         return cls(spine=spine, attribute=attribute, types=names, leaves=leaves)
 
     def at(self, level: str) -> Counts:

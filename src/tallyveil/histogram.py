@@ -84,6 +84,8 @@ class Histogram:
     def answer(self, query: str | Query, *, level: str) -> Counts:
         """A query's answer for every unit of a level."""
         asked = self.schema.query(query) if isinstance(query, str) else query
+        if len(asked.row_of_cell) != self.schema.cells:
+            raise InputError(f"query {asked.name!r} belongs to another schema. Ask by name, or use schema.query(...).")
         return self.leaves.merged(self.spine.leaves_under(level), asked.row_of_cell, asked.size)
 
     def canonical_bytes(self) -> Iterator[bytes]:
@@ -94,8 +96,5 @@ class Histogram:
             yield b"".join(codes.tolist())
         for first_child in self.spine.first_child:
             yield first_child.astype("<i8").tobytes()
-        schema = self.schema
-        yield repr([(name, tuple(labels)) for name, labels in schema.attributes.items()]).encode()
-        yield repr(sorted((n, g.of, sorted(g.groups.items())) for n, g in schema.groupings.items())).encode()
-        yield repr(sorted(sorted((n, tuple(labels)) for n, labels in zero.items()) for zero in schema.zeros)).encode()
+        yield self.schema.canonical().encode()
         yield from self.leaves.canonical_bytes()

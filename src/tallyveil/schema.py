@@ -45,7 +45,7 @@ class Grouping:
     groups: Mapping[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        groups = {str(name): tuple(labels) for name, labels in self.groups.items()}
+        groups = {str(name): _as_labels(name, labels) for name, labels in self.groups.items()}
         object.__setattr__(self, "groups", Frozen(groups))
 
 
@@ -71,7 +71,7 @@ class Query:
         return ["*".join(row) for row in product(*self.row_labels)] if self.factors else [TOTAL]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Schema:
     """Named attributes with labelled levels, their groupings, and the cells that cannot exist.
 
@@ -92,9 +92,14 @@ class Schema:
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
     zeros: Sequence[Mapping[str, Sequence[str]]] = ()
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and self.canonical() == other.canonical()
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __post_init__(self) -> None:
-        attributes = {name: tuple(labels) for name, labels in self.attributes.items()}
-        zeros = tuple({name: tuple(labels) for name, labels in zero.items()} for zero in self.zeros)
+        attributes = {name: _as_labels(name, labels) for name, labels in self.attributes.items()}
+        zeros = tuple(Frozen({name: _as_labels(name, labels) for name, labels in zero.items()}) for zero in self.zeros)
         object.__setattr__(self, "attributes", Frozen(attributes))
         object.__setattr__(self, "groupings", Frozen(dict(self.groupings)))
         object.__setattr__(self, "zeros", zeros)
@@ -107,6 +112,10 @@ class Schema:
             _check_name(name)
             self._check_grouping(name, grouping)
         for zero in zeros:
+            if not zero:
+                raise InputError(
+                    "a structural zero names no attribute, so nobody could exist. Name labels, or drop it."
+                )
             for name, labels in zero.items():
                 self._check_known(name, labels, f"structural zero on {name!r}")
 
@@ -144,7 +153,11 @@ class Schema:
                 raise InputError(f"query {text!r}: unknown factor {factor!r}. Known are {', '.join(known)}.")
         of = {known[factor]: factor for factor in wanted}
         if len(of) != len(wanted):
-            raise InputError(f"query {text!r} names an attribute and its grouping. Keep the finer one.")
+            twice = next(name for name in self.attributes if [known[f] for f in wanted].count(name) > 1)
+            raise InputError(
+                f"query {text!r} names an attribute and its grouping, or two groupings of it ({twice!r}). "
+                f"Keep the finer one."
+            )
         factors = tuple(of[name] for name in self.attributes if name in of)
         row_labels, row = [], np.zeros(self.shape, dtype=np.int32)
         for axis, name in enumerate(self.attributes):
@@ -173,6 +186,15 @@ class Schema:
         place = [levels.index(labels[name]) for name, levels in self.attributes.items()]
         return int(np.ravel_multi_index(place, self.shape))
 
+    def canonical(self) -> str:
+        """All that matters, as text. The order of attributes, labels and groups counts, no other."""
+        groupings = {
+            name: (grouping.of, [(group, sorted(labels)) for group, labels in grouping.groups.items()])
+            for name, grouping in sorted(self.groupings.items())
+        }
+        zeros = sorted(sorted((name, sorted(labels)) for name, labels in zero.items()) for zero in self.zeros)
+        return repr((list(self.attributes.items()), groupings, zeros))
+
     def _levels_of(self, factor: str) -> tuple[tuple[str, ...], NDArray[np.int32]]:
         """The labels of a factor, and for each label of its attribute the position among them."""
         if factor in self.attributes:
@@ -196,11 +218,18 @@ class Schema:
         grouped = [label for labels in grouping.groups.values() for label in labels]
         self._check_known(grouping.of, grouped, f"grouping {name!r}")
         _check_labels(name, grouped)
+        _check_labels(name, list(grouping.groups))
         missing = [label for label in self.attributes[grouping.of] if label not in grouped]
         if missing:
             raise InputError(
                 f"grouping {name!r} of {grouping.of!r} leaves out {', '.join(missing)}. Put each in a group."
             )
+
+
+def _as_labels(name: str, labels: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(labels, str):
+        raise InputError(f"{name!r}: labels {labels!r} are one text. Give a list of labels.")
+    return tuple(str(label) if isinstance(label, str) else label for label in labels)  # numpy's text is text
 
 
 def _check_name(name: str) -> None:

@@ -252,6 +252,12 @@ def test_canonical_bytes_differ_by_one_person(given_entries, data):
     assert joined(build(*given_entries)) != joined(build(units, cells, [*listed, extra]))
 
 
+@pytest.mark.parametrize("more", [1 << 8, 1 << 16, 1 << 32, 1 << 40])
+def test_canonical_bytes_hold_counts_in_full_width(more):
+    one, two = (Counts.from_entries([0], [0], [count], units=1, cells=1) for count in (5, 5 + more))
+    assert joined(one) != joined(two)
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -336,9 +336,14 @@ def test_an_unknown_query_is_refused_with_the_factors_there_are():
         small().answer("race", level="state")
 
 
-def test_a_query_of_another_schema_is_refused():
-    other = Schema(attributes={"race": ["a", "b", "c", "d", "e", "f", "g"]}).query("race")
-    with refused("schema"):
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [({"race": list("abcdefg")}, "race"), (dict(reversed(AGES.items())), "age"), ({"race": list("abcdef")}, "race")],
+    ids=["more cells", "same attributes in another order", "as many cells"],
+)
+def test_a_query_of_another_schema_is_refused_even_if_it_has_as_many_cells(attributes, text):
+    other = Schema(attributes=attributes).query(text)
+    with refused("another schema", "Ask by name"):
         small().answer(other, level="county")
 
 

@@ -15,6 +15,8 @@ from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 
 SMALLEST = 1e-300  # a little above the smallest normal float
 
+unhurried = settings(deadline=None, max_examples=60)
+
 
 @pytest.fixture(autouse=True)
 def fifty_digits():
@@ -210,6 +212,7 @@ narrow = st.one_of(
 probabilities = st.one_of(st.floats(1e-12, 1 - 1e-6), st.floats(1e-250, 1e-12), st.just(0.5))
 
 
+@unhurried
 @given(noise_and_scale=scaled, multiple=st.floats(0, 30))
 def test_a_noise_is_symmetric(noise_and_scale, multiple):
     noise, scale = noise_and_scale
@@ -220,12 +223,14 @@ def test_a_noise_is_symmetric(noise_and_scale, multiple):
     assert noise.cdf(k) + noise.tail(k + 1) == pytest.approx(1, abs=1e-15)
 
 
+@unhurried
 @given(noise=narrow)
 def test_probabilities_sum_to_one(noise):
     k = np.arange(-4000, 4001)
     assert float(np.sum(noise.pmf(k))) == pytest.approx(1, abs=1e-12)
 
 
+@unhurried
 @given(noise_and_scale=scaled, multiple=st.floats(-25, 25))
 def test_neighbouring_tails_differ_by_the_probability_between_them(noise_and_scale, multiple):
     noise, scale = noise_and_scale
@@ -245,6 +250,7 @@ def test_a_quantile_is_the_smallest_k_that_reaches_p(noise_and_scale, p):
         assert noise.tail(k + 1) <= 1 - p < noise.tail(k)
 
 
+@unhurried
 @given(noise=narrow, k=st.integers(-30, 30), shift=st.sampled_from([0.25, 0.5, 1.0]))
 def test_quantile_inverts_cdf(noise, k, shift):
     below, at = float(noise.cdf(k - 1)), float(noise.cdf(k))
@@ -258,7 +264,7 @@ def test_many_quantiles_at_once_are_the_same_as_one_by_one():
     assert noise.quantile(p).tolist() == [float(noise.quantile(x)) for x in p]
 
 
-@pytest.mark.parametrize("bits", [20, 30, 40, 44])
+@pytest.mark.parametrize("bits", [20, 30, 40])
 @pytest.mark.parametrize("scale", [1e6, 1e8])
 def test_a_high_quantile_of_a_wide_geometric_is_the_true_one(scale, bits):
     # 1 - p is exactly 2^-bits, so the answer is the smallest k with P[X > k] <= 2^-bits
@@ -271,7 +277,7 @@ def test_a_high_quantile_of_a_wide_geometric_is_the_true_one(scale, bits):
 
 
 def test_the_quantile_of_the_float_below_one_is_found_in_time_at_a_wide_scale():
-    with within(2):
+    with within(1):
         k = Geometric(z="1e-8").quantile(1 - 2.0**-53)
     assert 3.5e9 < k < 3.7e9  # 53 log 2 * 1e8, less log 2
 

@@ -19,6 +19,8 @@ from tallyveil.privacy.entropy import RunKey, Stream
 
 KEY = bytes(range(100, 132))
 
+unhurried = settings(deadline=None, max_examples=60)
+
 
 # -- references --------------------------------------------------------------------------------------------------------
 
@@ -155,6 +157,7 @@ def test_the_encrypted_sunscreen_advice_of_rfc_8439_section_2_4_2():
 words32 = st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, 1, 2**31 - 1, 2**31, 2**32 - 1]))
 
 
+@unhurried
 @given(
     key=st.binary(min_size=32, max_size=32),
     places=st.lists(st.tuples(words32, words32, words32), min_size=1, max_size=40),
@@ -176,6 +179,7 @@ indices = st.one_of(
 levels, queries, replicates = st.integers(0, 255), st.integers(0, 4095), st.integers(0, 2**32 - 1)
 
 
+@unhurried
 @given(level=levels, query=queries, places=st.lists(st.tuples(indices, replicates), min_size=1, max_size=30))
 def test_first_words_lie_where_the_docstring_says(level, query, places):
     index, replicate = (np.array(column, dtype=np.int64) for column in zip(*places, strict=True))
@@ -184,6 +188,7 @@ def test_first_words_lie_where_the_docstring_says(level, query, places):
     assert got.tolist() == [word_of(KEY, level, query, r, i, 0) for i, r in places]
 
 
+@unhurried
 @given(
     level=levels,
     query=queries,
@@ -215,6 +220,7 @@ def test_all_words_of_one_draw_come_in_order(level, query, index, replicate):
     assert [next(words) for _ in range(27)] == [word_of(KEY, level, query, replicate, index, n) for n in range(27)]
 
 
+@unhurried
 @given(level=levels, query=queries, replicate=replicates, index=indices, number=st.integers(0, 8 * 4095))
 def test_no_two_words_share_a_place_because_a_place_tells_its_draw(level, query, replicate, index, number):
     counter, nonce, which = place_of(level, query, replicate, index, number)
@@ -277,6 +283,7 @@ def test_a_stream_depends_on_the_key_on_each_piece_on_their_order_and_on_where_t
     assert len({tuple(words) for words in seen}) == len(pieces) + 1
 
 
+@unhurried
 @given(st.lists(st.binary(max_size=20), max_size=4), st.lists(st.binary(max_size=20), max_size=4))
 def test_different_pieces_give_different_streams(one, two):
     same = fingerprint(RunKey(KEY).stream(one)) == fingerprint(RunKey(KEY).stream(two))

@@ -14,6 +14,7 @@ canonne2020
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 
 from tallyveil.errors import BudgetError
@@ -77,7 +78,8 @@ def delta_from_rho(rho: Number, epsilon: Number) -> float:
 
     t = _minimum(log_delta)
     terms = t * ((1 + t) * rho_ + epsilon_) + t * abs(math.log(t)) + (1 + t) * math.log1p(t)
-    return min(1.0, math.exp(min(0.0, log_delta(t) + _SLACK * (1 + terms))))
+    smallest = sys.float_info.min  # a delta of 0 would claim more than holds
+    return max(smallest, math.exp(min(0.0, log_delta(t) + _SLACK * (1 + terms))))
 
 
 def rho_from_epsilon(epsilon: Number, delta: Number) -> float:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
+from numbers import Integral
 
 from tallyveil.errors import BudgetError
 
 Number = int | float | str | Fraction
+_LARGEST = Fraction(10) ** 300
 
 
 def exact(value: Number, name: str, *, zero: bool = False) -> Fraction:
@@ -16,16 +19,20 @@ def exact(value: Number, name: str, *, zero: bool = False) -> Fraction:
     >>> exact("165/4099", "block"), exact(0.1, "epsilon"), exact("1e-10", "delta")
     (Fraction(165, 4099), Fraction(1, 10), Fraction(1, 10000000000))
     """
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        value = int(value)  # NumPy's too
     if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
         raise BudgetError(f"{name} must be a number. Got {value!r} instead.")
     if isinstance(value, float) and not math.isfinite(value):
         raise BudgetError(f"{name} must be a finite number. Got {value} instead.")
     try:
-        fraction = Fraction(repr(value) if isinstance(value, float) else value)
+        fraction = Fraction(float.__repr__(value) if isinstance(value, float) else value)
     except (ValueError, ZeroDivisionError):
         raise BudgetError(f'{name} must be a number such as "2.56" or "165/4099". Got {value!r} instead.') from None
     if fraction < 0 or (fraction == 0 and not zero):
         raise BudgetError(f"{name} must be {'0 or more' if zero else 'greater than 0'}. Got {value} instead.")
+    if fraction > _LARGEST or 0 < fraction < 1 / _LARGEST:
+        raise BudgetError(f"{name} must be between 1e-300 and 1e300. Got {value} instead.")
     return fraction
 
 
@@ -51,11 +58,17 @@ def text(fraction: Fraction) -> str:
 
 def rounded_up(fraction: Fraction) -> float:
     """The smallest float that is no less."""
-    value = float(fraction)
+    try:
+        value = float(fraction)
+    except OverflowError:
+        return math.inf
     return value if Fraction(value) >= fraction else math.nextafter(value, math.inf)
 
 
 def rounded_down(fraction: Fraction) -> float:
     """The largest float that is no more."""
-    value = float(fraction)
+    try:
+        value = float(fraction)
+    except OverflowError:
+        return sys.float_info.max
     return value if Fraction(value) <= fraction else math.nextafter(value, -math.inf)

@@ -24,7 +24,7 @@ from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, ndtri
+from scipy.special import erfcx
 
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import exact
@@ -47,10 +47,6 @@ class Noise(ABC):
     def actual_variance(self) -> float:
         """The variance of the distribution itself."""
 
-    @abstractmethod
-    def _near(self, tail: Floats) -> Floats:
-        """A guess at the smallest k >= 0 with P[X > k] <= tail, off by little (tail < 1/2)."""
-
     def pmf(self, k: ArrayLike) -> Floats:
         """P[X = k]."""
         return np.exp(self.log_pmf(k))
@@ -64,12 +60,22 @@ class Noise(ABC):
         wanted = np.asarray(p, dtype=np.float64)
         if not ((wanted > 0) & (wanted < 1)).all():
             raise InputError(f"a quantile needs a probability strictly between 0 and 1. Got {p!r}.")
-        k = np.where(wanted < 0.5, -1.0, 1.0) * self._near(np.minimum(wanted, 1 - wanted))
-        while (low := self.cdf(k) < wanted).any():
-            k = k + low
-        while (high := self.cdf(k - 1) >= wanted).any():
-            k = k - high
-        return k
+        upper = wanted >= 0.5  # there P[X > k] <= 1 - p is asked, which floats can tell near 1
+        small = np.where(upper, 1 - wanted, wanted)
+        low, high = np.zeros_like(small), np.ones_like(small)  # find the smallest j with P[X >= j] <= small, or < small
+
+        def reached(j: Floats) -> NDArray[np.bool_]:
+            return np.where(upper, self.tail(j) <= small, self.tail(j) < small)
+
+        while not (done := reached(high)).all():
+            high = np.where(done, high, 2 * high)
+        while (high - low > 1).any():
+            middle = np.floor((low + high) / 2)
+            low, high = (np.where(done := reached(middle), low, middle), np.where(done, middle, high))
+        # p itself is known to a rounding: where steps are far larger, a value of the cdf gives its own k back
+        before, at = self.tail(high - 1), self.tail(high)
+        high = high - (upper & (high > 1) & (before - small <= 2.0**-53) & (before - at > 2.0**-50))
+        return np.where(upper, high - 1, 1 - high)
 
 
 @final
@@ -100,11 +106,8 @@ class Geometric(Noise):
 
     def actual_variance(self) -> float:
         """2 e^-z / (1 - e^-z)^2 (erratum 2: the paper prints the reciprocal)."""
-        return 1 / (2 * math.sinh(float(self.z) / 2) ** 2) if self.z < 1400 else 0.0
-
-    def _near(self, tail: Floats) -> Floats:
         z = float(self.z)
-        return np.maximum(np.floor(-(np.log(tail) + math.log1p(math.exp(-z))) / z), 0)
+        return 2 * math.exp(-z) / math.expm1(-z) ** 2
 
 
 @final
@@ -143,10 +146,6 @@ class DiscreteGaussian(Noise):
             return s
         k = np.arange(1, _REACH * math.ceil(math.sqrt(s)) + 2, dtype=np.float64)
         return float(2 * np.sum(k * k * self.pmf(k)))
-
-    def _near(self, tail: Floats) -> Floats:
-        near: Floats = np.maximum(np.floor(-math.sqrt(float(self.variance)) * ndtri(tail)), 0)
-        return near
 
 
 _REACH = 39  # beyond 39 standard deviations a tail is no longer a normal float

@@ -62,9 +62,10 @@ def draw(
 
     A range of replicates gives one row for each.
     """
-    places = np.ascontiguousarray(index, dtype=np.int64)
-    if places.ndim != 1 or (places < 0).any():
-        raise InputError("the index of a draw is unit * cells + cell, 0 or more, in one dimension.")
+    given = np.asarray(index)
+    places = np.ascontiguousarray(given, dtype=np.int64)
+    if (given.size and given.dtype.kind not in "iu") or given.ndim != 1 or (places < 0).any():
+        raise InputError("the index of a draw is unit * cells + cell, 0 or more, in one dimension, and whole.")
     replicates = range(replicate, replicate + 1) if isinstance(replicate, int) else replicate
     how, out = sampler(noise), np.empty((len(replicates), len(places)), dtype=np.int64)
     together = max(1, _CHUNK // max(1, len(places)))  # replicates in a chunk

@@ -67,9 +67,6 @@ class SumOfNoise(Noise):
         k = np.arange(-self.reach, self.reach + 1, dtype=np.float64)
         return float(np.sum(k * k * self.probabilities))
 
-    def _near(self, tail: Floats) -> Floats:
-        return DiscreteGaussian(variance=Fraction(max(self.actual_variance(), 1e-9)))._near(tail)
-
 
 def sum_of_noise(noises: Sequence[Noise], *, cut: float = 1e-20) -> SumOfNoise:
     """The distribution of the sum of independent noises; ``cut`` is how much tail may be dropped in all.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -46,13 +46,7 @@ class HalfLaw(ABC):
 
     def floor_of(self, m: int, bits: int) -> int:
         """The whole number floor(2^bits P[M <= m])."""
-        digits = bits + 64
-        while True:
-            with _precision(digits):
-                floor = _floor(self.cumulative(m), bits)
-            if floor is not None:
-                return floor
-            digits *= 2
+        return _raised(lambda: self.cumulative(m), bits)
 
 
 @final
@@ -143,14 +137,14 @@ def entries_needed(law: HalfLaw) -> float:
 def table(law: HalfLaw) -> Table:
     """The table of a half law."""
     last = (1 << BITS) - 1
-    floors: list[int | None] = []
+    floors: list[int] = []
     with _precision(BITS + 128):
         for ball in law.cumulatives():
-            floors.append(_floor(ball, BITS))
+            floor = _floor(ball, BITS)
+            floors.append(law.floor_of(len(floors), BITS) if floor is None else floor)
             if floors[-1] == last:
                 break
-    exact = [law.floor_of(m, BITS) if floor is None else floor for m, floor in enumerate(floors)]
-    thresholds = np.array(exact, dtype=np.uint64)
+    thresholds = np.array(floors, dtype=np.uint64)
     leading = np.arange((1 << GUIDE) + 1, dtype=np.uint64) << np.uint64(BITS - GUIDE)
     guide = np.searchsorted(thresholds, leading, side="left").astype(np.int32)
     guide[-1] = len(thresholds) - 1
@@ -161,10 +155,15 @@ def table(law: HalfLaw) -> Table:
 
 def exp_floor(gamma: Fraction, bits: int) -> int:
     """The whole number floor(2^bits exp(-gamma)), for gamma >= 0."""
+    return 1 << bits if gamma == 0 else _raised(lambda: (-_ball(gamma)).exp(), bits)
+
+
+def _raised(number: Callable[[], Any], bits: int) -> int:
+    """The floor of 2^bits times a number below 1, its ball computed with more digits until that is certain."""
     digits = bits + 64
     while True:
         with _precision(digits):
-            floor = _floor((-_ball(gamma)).exp(), bits)
+            floor = _floor(number(), bits)
         if floor is not None:
             return floor
         digits *= 2
@@ -175,9 +174,13 @@ def _ball(value: Fraction) -> Any:
 
 
 def _floor(ball: Any, bits: int) -> int | None:
-    """The floor of 2^bits times a ball, if it is the same all over the ball."""
-    floor = (ball * flint.arb(2) ** bits).floor().unique_fmpz()
-    return None if floor is None else int(floor)
+    """The floor of 2^bits times a number below 1 that lies in a ball, if it is the same all over the ball."""
+    scaled = ball * flint.arb(2) ** bits
+    low, high = scaled.lower().floor().unique_fmpz(), scaled.upper().floor().unique_fmpz()
+    if low is None or high is None:
+        return None
+    high = min(int(high), (1 << bits) - 1)  # the number is below 1, whatever its ball holds besides
+    return high if low >= high else None
 
 
 _one_at_a_time = threading.RLock()  # the precision is one setting for the whole process
