@@ -27,7 +27,7 @@ test: $(VENV)/dev       ## every test that runs in minutes (2 cores)
 	$(BIN)/pytest -n 2 -m "not slow"
 
 test-all: $(VENV)/dev   ## the slow tests too
-	$(BIN)/pytest -n 2
+	HYPOTHESIS_PROFILE=new $(BIN)/pytest -n 2
 
 lint: $(VENV)/dev       ## style and types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy

@@ -1,12 +1,33 @@
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from importlib.metadata import version
 
 import pytest
 
+from tallyveil.cli import main
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "tallyveil", *words], capture_output=True, text=True, check=False)
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*words: str) -> Done:
+    """Run the program in this process, as its entry point does."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["tallyveil", *words])
+        try:
+            main()
+        except SystemExit as stop:
+            return Done(int(stop.code or 0), out.getvalue(), err.getvalue())
+    return Done(0, out.getvalue(), err.getvalue())
 
 
 def figures(*words: str) -> dict:
@@ -84,10 +105,9 @@ def test_cite_prints_one_entry_for_each_paper():
     assert text.count("{") == text.count("}")
 
 
-def test_the_version_is_the_installed_ones():
-    from importlib.metadata import version
-
-    assert run("--version").stdout.strip() == f"tallyveil {version('tallyveil')}"
+def test_the_program_also_runs_as_a_module_and_knows_its_installed_version():
+    done = subprocess.run([sys.executable, "-m", "tallyveil", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"tallyveil {version('tallyveil')}"
 
 
 def test_help_loads_no_heavy_library():

@@ -1,6 +1,9 @@
+import io
 import runpy
+from contextlib import redirect_stdout
 from pathlib import Path
 
+from tallyveil.cli.demo import demo
 from tallyveil.privacy.strategy_toml import strategy_from_toml
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -17,12 +20,10 @@ def test_the_strategy_file_in_the_manual_can_be_read():
 
 
 def test_the_readme_shows_what_the_demo_prints():
-    import subprocess
-    import sys
-
     shown = (DOCS.parent / "README.md").read_text().split("```text\n")[1].split("```")[0]
-    printed = subprocess.run([sys.executable, "-m", "tallyveil", "demo"], capture_output=True, text=True, check=True)
-    figures = [line.split() for line in printed.stdout.splitlines() if " draws in " not in line]
+    with redirect_stdout(io.StringIO()) as printed:
+        demo()
+    figures = [line.split() for line in printed.getvalue().splitlines()]
     for line in shown.splitlines():
         if line.strip() and " draws in " not in line:
             assert line.split() in figures, line

@@ -48,8 +48,15 @@ class Counts:
     cells: int
 
     def __post_init__(self) -> None:
-        for array in (self.start, self.cell, self.count):
+        for name in ("start", "cell", "count"):
+            array = np.asarray(getattr(self, name)).view()
             array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        ends = (int(self.start[0]), int(self.start[-1])) if len(self.start) else ()
+        if ends != (0, len(self.cell)) or len(self.cell) != len(self.count) or (np.diff(self.start) < 0).any():
+            raise InputError("the parts of the counts do not fit together. Build them with Counts.from_entries(...).")
+        if len(self.cell) and not (self.count.min() > 0 and self.cell.min() >= 0 and self.cell.max() < self.cells):
+            raise InputError("counts must be above 0, in cells that exist. Build them with Counts.from_entries(...).")
 
     @classmethod
     def from_entries(
@@ -71,7 +78,10 @@ class Counts:
             raise InputError(f"the counts sum to {sum(map(int, count_)):,}, too large for 64 bits. Correct the counts.")
         total = int(count_.sum(dtype=np.int64))
         start, sorted_cell, sorted_count = _sort_entries(
-            unit_, cell_, count_, units, np.zeros(0, _cell_type(cells)), np.zeros(0, _count_type(total))
+            unit_.astype(np.int32 if units < 1 << 31 else np.int64, copy=False),
+            cell_.astype(_cell_type(cells), copy=False),
+            count_.astype(_count_type(total), copy=False),
+            units,
         )
         return cls(start=start, cell=sorted_cell, count=sorted_count, cells=cells)
 
@@ -144,7 +154,7 @@ def whole(counts: ArrayLike, name: str = "count") -> Integers:
     """Numbers as an array of integers; one that is not whole is an error."""
     array = np.asarray(counts)
     if array.dtype.kind == "f":
-        _refuse(array, array != np.floor(array), name, "is not whole. Counts of people are whole numbers")  # also NaN
+        _refuse(array, array != np.floor(array), name, "is not whole. Give whole numbers")  # also NaN
         _refuse(array, np.abs(array) > 2.0**53, name, "is too large to be exact. Correct it, or give integers")
         return array.astype(np.int64)
     if array.dtype.kind == "b" or array.size == 0:
@@ -171,7 +181,7 @@ def _refuse_negative(counts: Integers) -> None:
 
 def _positions(values: ArrayLike, limit: int, what: str) -> Integers:
     array = whole(values, what)
-    _refuse(array, (array < 0) | (array >= limit), what, f"is not between 0 and {limit - 1}")
+    _refuse(array, (array < 0) | (array >= limit), what, f"is not between 0 and {limit - 1}. Correct it")
     return array
 
 
@@ -184,7 +194,7 @@ def _count_type(total: int) -> DTypeLike:
 
 
 @compiled
-def _sort_entries(unit, cell, count, units, cell_like, count_like):  # type: ignore[no-untyped-def]
+def _sort_entries(unit, cell, count, units):  # type: ignore[no-untyped-def]
     """Order entries by unit (counting sort) and by cell within each, adding what falls together."""
     place = np.zeros(units + 1, np.int64)
     for i in range(len(unit)):
@@ -192,8 +202,8 @@ def _sort_entries(unit, cell, count, units, cell_like, count_like):  # type: ign
             place[np.int64(unit[i]) + 1] += 1
     for u in range(units):
         place[u + 1] += place[u]
-    cells = np.empty(place[units], cell_like.dtype)
-    counts = np.empty(place[units], count_like.dtype)
+    cells = np.empty(place[units], cell.dtype)
+    counts = np.empty(place[units], count.dtype)
     fill = place[:-1].copy()
     for i in range(len(unit)):
         if count[i] != 0:

@@ -84,7 +84,7 @@ class Histogram:
     def answer(self, query: str | Query, *, level: str) -> Counts:
         """A query's answer for every unit of a level."""
         asked = self.schema.query(query) if isinstance(query, str) else query
-        if len(asked.row_of_cell) != self.schema.cells:
+        if asked.schema != self.schema.canonical():
             raise InputError(f"query {asked.name!r} belongs to another schema. Ask by name, or use schema.query(...).")
         return self.leaves.merged(self.spine.leaves_under(level), asked.row_of_cell, asked.size)
 

@@ -57,6 +57,7 @@ class Query:
     factors: tuple[str, ...]
     row_labels: tuple[tuple[str, ...], ...]  # the labels of each factor
     row_of_cell: NDArray[np.int32]
+    schema: str  # canonical text of the schema it asks about
 
     def __post_init__(self) -> None:
         self.row_of_cell.flags.writeable = False
@@ -171,6 +172,7 @@ class Schema:
             factors=factors,
             row_labels=tuple(row_labels),
             row_of_cell=row.reshape(-1).astype(np.int32),
+            schema=self.canonical(),
         )
 
     def cell(self, **labels: str) -> int:

@@ -64,9 +64,9 @@ class Spine:
 
         ``root`` names a level above the first column; it is needed when the first column has several units.
         """
-        if not columns:
-            raise InputError("no geographic columns given. Name at least one level.")
         names = list(columns)
+        if not names or root == "":
+            raise InputError("no geographic columns given, or a root without a name. Name at least one level.")
         paths = [_as_codes(name, column) for name, column in columns.items()]
         if len({len(path) for path in paths}) != 1:
             sizes = ", ".join(f"{name} {len(path):,}" for name, path in zip(names, paths, strict=True))
@@ -97,16 +97,20 @@ class Spine:
         """
         if not lengths:
             raise InputError("no lengths given. Say how many characters of a code name each level, coarse to fine.")
+        if (sizes := list(lengths.values())) != sorted(set(sizes)) or sizes[0] < 1:
+            raise InputError(
+                f"lengths {dict(lengths)} do not rise. Give them coarse to fine, each longer than the last."
+            )
         leaf = list(lengths)[-1]
         whole: NDArray[Any] = _as_codes(leaf, codes)
         if _beyond_ascii(whole).any():
             whole = np.char.decode(whole, "utf-8")
-        sizes = np.char.str_len(whole)
-        wrong = np.flatnonzero(sizes != lengths[leaf])
+        actual = np.char.str_len(whole)
+        wrong = np.flatnonzero(actual != lengths[leaf])
         if len(wrong):
             row = int(wrong[0])
             raise InputError(
-                f"row {row + 1:,}: code {_text(whole[row])!r} has {sizes[row]} characters, not the {lengths[leaf]} "
+                f"row {row + 1:,}: code {_text(whole[row])!r} has {actual[row]} characters, not the {lengths[leaf]} "
                 f"of a {leaf}. Correct the code or the lengths."
             )
         cut = {name: whole.astype(f"{whole.dtype.kind}{size}") for name, size in lengths.items()}

@@ -126,9 +126,7 @@ def draw_one(how: Sampler, words: Iterator[int]) -> int:
     while True:
         first = next(words)
         negative, uniform = bool(first & _SIGN), _Uniform(first & (_SIGN - 1), BITS, words)
-        m = int(np.searchsorted(how.table.thresholds, np.uint64(uniform.value)))
-        while not uniform.is_below(lambda bits, m=m: how.law.floor_of(m, bits)):  # type: ignore[misc]
-            m += 1
+        m = _smallest_above(uniform, how)
         if how.shift == 0:
             return -m if negative else m
         low = next(words) & ((1 << how.shift) - 1)
@@ -137,6 +135,23 @@ def draw_one(how: Sampler, words: Iterator[int]) -> int:
         magnitude = (m << how.shift) + low
         if keep.is_below(lambda bits, gamma=gamma: exp_floor(gamma, bits)) and not (negative and magnitude == 0):  # type: ignore[misc]
             return -magnitude if negative else magnitude
+
+
+def _smallest_above(uniform: _Uniform, how: Sampler) -> int:
+    """The smallest m with U < P[M <= m]: from where the table is certain, by doubling steps and halving."""
+
+    def is_above(m: int) -> bool:
+        return uniform.is_below(lambda bits: how.law.floor_of(m, bits))
+
+    low = int(np.searchsorted(how.table.thresholds, np.uint64(uniform.value))) - 1  # U is not below this one's
+    step = 1
+    while not is_above(low + step):
+        low, step = low + step, 2 * step
+    high = low + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_above(middle) else (middle, high)
+    return high
 
 
 class _Uniform:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from typing import Any, final
 
 import flint
@@ -79,17 +79,17 @@ class HalfGaussian(HalfLaw):
 
     def cumulatives(self) -> Iterator[Any]:
         """Partial sums over the whole sum."""
-        whole = self._whole()
+        whole = _whole_sum(self, flint.ctx.prec)
         part = flint.arb(0)
-        for m, f in self._weights():
+        for m, f in self.weights():
             part += f if m == 0 else self.sides * f
             yield part / whole
 
     def cumulative(self, m: int) -> Any:
         """The same, added up as far as m."""
-        return next(ball for at, ball in enumerate(self.cumulatives()) if at == m)
+        return next(islice(self.cumulatives(), m, None))
 
-    def _weights(self) -> Iterator[tuple[int, Any]]:
+    def weights(self) -> Iterator[tuple[int, Any]]:
         """f(0), f(1), ... : f(m+1) / f(m) = q^(2m+1) with q = exp(-1/2s)."""
         q = (-1 / (2 * _ball(self.s))).exp()
         f, ratio, step = flint.arb(1), q, q * q
@@ -98,17 +98,19 @@ class HalfGaussian(HalfLaw):
             f *= ratio
             ratio *= step
 
-    def _whole(self) -> Any:
-        """The whole sum: terms until they are tiny, then a geometric series above the rest as the ball's radius."""
-        q = (-1 / (2 * _ball(self.s))).exp()
-        tiny = flint.arb(2) ** -flint.ctx.prec
-        whole = flint.arb(0)
-        for m, f in self._weights():
-            if f < tiny:
-                rest = self.sides * f / (1 - q ** (2 * m + 1))  # ratios of later terms are smaller still
-                return whole + flint.arb(0, rest)
-            whole += f if m == 0 else self.sides * f
-        raise AssertionError("unreachable: the weights vanish")
+
+@lru_cache(maxsize=64)
+def _whole_sum(law: HalfGaussian, precision: int) -> Any:
+    """The whole sum: terms until they are tiny, then a geometric series above the rest as the ball's radius."""
+    q = (-1 / (2 * _ball(law.s))).exp()
+    tiny = flint.arb(2) ** -precision
+    whole = flint.arb(0)
+    for m, f in law.weights():
+        if f < tiny:
+            rest = law.sides * f / (1 - q ** (2 * m + 1))  # ratios of later terms are smaller still
+            return whole + flint.arb(0, rest)
+        whole += f if m == 0 else law.sides * f
+    raise AssertionError("unreachable: the weights vanish")
 
 
 @final
