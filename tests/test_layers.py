@@ -10,7 +10,7 @@ ROOT = Path(tallyveil.__file__).parent
 # Rows from the top; within a row from the left. A name stands for a module or a whole folder.
 ROWS = [
     ["errors", "_compiled", "_frozen"],
-    ["spine", "schema", "counts", "histogram", "facilities"],
+    ["spine", "schema", "counts", "histogram", "facilities", "areas", "schemas"],
     [
         "privacy.budget",
         "privacy.accounting",

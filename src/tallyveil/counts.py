@@ -142,6 +142,13 @@ class Counts:
         _fill_merged(starts, self.cell, self.count, row_of_cell, rows, start, cell, count)
         return Counts(start=start, cell=cell, count=count, cells=rows)
 
+    def taken(self, units: NDArray[np.int64]) -> Counts:
+        """The counts of some units, in the order asked for."""
+        sizes = np.diff(self.start)[units]
+        start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        entry = np.arange(start[-1]) + np.repeat(self.start[:-1][units] - start[:-1], sizes)
+        return Counts(start=start, cell=self.cell[entry], count=self.count[entry], cells=self.cells)
+
     def canonical_bytes(self) -> Iterator[bytes]:
         """The table as bytes that do not depend on how it is held, in pieces."""
         yield f"{self.units} units, {self.cells} cells".encode()

@@ -34,6 +34,7 @@ class Histogram:
     spine: Spine
     schema: Schema
     leaves: Counts
+    stamps: tuple[str, ...] = ()  # what a release of these counts must be stamped with
 
     def __post_init__(self) -> None:
         size = self.spine.size(self.spine.leaf)
