@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil import errors, privacy
+    from tallyveil import errors, files, populations, privacy, schemas
+    from tallyveil.areas import Areas
     from tallyveil.counts import Counts
     from tallyveil.facilities import Facilities
     from tallyveil.histogram import Histogram
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Areas",
     "Counts",
     "Facilities",
     "Grouping",
@@ -26,10 +28,14 @@ __all__ = [
     "Spine",
     "Strategy",
     "errors",
+    "files",
+    "populations",
     "privacy",
+    "schemas",
 ]
 
 _HOME = {
+    "Areas": "areas",
     "Counts": "counts",
     "Facilities": "facilities",
     "Grouping": "schema",

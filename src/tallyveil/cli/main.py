@@ -6,12 +6,13 @@ Commands import what they need when they run, so ``tallyveil --help`` loads noth
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
 
 from tallyveil import __version__
-from tallyveil.cli import account, cite, demo, presets
+from tallyveil.cli import account, cite, codebook, demo, presets, synth
 from tallyveil.errors import InputError, TallyveilError
 
 app = typer.Typer(
@@ -25,6 +26,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(demo.demo)
+app.command("synth")(synth.synth)
+app.command("codebook")(codebook.codebook)
 app.command("account")(account.account)
 app.add_typer(presets.app, name="presets", no_args_is_help=True)
 app.command("cite")(cite.cite)
@@ -49,13 +52,19 @@ def options(
 def main() -> None:
     """Run the program. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted."""
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn  # type: ignore[assignment]
+            app()
     except InputError as problem:
         sys.exit(_failed(problem, 2))
     except TallyveilError as problem:
         sys.exit(_failed(problem, 1))
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    typer.echo(f"tallyveil: {message}", err=True)
 
 
 def _failed(problem: Exception, code: int) -> int:

@@ -1,0 +1,40 @@
+"""``tallyveil codebook``: draft a codebook by looking at a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallyveil.errors import InputError
+
+
+def codebook(
+    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it to this file.")] = None,
+) -> None:
+    """Draft a codebook for a table, and say what it reads with it.
+
+    [bold]Examples[/bold]
+
+      tallyveil codebook blocks.parquet
+
+      tallyveil codebook blocks.csv -o blocks.toml
+    """
+    from tallyveil.files.codebook import codebook_to_toml
+    from tallyveil.files.draft import draft_codebook
+    from tallyveil.files.tables import read_counts
+    from tallyveil.files.write import write_text
+
+    if output is not None and output.exists():
+        raise InputError(f"{output} exists. Name a new file; nothing is overwritten.")
+    drafted = draft_codebook(data)
+    text = f"# Drafted from {data.name}. Check the order of levels and the names and order of labels.\n"
+    text += codebook_to_toml(drafted)
+    people = read_counts(data, drafted)
+    if output is None:
+        typer.echo(text)
+    else:
+        write_text(text, output)
+    typer.echo(f"{people}: {people.total():,} in all", err=True)

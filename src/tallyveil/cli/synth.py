@@ -1,0 +1,72 @@
+"""``tallyveil synth``: a synthetic census as files."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tallyveil.errors import InputError
+
+if TYPE_CHECKING:
+    from tallyveil.populations import Population
+
+
+class Shape(StrEnum):
+    """Which census to imitate."""
+
+    census_1940 = "1940"
+    census_2020 = "2020"
+    uniform = "uniform"
+
+
+def synth(
+    shape: Annotated[Shape, typer.Argument(help="1940, 2020 or uniform (flaxman2019).")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The table to write, .parquet or .csv.")],
+    persons: Annotated[int, typer.Option(help="How many persons.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same census.")] = 1,
+) -> None:
+    """Make a synthetic census and write it: counts, and beside them codebook, units, facilities, housing and areas.
+
+    [bold]Examples[/bold]
+
+      tallyveil synth 1940 --persons 100000 --seed 7 -o town.parquet
+
+      tallyveil synth 2020 --persons 1000000 -o state.parquet
+    """
+    from tallyveil import populations
+
+    if output.exists():
+        raise InputError(f"{output} exists. Name a new file; nothing is overwritten.")
+    if output.suffix.lower() not in (".csv", ".parquet"):
+        raise InputError(f"{output}: a table's name ends in .csv or .parquet. Name it so.")
+    make = {
+        Shape.census_1940: populations.census_1940,
+        Shape.census_2020: populations.census_2020,
+        Shape.uniform: populations.uniform_tree,
+    }[shape]
+    typer.echo(f"making {persons:,} persons", err=True)
+    population = make(persons=persons, seed=seed)
+    for name in write_population(population, output):
+        typer.echo(name)
+    typer.echo(f"{population.people}: {population.people.total():,} in all", err=True)
+
+
+def write_population(population: Population, output: Path) -> list[Path]:
+    """Write a population's tables beside each other, the counts last; gives the names."""
+    from tallyveil.files.side import areas_table, facilities_table, housing_table
+    from tallyveil.files.write import beside, write_counts, write_table
+
+    tables = {}
+    if population.facilities is not None:
+        tables["facilities.parquet"] = facilities_table(population.facilities)
+    if population.housing is not None:
+        tables["housing.parquet"] = housing_table(population.housing)
+    for kind, areas in population.areas.items():
+        tables[f"{kind}.areas.parquet"] = areas_table(areas)
+    for ending, table in tables.items():
+        write_table(table, beside(output, ending))
+    write_counts(population.people, output)
+    return [output, *(beside(output, ending) for ending in ("codebook.toml", "units.parquet", *tables))]

@@ -1,0 +1,207 @@
+"""A first codebook for a table, drafted by looking at it. A person should read it before it is used.
+
+Labels seen in a file are facts about the people in it; a codebook for publication lists those that could occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallyveil.errors import InputError
+from tallyveil.files.codebook import Codebook
+from tallyveil.files.columns import Source, batches
+
+LEVELS = (
+    *("nation", "region", "division", "state", "county", "county_subdivision", "municipality", "town", "ward"),
+    *("tract", "block_group", "enumdist", "enumeration_district", "precinct", "block"),
+)
+CODES = ("geoid", "geoid10", "geoid20", "gisjoin", "geocode", "geo_id")
+CUTS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}  # GEOID
+GISJOIN_CUTS = {"state": 4, "county": 8, "tract": 14, "block_group": 15, "block": 18}
+COUNTS = ("count", "n", "persons", "people", "population", "pop", "freq")
+TOTALS = ("total", "tot", "total_population", "pop", "population", "persons")
+WORDS = {
+    "age": {"adult", "child", "minor", "under18", "18plus", "voting_age"},
+    "sex": {"male", "female", "m", "f", "men", "women"},
+    "hispanic": {"h", "nh", "hispanic", "not_hispanic", "non_hispanic"},
+    "race": {"white", "black", "asian", "aian", "nh_white", "nh_black"},
+}
+_MOST_LABELS = 200
+
+
+def draft_codebook(source: Source) -> Codebook:
+    """A codebook that fits a table, as far as its columns tell."""
+    batch = next(iter(batches(source)))
+    table = batch.table
+    if table.num_rows == 0:
+        raise InputError(f"{batch.name}: no rows to look at. Give a table with rows.")
+    geography = _geography(table, batch.name)
+    used = {geography.get("code"), *geography["levels"]}
+    where = geography.pop("rows", {})
+    rest = [name for name in table.column_names if name not in used and name not in where]
+    numbers = [name for name in rest if _is_whole(table.column(name))]
+    kept = table
+    for column, value in where.items():
+        kept = kept.filter(pc.equal(kept.column(column), value))
+    labels = [name for name in rest if name not in numbers]
+    count = [name for name in numbers if name.lower() in COUNTS]
+    if labels and len(count) == 1:
+        return _rows(kept, geography, where, labels, count=count[0], ignore=[n for n in numbers if n not in count])
+    if labels and len(numbers) < 2:
+        return _rows(kept, geography, where, labels, count=None, ignore=numbers)
+    if not numbers:
+        raise InputError(f"{batch.name}: no columns of counts or labels besides the codes. Write the codebook by hand.")
+    return _wide(kept, geography, where, numbers, ignore=labels)
+
+
+def _rows(
+    table: pa.Table,
+    geography: dict[str, Any],
+    where: dict[str, str],
+    labels: Sequence[str],
+    *,
+    count: str | None,
+    ignore: Sequence[str],
+) -> Codebook:
+    attributes = {name: tuple(sorted(map(str, pc.unique(_text(table.column(name))).to_pylist()))) for name in labels}
+    usable = {name: values for name, values in attributes.items() if len(values) <= _MOST_LABELS and "" not in values}
+    if not usable:
+        raise InputError("no column has few enough labels to be an attribute. Write the codebook by hand.")
+    return Codebook(
+        **geography,
+        attributes=usable,
+        layout="persons" if count is None else "long",
+        count=count,
+        where=where,
+        ignore=(*(name for name in labels if name not in usable), *ignore),
+    )
+
+
+def _wide(
+    table: pa.Table, geography: dict[str, Any], where: dict[str, str], numbers: Sequence[str], *, ignore: Sequence[str]
+) -> Codebook:
+    total = next((name for name in numbers if name.lower() in TOTALS), None)
+    cells = [name for name in numbers if name != total]
+    if not cells:
+        cells, total = list(numbers), None
+    sums = None if total is None else _whole(table.column(total))
+    for first, second in _products(cells):
+        columns = [f"{a}_{b}" for a in first for b in second]
+        if sums is None or _sum(table, columns).equals(sums):
+            names = _names([first, second])
+            return Codebook(
+                **geography,
+                attributes=dict(zip(names, (tuple(first), tuple(second)), strict=True)),
+                column="_".join(f"{{{name}}}" for name in names),
+                total=total,
+                where=where,
+                ignore=(*(name for name in cells if name not in columns), *ignore),
+            )
+    (name,) = _names([cells])
+    fits = sums is not None and _sum(table, cells).equals(sums)
+    return Codebook(
+        **geography,
+        attributes={name: tuple(cells)},
+        column=f"{{{name}}}",
+        total=total if fits else None,
+        where=where,
+        ignore=(*ignore, *(() if fits or total is None else (total,))),
+    )
+
+
+def _products(columns: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """Ways to read column names as first_second with every combination there, the largest first."""
+    seconds: dict[str, list[str]] = {}
+    for name in columns:
+        parts = name.split("_")
+        for i in range(1, len(parts)):
+            seconds.setdefault("_".join(parts[:i]), []).append("_".join(parts[i:]))
+    found = []
+    for second in {tuple(values) for values in seconds.values() if len(values) > 1}:
+        first = [name for name, values in seconds.items() if set(second) <= set(values)]
+        if len(first) > 1:
+            found.append((first, list(second)))
+    yield from sorted(found, key=lambda pair: -len(pair[0]) * len(pair[1]))
+
+
+def _names(sets: Sequence[Sequence[str]]) -> list[str]:
+    """A name for each set of labels: a word for it, or a number."""
+    names: list[str] = []
+    for i, labels in enumerate(sets):
+        known = [name for name, words in WORDS.items() if words & set(labels) and name not in names]
+        names.append(
+            known[-1] if known and "white" in " ".join(labels) else known[0] if known else f"attribute_{i + 1}"
+        )
+    return names
+
+
+def _geography(table: pa.Table, name: str) -> dict[str, Any]:
+    """The geographic fields: one column per level, or one code to cut; ``rows``: which rows are leaves."""
+    lower = {column.lower(): column for column in table.column_names}
+    levels = [lower[level] for level in LEVELS if level in lower]
+    if levels:
+        several = len(pc.unique(table.column(levels[0]))) > 1
+        pad = {column: CUTS[column] for column in levels if pa.types.is_integer(table.column(column).type)}
+        fields: dict[str, Any] = {"levels": tuple(levels), "pad": pad}
+        return fields | ({"root": "us" if levels[0] == "state" else "all"} if several else {})
+    code = next((lower[column] for column in CODES if column in lower), None)
+    if code is None:
+        raise InputError(
+            f"{name}: no geographic column found ({', '.join(table.column_names)}). Name columns after their level "
+            f"(state, county, tract, ...) or geoid, or write the codebook by hand."
+        )
+    codes = _text(table.column(code))
+    sizes = pc.utf8_length(codes)
+    longest = pc.max(sizes).as_py()
+    cuts = GISJOIN_CUTS if code.lower() == "gisjoin" else CUTS
+    lengths = {level: size for level, size in cuts.items() if size <= longest}
+    leaves = pc.equal(sizes, longest)
+    if longest not in cuts.values():
+        lengths = {"unit": longest}
+    fields = {"levels": tuple(lengths), "code": code, "lengths": lengths}
+    if not pc.all(leaves).as_py():
+        fields["rows"] = _marks(table, leaves, code)
+    several = len(pc.unique(pc.utf8_slice_codeunits(codes.filter(leaves), 0, next(iter(lengths.values()))))) > 1
+    return fields | ({"root": "us"} if several else {})
+
+
+def _marks(table: pa.Table, leaves: pa.Array, code: str) -> dict[str, str]:
+    """A column whose value tells the rows of leaves from the others."""
+    for name in table.column_names:
+        if name != code and pa.types.is_string(table.column(name).type):
+            inside = pc.unique(table.column(name).filter(leaves)).to_pylist()
+            if (
+                len(inside) == 1
+                and inside[0] not in pc.unique(table.column(name).filter(pc.invert(leaves))).to_pylist()
+            ):
+                return {name: inside[0]}
+    return {}
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.fill_null(pc.cast(column, pa.string()), "")
+
+
+def _is_whole(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_integer(column.type):
+        return True
+    if pa.types.is_floating(column.type):
+        return bool(pc.all(pc.fill_null(pc.equal(column, pc.floor(column)), True)).as_py())
+    if pa.types.is_string(column.type):
+        return bool(pc.all(pc.match_substring_regex(column, r"^\s*(0|[1-9][0-9]*)\s*$")).as_py())
+    return False
+
+
+def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.cast(pc.utf8_trim_whitespace(column) if pa.types.is_string(column.type) else column, pa.int64())
+
+
+def _sum(table: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray:
+    total = _whole(table.column(columns[0]))
+    for name in columns[1:]:
+        total = pc.add(total, _whole(table.column(name)))
+    return total

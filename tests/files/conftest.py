@@ -1,0 +1,38 @@
+"""A small census, and the same people in every layout."""
+
+import numpy as np
+import pytest
+
+from tallyveil import Histogram, Schema, Spine
+from tallyveil.schema import Grouping
+
+COLUMNS = {
+    "state": ["09", "09", "44", "44", "44"],
+    "county": ["09001", "09001", "44001", "44001", "44007"],
+    "tract": ["0900101", "0900102", "4400101", "4400102", "4400701"],
+}
+SCHEMA = Schema(
+    attributes={"age": ["child", "adult"], "home": ["house", "prison", "dorm"]},
+    groupings={"kind": Grouping(of="home", groups={"house": ["house"], "quarters": ["prison", "dorm"]})},
+    zeros=[{"age": ["child"], "home": ["prison"]}],
+)
+
+
+@pytest.fixture(scope="session")
+def people() -> Histogram:
+    """Eleven persons; tract 4400102 is empty."""
+    spine = Spine.from_columns(COLUMNS, root="us")
+    unit, cell, count = [0, 0, 1, 2, 4, 4], [0, 3, 5, 3, 0, 4], [2, 3, 1, 2, 1, 2]
+    return Histogram.from_entries(spine, SCHEMA, unit=unit, cell=cell, count=count)
+
+
+def same(one: Histogram, two: Histogram) -> bool:
+    return b"".join(one.canonical_bytes()) == b"".join(two.canonical_bytes())
+
+
+def random_people(seed: int, units: int = 50) -> Histogram:
+    rng = np.random.default_rng(seed)
+    codes = {"county": [f"{i // 10:03}" for i in range(units)], "tract": [f"{i // 10:03}{i:04}" for i in range(units)]}
+    spine = Spine.from_columns(codes, root="us")
+    cell = rng.choice(np.flatnonzero(SCHEMA.possible), 200)
+    return Histogram.from_entries(spine, SCHEMA, unit=rng.integers(0, units, 200), cell=cell, count=np.ones(200, int))

@@ -1,0 +1,315 @@
+import gzip
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import SCHEMA, random_people, same
+from tallyveil.errors import InputError
+from tallyveil.files import FROM_DATA, Codebook, read_counts, read_units, write_counts
+from tallyveil.files.write import codebook_for, counts_table, persons_table, units_table, wide_table
+
+LAYOUTS = {"long": counts_table, "wide": wide_table, "persons": persons_table}
+
+
+def frame(people, layout="long") -> pd.DataFrame:
+    table = LAYOUTS[layout](people).to_pandas()
+    return table.astype({name: str for name in table if not pd.api.types.is_integer_dtype(table[name])})
+
+
+def book(people, layout="long", **fields) -> Codebook:
+    return replace(codebook_for(people, layout), **fields)
+
+
+def refused(source, codebook, *parts, **options):
+    with pytest.raises(InputError) as caught:
+        read_counts(source, codebook, **options)
+    for part in parts:
+        assert part in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_what_was_written_reads_back_the_same_in_every_layout_and_format(people, tmp_path, layout, ending):
+    file = tmp_path / f"people.{ending}"
+    write_counts(people, file, layout=layout)
+    again = read_counts(file, tmp_path / "people.codebook.toml", units=tmp_path / "people.units.parquet")
+    assert same(again, people)
+    assert again.stamps == ()
+    assert again.schema == SCHEMA
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "held", [lambda f: f, pl.from_pandas, pa.Table.from_pandas, lambda f: f.astype("category", errors="ignore")]
+)
+def test_pandas_polars_and_arrow_tables_are_read_alike(people, layout, held):
+    units = units_table(people.spine)
+    assert same(read_counts(held(frame(people, layout)), book(people, layout), units=units), people)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_three_layouts_of_the_same_data_give_identical_histograms(seed):
+    people = random_people(seed)
+    read = [
+        read_counts(make(people), book(people, layout), units=units_table(people.spine))
+        for layout, make in LAYOUTS.items()
+    ]
+    assert all(same(one, people) for one in read)
+
+
+def test_units_with_nobody_in_them_are_kept_when_the_list_has_them(people):
+    again = read_counts(frame(people), book(people), units=units_table(people.spine))
+    assert again.spine.size("tract") == 5
+    assert again.at("tract").dense()[3].sum() == 0
+
+
+def test_units_from_the_data_are_stamped_and_units_from_a_list_are_not(people):
+    from_data = read_counts(frame(people), book(people))
+    assert from_data.stamps == (FROM_DATA,)
+    assert FROM_DATA == "units or labels from data: not covered by the guarantee"
+    assert from_data.spine.size("tract") == 4  # the empty one cannot be known
+    assert read_counts(frame(people), book(people), units=people.spine).stamps == ()
+
+
+def test_labels_from_the_data_are_stamped(people):
+    attributes = {"age": (), "home": SCHEMA.attributes["home"]}
+    found = read_counts(frame(people), book(people, attributes=attributes, zeros=()), units=people.spine)
+    assert found.stamps == (FROM_DATA,)
+    assert found.schema.attributes["age"] == ("adult", "child")
+    assert found.total() == people.total()
+
+
+def test_reading_in_many_pieces_gives_the_same(people, tmp_path, monkeypatch):
+    from tallyveil.files import columns
+
+    file = tmp_path / "persons.parquet"
+    write_counts(people, file, layout="persons")
+    pieces = columns.batches
+    monkeypatch.setattr("tallyveil.files.tables.batches", lambda source: pieces(source, size=2))
+    assert same(read_counts(file, book(people, "persons"), units=people.spine), people)
+
+
+def test_one_code_is_cut_into_levels_and_codes_that_repeat_get_their_parents_in_front(people):
+    table = frame(people).rename(columns={"tract": "geoid"}).drop(columns=["state", "county"])
+    cut = book(people, levels=(), code="geoid", lengths={"state": 2, "county": 5, "tract": 7})
+    assert same(read_counts(table, cut, units=people.spine), people)
+    relative = frame(people)
+    relative["tract"], relative["county"] = relative["tract"].str[5:], relative["county"].str[2:]
+    assert same(read_counts(relative, book(people, relative=True), units=people.spine), people)
+
+
+def test_numbers_that_lost_their_zeros_are_refused_with_a_remedy_that_works(people):
+    table = frame(people).astype({"state": int, "county": int, "tract": int})
+    refused(
+        table, book(people), "column 'state'", "int64", "leading zeros are lost", "[geography] pad = {state = DIGITS}"
+    )
+    pad = {"state": 2, "county": 5, "tract": 7}
+    assert same(read_counts(table, book(people, pad=pad), units=people.spine), people)
+
+
+def test_a_short_code_is_refused_with_its_row_and_the_remedy_works(people, tmp_path):
+    table = frame(people).drop(columns=["state", "county"]).astype({"tract": int})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    cut = book(people, levels=(), code="tract", lengths={"state": 2, "county": 5, "tract": 7})
+    refused(tmp_path / "t.csv", cut, "t.csv, row 1, column 'tract'", "'900101' has 6", "not the 7", "pad = {tract = 7}")
+    assert same(read_counts(tmp_path / "t.csv", replace(cut, pad={"tract": 7}), units=people.spine), people)
+
+
+def test_only_the_rows_asked_for_are_kept_and_messages_count_all_rows(people):
+    table = frame(people)
+    other = table.assign(level="county", count=-1)
+    both = pd.concat([other, table.assign(level="tract")])
+    only = book(people, where={"level": "tract"})
+    assert same(read_counts(both, only, units=people.spine), people)
+    both.iloc[len(other) + 2, both.columns.get_loc("count")] = -7
+    refused(both, only, f"row {len(other) + 3}", "-7", "negative")
+    refused(both, book(people, where={"level": "block"}), "no rows with level = 'block'")
+
+
+def test_further_columns_are_named_in_one_warning_unless_they_are_listed(people):
+    table = frame(people).assign(extra=1, more=2)
+    with pytest.warns(UserWarning, match="extra, more") as caught:
+        read_counts(table, book(people))
+    assert len(caught) == 1
+    read_counts(table, book(people, ignore=("extra", "more")))
+
+
+def test_gz_tabs_and_a_byte_order_mark_are_understood(people, tmp_path):
+    text = frame(people).to_csv(index=False, sep="\t")
+    (tmp_path / "t.csv").write_text("\ufeff" + text, encoding="utf-8")
+    with gzip.open(tmp_path / "t.csv.gz", "wt") as file:
+        file.write(text)
+    for name in ("t.csv", "t.csv.gz"):
+        assert same(read_counts(tmp_path / name, book(people), units=people.spine), people)
+
+
+# ---- bad input: file, row or column, value and remedy
+
+
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        ("-3", ("-3 is negative", "0 or more")),
+        ("2.5", ("2.5 is not a whole number",)),
+        ("", ("the count is missing", "write 0")),
+        ("many", ("many is not a whole number",)),
+        ("1e3", ("1e3 is not a whole number",)),
+        ("99999999999999999999", ("too large",)),
+        ("nan", ("nan is not a whole number",)),
+    ],
+)
+@pytest.mark.parametrize("layout", ["long", "wide"])
+def test_a_wrong_count_in_a_csv_is_refused_with_file_row_and_column(people, tmp_path, value, parts, layout):
+    table = frame(people, layout)
+    column = "count" if layout == "long" else "adult_house"
+    table[column] = table[column].astype(str)
+    table.loc[2, column] = value
+    file = tmp_path / "people.csv"
+    table.to_csv(file, index=False)
+    refused(file, book(people, layout), "people.csv, row 3", f"column '{column}'", *parts)
+
+
+@pytest.mark.parametrize("value", [-1, 0.5, np.nan, np.inf, 1e300])
+def test_a_wrong_count_in_a_frame_is_refused_with_row_and_column(people, value):
+    table = frame(people).astype({"count": float})
+    table.loc[1, "count"] = value
+    refused(table, book(people), "row 2, column 'count'")
+
+
+def test_an_unknown_label_is_refused_with_the_known_ones(people):
+    table = frame(people)
+    table.loc[3, "home"] = "boat"
+    refused(
+        table, book(people), "row 4, column 'home'", "'boat'", "house, prison, dorm", "add the label to [attributes]"
+    )
+
+
+def test_a_missing_label_or_code_is_refused(people):
+    table = frame(people)
+    table.loc[3, "home"] = None
+    refused(table, book(people), "row 4, column 'home'", "None")
+    table = frame(people)
+    table.loc[0, "county"] = ""
+    refused(table, book(people), "row 1, column 'county'", "nothing there")
+
+
+def test_people_in_an_impossible_cell_are_refused(people):
+    table = frame(people)
+    table.loc[0, "home"] = "prison"
+    refused(table, book(people), "impossible cell 'child*prison'")
+
+
+def test_a_unit_under_two_parents_is_refused(people):
+    table = frame(people)
+    table.loc[len(table)] = ["44", "44001", "4400701", "child", "dorm", 1]
+    refused(table, book(people), "tract '4400701' lies in county '44001' and in county '44007'")
+    refused(table, book(people), "row 7: tract '4400701' is in county '44007' by the list", units=people.spine)
+
+
+def test_a_unit_outside_the_list_is_refused_with_its_row(people):
+    table = frame(people)
+    table.loc[2, "tract"] = "0900199"
+    refused(table, book(people), "row 3: tract '0900199' is not in the list of units", units=people.spine)
+
+
+def test_duplicate_rows_are_refused_with_both_rows(people):
+    long = pd.concat([frame(people), frame(people).iloc[[1]]], ignore_index=True)
+    refused(long, book(people), "tract '0900101' with age 'adult', home 'house' stands in rows 2 and 7")
+    wide = pd.concat([frame(people, "wide"), frame(people, "wide").iloc[[1]]], ignore_index=True)
+    refused(wide, book(people, "wide"), "tract '0900102' is listed twice (rows 2 and 6)")
+    refused(wide, book(people, "wide"), "tract '0900102' stands in rows 2 and 6", units=people.spine)
+    twice = pd.concat([frame(people, "persons")] * 2)
+    assert read_counts(twice, book(people, "persons")).total() == 2 * people.total()
+
+
+def test_a_total_that_the_cells_do_not_sum_to_is_refused(people):
+    table = frame(people, "wide")
+    cells = table.columns[3:]
+    table["total"] = table[cells].sum(axis=1)
+    checked = book(people, "wide", total="total")
+    assert same(read_counts(table, checked), people)
+    table.loc[4, "total"] += 1
+    refused(table, checked, "row 5, column 'total'", "4, but the cells sum to 3")
+
+
+def test_a_codebook_that_does_not_fit_is_refused_with_the_columns_there_are(people):
+    table = frame(people).rename(columns={"home": "dwelling"})
+    refused(table, book(people), "no column 'home'", "dwelling", "tallyveil codebook")
+    refused(frame(people), book(people, "wide"), "no column 'child_house' and 5 more")
+    refused(frame(people), book(people, root=None), "level 'state' has 2 units", 'root = "us"')
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b"", ("empty",)),
+        (b"\x00\x01\x02binary", ("binary file",)),
+        (b"PAR1 but not really", ("cannot be read",)),
+        ("state,county,tract,age,home,count\n09,09001,Ångström,child,house,1\n".encode("latin-1"), ("not UTF-8",)),
+        (b"state,county,tract,age,home,count\n09,09001,0900101,child\n", ("rows differ in length",)),
+        (b"state,state,tract,age,home,count\n09,09001,0900101,child,house,1\n", ("'state' stands twice",)),
+        (b"state,county,tract,age,home,count\n", ("no rows",)),
+    ],
+    ids=["empty", "binary", "false parquet", "encoding", "short row", "header", "no rows"],
+)
+def test_a_broken_file_is_refused_with_its_name(people, tmp_path, content, parts):
+    file = tmp_path / "broken.csv"
+    file.write_bytes(content)
+    refused(file, book(people), "broken.csv", *parts)
+
+
+def test_a_missing_file_or_a_folder_is_refused(people, tmp_path):
+    refused(tmp_path / "none.csv", book(people), "none.csv: no such file")
+    refused(tmp_path, book(people), "a folder, not a table")
+    refused(object(), book(people), "object is not a table")
+
+
+def test_a_list_of_units_that_repeats_one_is_refused(people):
+    units = pd.concat([units_table(people.spine).to_pandas()] * 2).astype(str)
+    with pytest.raises(InputError, match=r"the units: tract '0900101' is listed twice \(rows 1 and 6\)"):
+        read_units(units, book(people))
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_only_ever_give_our_errors(tmp_path_factory, content):
+    file = tmp_path_factory.mktemp("fuzz") / "t.csv"
+    file.write_bytes(content)
+    codebook = Codebook(levels=("a",), attributes={"b": ("x",)}, layout="long", count="n", root="r")
+    with suppress(InputError):
+        read_counts(file, codebook)
+
+
+cells = st.one_of(
+    st.none(),
+    st.text(max_size=4),
+    st.integers(-5, 2**70),
+    st.floats(),
+    st.sampled_from(["1", "x", "01", "child", ""]),
+)
+
+
+@given(
+    columns=st.lists(st.sampled_from(["a", "b", "n", "x", "total", "extra"]), min_size=1, max_size=6, unique=True),
+    data=st.data(),
+    layout=st.sampled_from(["wide", "long", "persons"]),
+)
+@pytest.mark.filterwarnings("ignore:.*columns not in the codebook")
+def test_random_tables_only_ever_give_our_errors(tmp_path_factory, columns, data, layout):
+    rows = data.draw(st.integers(0, 4))
+    table = pd.DataFrame(
+        {name: data.draw(st.lists(cells, min_size=rows, max_size=rows)) for name in columns}, dtype=object
+    )
+    fields = {"column": "{b}"} if layout == "wide" else {"count": "n"} if layout == "long" else {}
+    codebook = Codebook(levels=("a",), attributes={"b": ("x",)}, layout=layout, root="r", **fields)
+    file = tmp_path_factory.mktemp("fuzz") / "t.csv"
+    table.to_csv(file, index=False)
+    for source in (file, table):
+        with suppress(InputError):
+            assert read_counts(source, codebook).total() >= 0
