@@ -122,8 +122,48 @@ def test_help_loads_no_heavy_library():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("command", [["demo"], ["account"], ["presets", "show"], ["presets", "write"], ["cite"]])
+COMMANDS = [
+    *([name] for name in ("demo", "synth", "codebook", "account", "cite")),
+    ["presets", "show"],
+    ["presets", "write"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_has_help_with_an_example(command):
     text = run(*command, "--help").stdout
     assert "Example" in text
     assert f"tallyveil {' '.join(command)}" in text
+
+
+def test_codebook_drafts_prints_and_writes(tmp_path):
+    file = tmp_path / "towns.csv"
+    file.write_text("state,county,male,female\n44,44001,1,2\n44,44003,3,4\n")
+    printed = run("codebook", str(file))
+    assert printed.returncode == 0
+    assert 'column = "{sex}"' in printed.stdout
+    assert "10 in all" in printed.stderr
+    book = tmp_path / "towns.toml"
+    assert run("codebook", str(file), "-o", str(book)).returncode == 0
+    assert book.read_text().strip() == printed.stdout.strip()
+    again = run("codebook", str(file), "-o", str(book))
+    assert (again.returncode, "nothing is overwritten" in again.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("shape", ["1940", "2020", "uniform"])
+def test_synth_writes_a_census_that_reads_back(tmp_path, shape):
+    from tallyveil.files import read_counts
+
+    file = tmp_path / "town.parquet"
+    done = run("synth", shape, "--persons", "3000", "--seed", "7", "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    people = read_counts(file, tmp_path / "town.codebook.toml", units=tmp_path / "town.units.parquet")
+    assert people.total() == 3000
+    assert all((tmp_path / line.rsplit("/", 1)[-1]).exists() for line in done.stdout.split())
+    assert run("synth", shape, "--persons", "10", "-o", str(file)).returncode == 2
+
+
+def test_synth_refuses_what_it_cannot_make(tmp_path):
+    done = run("synth", "1940", "--persons", "0", "-o", str(tmp_path / "t.parquet"))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 2)  # what it set out to do, and why not
+    assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,7 @@
     TallyveilError
     ├── InputError       a file, table, code, label or option is wrong
     │   ├── BudgetError  a budget, share, delta or strategy is wrong
-    │   └── UnknownUnit  a code is not among a level's units
+    │   └── UnknownUnitError  a code is not among a level's units
     ├── LedgerError      what was spent is not what the strategy says
     └── SecretError      a key was about to be shown, copied or stored
 
@@ -24,7 +24,7 @@ class BudgetError(InputError):
     """A budget, a share, a delta or a strategy that does not add up."""
 
 
-class UnknownUnit(InputError):
+class UnknownUnitError(InputError):
     """A code that is not among a level's units; ``row`` counts from 0."""
 
     def __init__(self, message: str, *, row: int, code: str) -> None:

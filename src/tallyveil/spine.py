@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tallyveil.errors import InputError, UnknownUnit
+from tallyveil.errors import InputError, UnknownUnitError
 
 Codes = NDArray[np.bytes_]
 Index = NDArray[np.int64]
@@ -161,7 +161,7 @@ class Spine:
         wrong = np.flatnonzero(known[found] != wanted)
         if len(wrong):
             row = int(wrong[0])
-            raise UnknownUnit(
+            raise UnknownUnitError(
                 f"row {row + 1:,}: {level} {_text(wanted[row])!r} is not among the {len(known):,} units of that level. "
                 f"Add it to the list of units, or correct the code.",
                 row=row,

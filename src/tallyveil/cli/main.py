@@ -53,7 +53,7 @@ def main() -> None:
     """Run the program. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted."""
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warn  # type: ignore[assignment]
+            warnings.showwarning = _warn
             app()
     except InputError as problem:
         sys.exit(_failed(problem, 2))

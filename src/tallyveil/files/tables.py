@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallyveil.errors import InputError, UnknownUnit
+from tallyveil.errors import InputError, UnknownUnitError
 from tallyveil.files.codebook import Codebook, read_codebook
 from tallyveil.files.columns import Batch, Source, batches, column_names
 from tallyveil.files.geography import Index, codes_of, distinct, paths_of, read_units, spine_of
@@ -175,7 +175,7 @@ class _Entries:
 def _located(spine: Spine, paths: pa.Table, book: Codebook) -> Index:
     try:
         return spine.locate(spine.leaf, codes_of(paths.column(book.levels[-1])))
-    except UnknownUnit as problem:
+    except UnknownUnitError as problem:
         row = paths.column("row")[problem.row].as_py()
         raise InputError(
             f"row {row + 1:,}: {spine.leaf} {problem.code!r} is not in the list of units. "

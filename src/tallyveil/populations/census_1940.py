@@ -1,0 +1,256 @@
+"""A synthetic census the size of the United States of 1940: persons by enumeration district, county and state.
+
+All parameters are fitted to sizes of the 1940 census that Petti & Flaxman published [1]_, never to results of a
+mechanism; docs/populations_1940.md has the table. Nobody is made one by one: districts get sizes, each level deals the
+shares of its parents to its units, and persons are multinomial counts with these shares.
+
+.. [1] Petti & Flaxman, Differential privacy in the 2020 US census: what will it do?, Gates Open Research 3:1722, 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from tallyveil.counts import Counts
+from tallyveil.errors import InputError
+from tallyveil.facilities import Facilities
+from tallyveil.histogram import Histogram
+from tallyveil.populations.population import Population
+from tallyveil.schemas import PERSONS_1940, TYPES_1940, UNITS_2020
+from tallyveil.spine import Spine
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+# Published: how many persons, states, counties and districts.
+PERSONS, STATES, COUNTIES, DISTRICTS = 132_404_766, 51, 3_108, 134_858
+# (normal score, persons): fitted to the published median, mean, standard deviation and 95th percentile of total counts;
+# between median and 95th percentile also to the 95th percentile of stratified counts.
+STATE_SIZES = ((-2.5, 138_700), (0, 1_903_133), (1, 4_000_000), (1.645, 8_015_700), (2.5, 17_304_000))
+COUNTY_SIZES = ((-3.6, 300), (-1.28, 6e3), (0, 18_400), (1, 4e4), (1.645, 122_710), (2.3, 527_000), (3.6, 4_520_000))
+DISTRICT_SIZES = ((-4.5, 1), (-1.28, 318), (0, 865), (1, 1_408), (1.645, 2_342), (4.5, 20_000))
+# Published: persons by race (white, black, aian, chinese, japanese, other_asian), and Hispanic persons.
+BY_RACE, HISPANIC = (118_803_172, 12_663_581, 340_744, 142_490, 281_385, 173_394), 2_202_645
+# Hispanic persons of the races but white: fitted to the number and the median of non-empty stratified cells of states.
+HISPANIC_BY_RACE = (59_500, 1_110, 665, 465, 14_600)
+# How unevenly units share black, aian, chinese, japanese, other_asian and Hispanic persons: standard deviations of log
+# weights, fitted to number, median, mean and 95th percentile of non-empty stratified cells of each level.
+STATE_SPREAD = (1.31, 2.32, 1.02, 2.64, 2.14, 2.94)
+COUNTY_SPREAD, COUNTY_MIXING = (1.67, 2.97, 1.53, 2.12, 3.93, 2.95), 0.99  # mixing: a weight all six have in common
+DISTRICT_SPREAD, DISTRICT_MIXING = (2.22, 2.04, 1.58, 1.89, 3.25, 1.67), 0.48
+URBAN = (-0.19, -0.23, -0.09, 0.02, 0.95, 0.15)  # power of the county's size in its weight
+BOTH = 0.75  # a Hispanic person of another race than white weighs (race x Hispanic) to this power
+# Fitted to the homogeneity index reaching 0: few districts where all groups meet, with up to this share of each more.
+PORT_DISTRICTS, PORT_SHARE = 2e-4, 0.02
+# Share under 18 by race, and of Hispanic persons: fitted to 0.306 of all. The odds fall with the county's size (a
+# power, fitted to the 95th percentile of stratified counts of counties) and vary (not published).
+MINORS, HISPANIC_MINORS = (0.294, 0.365, 0.45, 0.2, 0.33, 0.22), 0.42
+MINORS_URBAN, MINORS_SPREAD = -0.111, 0.2
+# Not published, plausible for 1940 (2.5% of persons). Of each type but households: share of districts that have it, how
+# many beside the first, persons in each beside the first, share under 18.
+QUARTERS_SHARE = (0.012, 0.006, 0.025, 0.005, 0.01, 0.06, 0.05)  # correctional, mental, elderly, military, ...
+QUARTERS_MORE = (0.2, 0.1, 0.2, 0.5, 0.6, 4.0, 1.0)
+QUARTERS_PERSONS = (160, 1_500, 130, 800, 180, 20, 50)
+QUARTERS_MINORS = (0.02, 0.03, 0.2, 0.01, 0.1, 0.05, 0.1)
+QUARTERS_MOST = 0.9  # of a district's persons
+HOUSEHOLD_SIZE, HOUSEHOLD_SPREAD, HOUSEHOLD_MOST = 3.7, 0.12, 99
+VACANT = 0.07  # vacant housing units for each occupied one
+LEAST_DISTRICTS = 3  # so that a village still has something to add up
+
+
+def census_1940(*, persons: int = PERSONS, seed: int) -> Population:
+    """A synthetic 1940 census of this many persons: the same for the same seed, another for another.
+
+    A smaller population is a smaller country, not a sample: its districts, counties and states are as large as the
+    nation's, and there are fewer of each, in proportion to ``persons`` (at least one state and one county, and three
+    districts where there are three persons). Races and ethnicities have the nation's shares. Codes are numbers, not
+    real places: state 2 digits, county 6, district 10.
+
+    Parameters
+    ----------
+    persons
+        How many, from 1 to the nation's 132,404,766. The total is exact.
+    seed
+        A whole number from 0.
+
+    Examples
+    --------
+    >>> census = census_1940(persons=500, seed=7)
+    >>> census.people
+    Histogram(us 1, state 1, county 1, enumdist 3; hhgq 8, votingage 2, hispanic 2, race 6)
+    >>> census.people.total()
+    500
+    """
+    _refuse_unless_whole("persons", persons, 1, PERSONS)
+    _refuse_unless_whole("seed", seed, 0, 2**64 - 1)
+    rng = np.random.Generator(np.random.PCG64(int(seed)))
+    land = _lay_out(int(persons), rng)
+    groups = rng.multinomial(land.size, _shares(land, rng).T)  # districts x 12: ethnicity, race
+    minors = rng.binomial(groups, _share_of_minors(land, rng))
+    people, quarters = _move_to_quarters(np.stack([minors, groups - minors], axis=1), rng)
+    return _population(land, people, quarters, rng)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Land:
+    spine: Spine
+    size: Whole  # persons by district
+    rank: Whole  # of each state by size
+
+    def sizes(self, level: str) -> Whole:
+        return np.add.reduceat(self.size, self.spine.leaves_under(level)[:-1])
+
+
+def _lay_out(persons: int, rng: np.random.Generator) -> _Land:
+    districts = min(persons, max(LEAST_DISTRICTS, round(DISTRICTS * persons / PERSONS)))
+    counties, states = (max(1, round(units * persons / PERSONS)) for units in (COUNTIES, STATES))
+    rank = rng.permutation(states)
+    county_size = _quantiles(COUNTY_SIZES, counties)[::-1]
+    state = _state_of_county(county_size, _quantiles(STATE_SIZES, states)[rank], rng)
+    order = np.lexsort((rng.random(counties), state))
+    state, in_county = state[order], _apportion(county_size[order], districts)
+    county = np.arange(counties) - np.searchsorted(state, state)  # its number in the state
+    number = np.arange(districts) - np.repeat(np.cumsum(in_county) - in_county, in_county)
+    code = np.repeat((state + 1) * 10**8 + (county + 1) * 10**5, in_county) + number + 1
+    text = np.char.zfill(code.astype("S10"), 10)
+    spine = Spine.from_codes(text, lengths={"state": 2, "county": 6, "enumdist": 10}, root="us")
+    size = _apportion(_quantiles(DISTRICT_SIZES, districts), persons)
+    return _Land(spine=spine, size=rng.permutation(size), rank=rank)
+
+
+def _state_of_county(counties: Floats, states: Floats, rng: np.random.Generator) -> Whole:
+    """Deal counties, largest first, to states with probability proportional to the room they have left."""
+    room = states * (counties.sum() / states.sum())
+    chosen = np.empty(len(counties), dtype=np.int64)
+    empty = np.ones(len(states), dtype=np.bool_)
+    for i, (size, chance) in enumerate(zip(counties, rng.random(len(counties)), strict=True)):
+        fits = np.where(room >= size, room, 0.0) if room.max() >= size else (room == room.max()).astype(np.float64)
+        if np.count_nonzero(empty) == len(counties) - i:  # the last ones: no state goes without a county
+            fits = empty.astype(np.float64)
+        upto = np.cumsum(fits)
+        chosen[i] = np.searchsorted(upto, chance * upto[-1], side="right")
+        room[chosen[i]] -= size
+        empty[chosen[i]] = False
+    return chosen
+
+
+def _shares(land: _Land, rng: np.random.Generator) -> Floats:
+    """Shares of the 12 groups (not Hispanic by race, Hispanic by race) in each district."""
+    hispanic = np.array([HISPANIC - sum(HISPANIC_BY_RACE), *HISPANIC_BY_RACE])
+    share = np.concatenate([BY_RACE - hispanic, hispanic])[:, None] / PERSONS
+    first, size = land.spine.first_child, land.sizes("county")
+    share = _segregate(share, _state_weights(land.rank), land.sizes("state"), first[0])
+    weights = _weights(COUNTY_SPREAD, COUNTY_MIXING, len(size), rng) + np.outer(URBAN, np.log(size))
+    share = _segregate(share, weights, size, first[1])
+    share = _segregate(share, _weights(DISTRICT_SPREAD, DISTRICT_MIXING, len(land.size), rng), land.size, first[2])
+    where = share[7:].sum(axis=0)  # Hispanic persons of other races live there already
+    ports = rng.choice(len(where), round(PORT_DISTRICTS * len(where)), replace=False, p=where / where.sum())
+    each = PORT_SHARE * rng.random(len(ports))
+    share[:, ports] = each + (1 - len(share) * each) * share[:, ports]
+    return share
+
+
+def _segregate(parent: Floats, weights: Floats, size: Whole, first: Whole) -> Floats:
+    """Shares in units that average to the shares of their parents, uneven as the (log) weights of 6 groups are."""
+    log = np.concatenate([np.zeros((1, len(size))), weights, BOTH * (weights[:5] + weights[5])])  # white: 0
+    share: Floats = np.exp(log - log.max(axis=1, keepdims=True))
+    of, wanted = np.repeat(np.arange(len(first) - 1), np.diff(first)), parent * np.add.reduceat(size, first[:-1])
+    for _ in range(60):  # rake: groups to their totals, units to one
+        found = np.add.reduceat(share * size, first[:-1], axis=1)
+        share *= (wanted / found)[:, of]
+        share /= share.sum(axis=0)
+        if np.allclose(wanted, found, rtol=1e-3, atol=1e-3):
+            break
+    return share
+
+
+def _state_weights(rank: Whole) -> Floats:
+    """Weights of states: the same for every seed, so that figures of so few units do not hang on it."""
+    scores, by_size = _normal_scores(len(rank)), np.arange(1, len(rank) + 1)
+    strides = np.sqrt([1.25, 2, 3, 5, 7, 11])[:, None]  # irrational: orders of the states that look independent
+    order = np.argsort(np.argsort(by_size * strides % 1))[:, rank]
+    return np.asarray(np.array(STATE_SPREAD)[:, None] * scores[order])
+
+
+def _weights(spread: tuple[float, ...], mixing: float, units: int, rng: np.random.Generator) -> Floats:
+    own = rng.permuted(np.tile(_normal_scores(units), (len(spread), 1)), axis=1)
+    return np.asarray(np.array(spread)[:, None] * own + mixing * rng.permutation(_normal_scores(units)))
+
+
+def _share_of_minors(land: _Land, rng: np.random.Generator) -> Floats:
+    share, size = np.array([*MINORS, *[HISPANIC_MINORS] * 6]), land.sizes("county")
+    urban = np.log(size) - np.average(np.log(size), weights=size)
+    log = rng.normal(MINORS_URBAN * np.repeat(urban, np.diff(land.spine.first_child[2])), MINORS_SPREAD)
+    odds = share / (1 - share) * np.exp(log)[:, None]
+    return np.asarray(odds / (1 + odds))
+
+
+def _move_to_quarters(residents: Whole, rng: np.random.Generator) -> tuple[Whole, Whole]:
+    """Persons by district, type, age and group, and how many group quarters of each type stand in each district."""
+    people = np.zeros((len(residents), len(TYPES_1940), *residents.shape[1:]), dtype=np.int32)
+    people[:, 0] = residents
+    built = np.zeros((len(residents), len(TYPES_1940)), dtype=np.int64)
+    room = np.floor(QUARTERS_MOST * residents.sum(axis=(1, 2))).astype(np.int64)
+    for kind in range(1, len(TYPES_1940)):
+        at = np.flatnonzero((rng.random(len(room)) < QUARTERS_SHARE[kind - 1]) & (room > 0))
+        number = 1 + rng.poisson(QUARTERS_MORE[kind - 1], len(at))
+        wanted = np.minimum(room[at], number + rng.poisson(QUARTERS_PERSONS[kind - 1] * rng.gamma(number)))
+        young = np.minimum(rng.binomial(wanted, QUARTERS_MINORS[kind - 1]), people[at, 0, 0].sum(axis=1))
+        old = np.minimum(wanted - young, people[at, 0, 1].sum(axis=1))
+        for age, some in enumerate((young, old)):
+            people[at, kind, age] = _take(people[at, 0, age], some, rng)
+        people[:, 0] -= people[:, kind]
+        room[at] -= young + old
+        built[at, kind] = np.minimum(number, young + old)
+    return people, built
+
+
+def _take(people: NDArray[np.int32], wanted: Whole, rng: np.random.Generator) -> Whole:
+    """Choose so many of each row at random, whatever their group."""
+    taken, rest = np.zeros(people.shape, dtype=np.int64), people.sum(axis=1, dtype=np.int64)
+    for group in range(people.shape[1]):
+        rest -= people[:, group]
+        taken[:, group] = rng.hypergeometric(people[:, group], rest, wanted)
+        wanted = wanted - taken[:, group]
+    return taken
+
+
+def _population(land: _Land, people: Whole, built: Whole, rng: np.random.Generator) -> Population:
+    spine, residents = land.spine, people[:, 0].sum(axis=(1, 2))
+    average = HOUSEHOLD_SIZE * np.exp(rng.normal(0, HOUSEHOLD_SPREAD, len(residents)))
+    built[:, 0] = np.clip(np.rint(residents / average), -(-residents // HOUSEHOLD_MOST), residents)
+    housing = np.column_stack([rng.poisson(VACANT * built[:, 0]), built[:, 0]])
+    cells = Counts.from_dense(people.reshape(len(people), -1))
+    return Population(
+        people=Histogram(spine=spine, schema=PERSONS_1940, leaves=cells),
+        facilities=Facilities(spine=spine, attribute="hhgq", types=TYPES_1940, leaves=Counts.from_dense(built)),
+        housing=Histogram(spine=spine, schema=UNITS_2020, leaves=Counts.from_dense(housing)),
+    )
+
+
+def _normal_scores(units: int) -> Floats:
+    return np.asarray(ndtri((np.arange(units) + 0.5) / units))
+
+
+def _quantiles(knots: tuple[tuple[float, float], ...], units: int) -> Floats:
+    """Sizes of so many units, rising: log size is linear in the normal score between the knots."""
+    score, size = np.array(knots).T
+    return np.asarray(np.exp(np.interp(_normal_scores(units), score, np.log(size))))
+
+
+def _apportion(weights: Floats, total: int) -> Whole:
+    """Whole numbers from 1 that sum to the total, as near to proportional as can be (largest remainders)."""
+    exact = weights / weights.sum() * (total - len(weights))
+    number = np.floor(exact).astype(np.int64)
+    most = np.argsort(number - exact, kind="stable")
+    number[most[: total - len(weights) - number.sum()]] += 1
+    return np.asarray(number + 1)
+
+
+def _refuse_unless_whole(name: str, value: int, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise InputError(f"{name} is {value!r}. Give a whole number from {least} to {most:,}.")
