@@ -155,8 +155,9 @@ class Spine:
     def locate(self, level: str, codes: ArrayLike) -> Index:
         """Positions of units in their level; an unknown code is an error that names it."""
         known, wanted = self.codes[self.depth(level)], _as_codes(level, codes)
-        order = np.argsort(known, kind="stable")
-        place = np.searchsorted(known, wanted, sorter=order)
+        in_order = bool((known[1:] > known[:-1]).all())  # as they are where codes begin with their parent's
+        order = np.arange(len(known)) if in_order else np.argsort(known, kind="stable")
+        place = np.searchsorted(known, wanted, sorter=None if in_order else order)
         found = order[np.minimum(place, len(known) - 1)]
         wrong = np.flatnonzero(known[found] != wanted)
         if len(wrong):

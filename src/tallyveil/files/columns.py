@@ -40,6 +40,9 @@ class Batch:
     def text(self, column: str) -> pa.Array:
         """A column as text without gaps; numbers are refused, since leading zeros may be lost."""
         values = self.table.column(column).combine_chunks()
+        coded = values if pa.types.is_dictionary(values.type) else None
+        if coded is not None:
+            values = coded.dictionary
         if not pa.types.is_string(values.type):
             first = values[0].as_py() if len(values) else None
             raise InputError(
@@ -47,13 +50,15 @@ class Batch:
                 f"lost. Save it as text, or restore them in the codebook: [geography] pad = {{{column} = DIGITS}}."
             )
         gaps = pc.or_kleene(pc.is_null(values), pc.equal(pc.utf8_trim_whitespace(values), ""))
+        if coded is not None:
+            gaps = pc.fill_null(pc.take(gaps, coded.indices), True)
         if pc.any(gaps).as_py():
             raise InputError(f"{self.place(_first(gaps), column)}: nothing there. Fill it in, or leave the row out.")
-        return values
+        return values if coded is None else coded
 
     def padded(self, column: str, digits: int) -> pa.Array:
         """A column of numbers, or of text, as text of so many digits."""
-        values = self.table.column(column).combine_chunks()
+        values = _decoded(self.table.column(column).combine_chunks())
         if not pa.types.is_string(values.type):
             values = pc.cast(_whole(self, column, values), pa.string())
         return pc.utf8_lpad(values, digits, "0")
@@ -72,8 +77,12 @@ class Batch:
     def labels(self, column: str, known: tuple[str, ...]) -> NDArray[np.int64]:
         """A column of labels as positions among the known ones."""
         values = self.table.column(column).combine_chunks()
-        values = values if pa.types.is_string(values.type) else pc.cast(values, pa.string())
-        place = pc.index_in(values, value_set=pa.array(known, values.type))
+        if pa.types.is_dictionary(values.type):
+            among = pc.index_in(values.dictionary.cast(pa.string()), value_set=pa.array(known))
+            place = pc.take(among, values.indices)
+        else:
+            values = values.cast(pa.string())
+            place = pc.index_in(values, value_set=pa.array(known))
         if place.null_count:
             row = _first(pc.is_null(place))
             raise InputError(
@@ -133,18 +142,23 @@ def _arrow(source: Any) -> pa.Table:
 
 
 def _plain_text(table: pa.Table) -> pa.Table:
-    """All kinds of text columns as one kind."""
+    """All kinds of text columns as one kind, spelled out or as a dictionary."""
     columns = []
     for column in table.columns:
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        column = column.cast(kind)
-        text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-        columns.append(column.cast(pa.string()) if text else column)
+        coded = pa.types.is_dictionary(column.type)
+        kind = column.type.value_type if coded else column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            column = column.cast(pa.dictionary(pa.int32(), pa.string()) if coded else pa.string())
+        elif coded:
+            column = column.cast(kind)
+        columns.append(column)
     return pa.table(columns, names=table.column_names)
 
 
 def _parquet(path: Path, size: int) -> Iterator[pa.RecordBatch]:
     with pyarrow.parquet.ParquetFile(path) as file:
+        texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+    with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:  # codes and labels repeat
         if file.metadata.num_rows == 0:
             yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
         yield from file.iter_batches(batch_size=size)
@@ -188,8 +202,13 @@ def _split(line: str, delimiter: str) -> Iterator[list[str]]:
     return csv.reader([line], delimiter=delimiter)
 
 
+def _decoded(values: pa.Array) -> pa.Array:
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
 def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
     """A column as 64-bit integers; the first value that is missing, not whole or too large is an error."""
+    values = _decoded(values)
     kind = values.type
     if values.null_count:
         raise InputError(

@@ -40,9 +40,10 @@ def paths_of(batch: Batch, book: Codebook) -> pa.Table:
         return batch.padded(column, book.pad[column]) if column in book.pad else batch.text(column)
 
     if book.code is not None:
-        return _cut(batch, book, codes(book.code))
+        return _cut(batch, book, codes(book.code).cast(pa.string()))
     columns = [codes(column) for column in book.levels]
     if book.relative:
+        columns = [column.cast(pa.string()) for column in columns]
         for i in range(1, len(columns)):
             columns[i] = pc.binary_join_element_wise(columns[i - 1], columns[i], "")
     return pa.table(dict(zip(book.levels, columns, strict=True)))
@@ -71,19 +72,23 @@ def spine_of(paths: pa.Table, book: Codebook) -> Spine:
 
 def distinct(paths: pa.Table, levels: tuple[str, ...]) -> tuple[Index, pa.Table]:
     """For each row the number of its path, and the distinct paths with the first row of each."""
-    coded = pa.table({level: paths.column(level).combine_chunks().dictionary_encode().indices for level in levels})
+    coded = {level: _one_array(paths.column(level)).dictionary_encode().indices for level in levels}
     number = np.zeros(paths.num_rows, dtype=np.int64)
     for level in levels:  # one number for the whole path, level by level
-        code = coded.column(level).to_numpy().astype(np.int64)
+        code = coded[level].to_numpy().astype(np.int64)
         _, number = np.unique(number * (int(code.max(initial=0)) + 1) + code, return_inverse=True)
     first = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
     first[number[::-1]] = np.arange(paths.num_rows)[::-1]
     return number, paths.take(pa.array(first))
 
 
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.unify_dictionaries().combine_chunks()
+
+
 def codes_of(column: pa.ChunkedArray) -> NDArray[np.bytes_]:
     """A column of text as bytes of one width."""
-    values = column.combine_chunks().cast(pa.large_binary())
+    values = _one_array(column).cast(pa.string()).cast(pa.large_binary())
     size = pc.max(pc.binary_length(values)).as_py() or 1
     if len(values) and pc.min(pc.binary_length(values)).as_py() == size:  # one length: no copying code by code
         start = np.frombuffer(values.buffers()[1], dtype=np.int64)[values.offset]

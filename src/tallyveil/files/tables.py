@@ -67,6 +67,7 @@ class _Entries:
         self._shape = tuple(len(labels) for labels in codebook.attributes.values())
         self._paths: list[pa.Table] = []  # one row per distinct path of a batch, with its first row in the file
         self._parts: list[tuple[Index, Index, Index, Index]] = []  # path in its batch, cell, count, row in the file
+        self._parents_of: dict[str, Index] = {}
         self.name = "the table"
 
     def add(self, batch: Batch) -> None:
@@ -143,7 +144,7 @@ class _Entries:
         levels = self._book.levels
         leaf = place = _located(spine, paths, self._book)
         for below, level in zip(reversed(levels[1:]), reversed(levels[:-1]), strict=True):
-            place = spine.parents(below)[place]
+            place = self._parents(spine, below)[place]
             stated, right = codes_of(paths.column(level)), spine.codes[spine.depth(level)][place]
             if (stated != right).any():
                 at = int(np.argmax(stated != right))
@@ -154,8 +155,15 @@ class _Entries:
                 )
         return leaf
 
+    def _parents(self, spine: Spine, level: str) -> Index:
+        if level not in self._parents_of:
+            self._parents_of[level] = spine.parents(level)
+        return self._parents_of[level]
+
     def _refuse_repeated(self, spine: Spine, unit: Index, cell: Index, row: Index) -> None:
         key = unit * math.prod(self._shape) + cell
+        if (np.diff(key) > 0).all():  # in order, as such tables mostly are
+            return
         order = np.argsort(key, kind="stable")
         again = np.flatnonzero(np.diff(key[order]) == 0)
         if len(again):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,17 +22,22 @@ from tallyveil.histogram import Histogram
 from tallyveil.spine import Spine
 
 
-def counts_table(histogram: Histogram) -> pa.Table:
-    """The non-zero counts, one row each: geographic columns, attributes, ``count``."""
-    leaves = histogram.leaves
-    columns = path_columns(histogram.spine, histogram.spine.leaf, leaves.unit())
-    columns |= _label_columns(histogram, leaves.cell.astype(np.int64))
-    return pa.table(columns | {"count": pa.array(leaves.count.astype(np.int64))})
+def counts_table(histogram: Histogram, first: int = 0, last: int | None = None) -> pa.Table:
+    """The non-zero counts, one row each: geographic columns, attributes, ``count``; all entries, or some."""
+    leaves, span = histogram.leaves, slice(first, last)
+    entries = np.arange(leaves.entries)[span]
+    unit = np.searchsorted(leaves.start, entries, side="right") - 1
+    columns = path_columns(histogram.spine, histogram.spine.leaf, unit)
+    columns |= _label_columns(histogram, leaves.cell[span].astype(np.int64))
+    return pa.table(columns | {"count": pa.array(leaves.count[span].astype(np.int64))})
 
 
 def persons_table(histogram: Histogram) -> pa.Table:
     """One row per person: geographic columns and attributes."""
-    table = counts_table(histogram)
+    return _repeated(counts_table(histogram))
+
+
+def _repeated(table: pa.Table) -> pa.Table:
     rows = np.repeat(np.arange(table.num_rows), table.column("count").to_numpy())
     return table.drop_columns(["count"]).take(pa.array(rows))
 
@@ -82,23 +88,39 @@ def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
 
 def write_counts(histogram: Histogram, path: str | PathLike[str], *, layout: Layout = "long") -> None:
     """Write a table, and beside it ``<name>.codebook.toml`` and ``<name>.units.parquet``, to read it back with."""
-    make = {"long": counts_table, "wide": wide_table, "persons": persons_table}[layout]
-    table, target = make(histogram), Path(path)
+    target = Path(path)
+    write_table(_pieces(histogram, layout), target)
     write_table(units_table(histogram.spine), beside(target, "units.parquet"))
     write_text(codebook_to_toml(codebook_for(histogram, layout)), beside(target, "codebook.toml"))
-    write_table(table, target)
 
 
-def write_table(table: pa.Table, path: str | PathLike[str]) -> None:
-    """Write CSV or Parquet, by the ending of the name."""
+def _pieces(histogram: Histogram, layout: Layout, size: int = 1 << 20) -> Iterator[pa.Table]:
+    """A table in pieces, so that a nation's need not be held twice."""
+    if layout == "wide":
+        yield wide_table(histogram)
+        return
+    for first in range(0, max(1, histogram.leaves.entries), size):
+        piece = counts_table(histogram, first, first + size)
+        yield piece if layout == "long" else _repeated(piece)
+
+
+def write_table(table: pa.Table | Iterable[pa.Table], path: str | PathLike[str]) -> None:
+    """Write CSV or Parquet, by the ending of the name; a table, or its pieces in order."""
     ending = Path(path).suffix.lower()
     if ending not in (".csv", ".parquet"):
         raise InputError(f"{path}: a table's name ends in .csv or .parquet. Name it so.")
+    pieces = iter([table] if isinstance(table, pa.Table) else table)
+    if ending == ".csv":
+        pieces = map(_plain, pieces)
+    first = next(pieces)
     with replacing(path) as temporary:
         if ending == ".parquet":
-            pyarrow.parquet.write_table(table, temporary, compression="zstd")
+            writer = pyarrow.parquet.ParquetWriter(temporary, first.schema, compression="zstd")
         else:
-            pyarrow.csv.write_csv(_plain(table), temporary)
+            writer = pyarrow.csv.CSVWriter(temporary, first.schema)
+        with writer:
+            for piece in chain([first], pieces):
+                writer.write_table(piece)
 
 
 def write_text(text: str, path: str | PathLike[str]) -> None:
@@ -122,8 +144,9 @@ def path_columns(spine: Spine, level: str, units: NDArray[np.int64]) -> dict[str
     for depth in range(spine.depth(level), -1, -1):
         name = spine.levels[depth]
         if depth > 0 or not has_named_root(spine):
-            codes = pa.array(spine.codes[depth].tolist(), pa.binary()).cast(pa.string())
-            columns[name] = pa.DictionaryArray.from_arrays(pa.array(units.astype(np.int32)), codes)
+            met, place = np.unique(units, return_inverse=True)
+            codes = pa.array(spine.codes[depth][met].tolist(), pa.binary()).cast(pa.string())
+            columns[name] = pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), codes)
         if depth > 0:
             units = spine.parents(name)[units]
     return dict(reversed(columns.items()))

@@ -30,7 +30,7 @@ Whole = NDArray[np.int64]
 PERSONS, STATES, COUNTIES, DISTRICTS = 132_404_766, 51, 3_108, 134_858
 # (normal score, persons): fitted to the published median, mean, standard deviation and 95th percentile of total counts;
 # between median and 95th percentile also to the 95th percentile of stratified counts.
-STATE_SIZES = ((-2.5, 138_700), (0, 1_903_133), (1, 4_000_000), (1.645, 8_015_700), (2.5, 17_304_000))
+STATE_SIZES = ((-2.5, 175_000), (0, 1_903_133), (1, 3_800_000), (1.645, 8_060_000), (2.5, 17_700_000))
 COUNTY_SIZES = ((-3.6, 300), (-1.28, 6e3), (0, 18_400), (1, 4e4), (1.645, 122_710), (2.3, 527_000), (3.6, 4_520_000))
 DISTRICT_SIZES = ((-4.5, 1), (-1.28, 318), (0, 865), (1, 1_408), (1.645, 2_342), (4.5, 20_000))
 # Published: persons by race (white, black, aian, chinese, japanese, other_asian), and Hispanic persons.
@@ -39,9 +39,9 @@ BY_RACE, HISPANIC = (118_803_172, 12_663_581, 340_744, 142_490, 281_385, 173_394
 HISPANIC_BY_RACE = (59_500, 1_110, 665, 465, 14_600)
 # How unevenly units share black, aian, chinese, japanese, other_asian and Hispanic persons: standard deviations of log
 # weights, fitted to number, median, mean and 95th percentile of non-empty stratified cells of each level.
-STATE_SPREAD = (1.31, 2.32, 1.02, 2.64, 2.14, 2.94)
-COUNTY_SPREAD, COUNTY_MIXING = (1.67, 2.97, 1.53, 2.12, 3.93, 2.95), 0.99  # mixing: a weight all six have in common
-DISTRICT_SPREAD, DISTRICT_MIXING = (2.22, 2.04, 1.58, 1.89, 3.25, 1.67), 0.48
+STATE_SPREAD = (1.27, 2.32, 1.02, 2.64, 2.14, 2.94)
+COUNTY_SPREAD, COUNTY_MIXING = (1.64, 2.98, 1.53, 2.12, 3.94, 2.97), 1.0  # mixing: a weight all six have in common
+DISTRICT_SPREAD, DISTRICT_MIXING = (2.21, 2.05, 1.58, 1.89, 3.25, 1.67), 0.49
 URBAN = (-0.19, -0.23, -0.09, 0.02, 0.95, 0.15)  # power of the county's size in its weight
 BOTH = 0.75  # a Hispanic person of another race than white weighs (race x Hispanic) to this power
 # Fitted to the homogeneity index reaching 0: few districts where all groups meet, with up to this share of each more.
@@ -49,7 +49,7 @@ PORT_DISTRICTS, PORT_SHARE = 2e-4, 0.02
 # Share under 18 by race, and of Hispanic persons: fitted to 0.306 of all. The odds fall with the county's size (a
 # power, fitted to the 95th percentile of stratified counts of counties) and vary (not published).
 MINORS, HISPANIC_MINORS = (0.294, 0.365, 0.45, 0.2, 0.33, 0.22), 0.42
-MINORS_URBAN, MINORS_SPREAD = -0.111, 0.2
+MINORS_URBAN, MINORS_SPREAD = -0.107, 0.2
 # Not published, plausible for 1940 (2.5% of persons). Of each type but households: share of districts that have it, how
 # many beside the first, persons in each beside the first, share under 18.
 QUARTERS_SHARE = (0.012, 0.006, 0.025, 0.005, 0.01, 0.06, 0.05)  # correctional, mental, elderly, military, ...
@@ -57,9 +57,8 @@ QUARTERS_MORE = (0.2, 0.1, 0.2, 0.5, 0.6, 4.0, 1.0)
 QUARTERS_PERSONS = (160, 1_500, 130, 800, 180, 20, 50)
 QUARTERS_MINORS = (0.02, 0.03, 0.2, 0.01, 0.1, 0.05, 0.1)
 QUARTERS_MOST = 0.9  # of a district's persons
-HOUSEHOLD_SIZE, HOUSEHOLD_SPREAD, HOUSEHOLD_MOST = 3.7, 0.12, 99
-VACANT = 0.07  # vacant housing units for each occupied one
-LEAST_DISTRICTS = 3  # so that a village still has something to add up
+HOUSEHOLD_SIZE, HOUSEHOLD_SPREAD, HOUSEHOLD_MOST, VACANT = 3.7, 0.12, 99, 0.07  # vacant: for each occupied unit
+LEAST_DISTRICTS = 3  # so that a village has something to add up
 
 
 def census_1940(*, persons: int = PERSONS, seed: int) -> Population:
@@ -79,11 +78,8 @@ def census_1940(*, persons: int = PERSONS, seed: int) -> Population:
 
     Examples
     --------
-    >>> census = census_1940(persons=500, seed=7)
-    >>> census.people
+    >>> census_1940(persons=500, seed=7).people
     Histogram(us 1, state 1, county 1, enumdist 3; hhgq 8, votingage 2, hispanic 2, race 6)
-    >>> census.people.total()
-    500
     """
     _refuse_unless_whole("persons", persons, 1, PERSONS)
     _refuse_unless_whole("seed", seed, 0, 2**64 - 1)
@@ -125,16 +121,14 @@ def _lay_out(persons: int, rng: np.random.Generator) -> _Land:
 def _state_of_county(counties: Floats, states: Floats, rng: np.random.Generator) -> Whole:
     """Deal counties, largest first, to states with probability proportional to the room they have left."""
     room = states * (counties.sum() / states.sum())
-    chosen = np.empty(len(counties), dtype=np.int64)
-    empty = np.ones(len(states), dtype=np.bool_)
+    chosen, empty = np.empty(len(counties), dtype=np.int64), np.ones(len(states), dtype=np.bool_)
     for i, (size, chance) in enumerate(zip(counties, rng.random(len(counties)), strict=True)):
         fits = np.where(room >= size, room, 0.0) if room.max() >= size else (room == room.max()).astype(np.float64)
         if np.count_nonzero(empty) == len(counties) - i:  # the last ones: no state goes without a county
             fits = empty.astype(np.float64)
         upto = np.cumsum(fits)
         chosen[i] = np.searchsorted(upto, chance * upto[-1], side="right")
-        room[chosen[i]] -= size
-        empty[chosen[i]] = False
+        room[chosen[i]], empty[chosen[i]] = room[chosen[i]] - size, False
     return chosen
 
 
@@ -191,9 +185,9 @@ def _share_of_minors(land: _Land, rng: np.random.Generator) -> Floats:
 
 def _move_to_quarters(residents: Whole, rng: np.random.Generator) -> tuple[Whole, Whole]:
     """Persons by district, type, age and group, and how many group quarters of each type stand in each district."""
-    people = np.zeros((len(residents), len(TYPES_1940), *residents.shape[1:]), dtype=np.int32)
-    people[:, 0] = residents
     built = np.zeros((len(residents), len(TYPES_1940)), dtype=np.int64)
+    people = np.zeros((*built.shape, *residents.shape[1:]), dtype=np.int32)
+    people[:, 0] = residents
     room = np.floor(QUARTERS_MOST * residents.sum(axis=(1, 2))).astype(np.int64)
     for kind in range(1, len(TYPES_1940)):
         at = np.flatnonzero((rng.random(len(room)) < QUARTERS_SHARE[kind - 1]) & (room > 0))
@@ -245,10 +239,9 @@ def _quantiles(knots: tuple[tuple[float, float], ...], units: int) -> Floats:
 def _apportion(weights: Floats, total: int) -> Whole:
     """Whole numbers from 1 that sum to the total, as near to proportional as can be (largest remainders)."""
     exact = weights / weights.sum() * (total - len(weights))
-    number = np.floor(exact).astype(np.int64)
-    most = np.argsort(number - exact, kind="stable")
-    number[most[: total - len(weights) - number.sum()]] += 1
-    return np.asarray(number + 1)
+    number: Whole = np.floor(exact).astype(np.int64) + 1
+    number[np.argsort(number - exact, kind="stable")[: total - number.sum()]] += 1
+    return number
 
 
 def _refuse_unless_whole(name: str, value: int, least: int, most: int) -> None:

@@ -64,7 +64,7 @@ def _children(persons: int, mean: int, levels: int) -> int:
     children = max(1, round((persons / mean) ** (1 / levels)))
     while children > 1 and children**levels * mean > persons:
         children -= 1
-    return children
+    return int(children)
 
 
 def _tree(children: int, levels: int) -> Spine:
