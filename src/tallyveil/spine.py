@@ -230,7 +230,7 @@ def _mixed(column: ArrayLike) -> bool:
 
 
 def _beyond_ascii(codes: Codes) -> NDArray[np.bool_]:
-    letters = np.ascontiguousarray(codes).view(np.uint8).reshape(len(codes), -1)
+    letters = np.ascontiguousarray(codes).view(np.uint8).reshape(len(codes), codes.dtype.itemsize)
     return np.asarray((letters > 127).any(axis=1))
 
 

@@ -3,6 +3,9 @@
 from tallyveil.files.codebook import Codebook, codebook_from_toml, codebook_to_toml, read_codebook
 from tallyveil.files.draft import draft_codebook
 from tallyveil.files.geography import read_units
+from tallyveil.files.ipums import read_ipums_1940, write_ipums_1940
+from tallyveil.files.mdf_1940 import Census1940, read_mdf_1940, write_mdf_1940
+from tallyveil.files.mdf_2020 import Census2020, read_mdf_2020, write_mdf_2020
 from tallyveil.files.nhgis import write_nhgis
 from tallyveil.files.side import read_areas, read_facilities, read_housing
 from tallyveil.files.tables import FROM_DATA, read_counts
@@ -10,6 +13,8 @@ from tallyveil.files.write import write_counts
 
 __all__ = [
     "FROM_DATA",
+    "Census1940",
+    "Census2020",
     "Codebook",
     "codebook_from_toml",
     "codebook_to_toml",
@@ -19,7 +24,13 @@ __all__ = [
     "read_counts",
     "read_facilities",
     "read_housing",
+    "read_ipums_1940",
+    "read_mdf_1940",
+    "read_mdf_2020",
     "read_units",
     "write_counts",
+    "write_ipums_1940",
+    "write_mdf_1940",
+    "write_mdf_2020",
     "write_nhgis",
 ]
