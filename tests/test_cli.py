@@ -1,5 +1,6 @@
 import io
 import json
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -161,6 +162,18 @@ def test_synth_writes_a_census_that_reads_back(tmp_path, shape):
     assert people.total() == 3000
     assert all((tmp_path / line.rsplit("/", 1)[-1]).exists() for line in done.stdout.split())
     assert run("synth", shape, "--persons", "10", "-o", str(file)).returncode == 2
+
+
+def test_an_interrupted_run_exits_with_130_and_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("tallyveil.files.write.write_counts", interrupted)
+    done = run("synth", "2020", "--persons", "1000", "-o", str(tmp_path / "t.parquet"))
+    signal.signal(signal.SIGINT, before)
+    assert done.returncode == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_synth_refuses_what_it_cannot_make(tmp_path):

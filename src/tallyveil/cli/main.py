@@ -5,7 +5,9 @@ Commands import what they need when they run, so ``tallyveil --help`` loads noth
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import warnings
 from typing import Annotated
 
@@ -51,6 +53,8 @@ def options(
 
 def main() -> None:
     """Run the program. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
@@ -59,8 +63,16 @@ def main() -> None:
         sys.exit(_failed(problem, 2))
     except TallyveilError as problem:
         sys.exit(_failed(problem, 1))
-    except KeyboardInterrupt:
+    except _Interrupted:
         sys.exit(130)
+
+
+class _Interrupted(BaseException):
+    """Ctrl-C, which the command-line library would turn into exit code 1 if it were a KeyboardInterrupt."""
+
+
+def _interrupt(*_: object) -> None:
+    raise _Interrupted
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:

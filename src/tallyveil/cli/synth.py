@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,13 +50,20 @@ def synth(
     }[shape]
     typer.echo(f"making {persons:,} persons", err=True)
     population = make(persons=persons, seed=seed)
-    for name in write_population(population, output):
-        typer.echo(name)
+    try:
+        with TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
+            made = write_population(population, Path(folder) / output.name)
+            for file in reversed(made):  # the counts last: where they are, all is
+                file.replace(output.parent / file.name)
+    except OSError as problem:
+        raise InputError(f"{output}: cannot be written ({problem.strerror}). Name another place.") from None
+    for file in made:
+        typer.echo(output.parent / file.name)
     typer.echo(f"{population.people}: {population.people.total():,} in all", err=True)
 
 
 def write_population(population: Population, output: Path) -> list[Path]:
-    """Write a population's tables beside each other, the counts last; gives the names."""
+    """Write a population's tables beside each other; gives their names, the counts' first."""
     from tallyveil.files.side import areas_table, facilities_table, housing_table
     from tallyveil.files.write import beside, write_counts, write_table
 
