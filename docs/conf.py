@@ -11,4 +11,19 @@ html_title = f"tallyveil {release}"
 exclude_patterns = ["_build"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+_aliases = [
+    "ArrayLike",
+    "Codes",
+    "Draws",
+    "Floats",
+    "Index",
+    "Integers",
+    "Layout",
+    "Number",
+    "Shares",
+    "Source",
+    "Words",
+]
+autodoc_type_aliases = {name: name for name in _aliases}
 napoleon_attr_annotations = False

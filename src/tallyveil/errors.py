@@ -1,11 +1,13 @@
 """Everything tallyveil raises on purpose.
 
+::
+
     TallyveilError
-    ├── InputError       a file, table, code, label or option is wrong
-    │   ├── BudgetError  a budget, share, delta or strategy is wrong
+    ├── InputError            a file, table, code, label or option is wrong
+    │   ├── BudgetError       a budget, share, delta or strategy is wrong
     │   └── UnknownUnitError  a code is not among a level's units
-    ├── LedgerError      what was spent is not what the strategy says
-    └── SecretError      a key was about to be shown, copied or stored
+    ├── LedgerError           what was spent is not what the strategy says
+    └── SecretError           a key was about to be shown, copied or stored
 
 Each message says what was wrong, where, and what to do. On the command line an InputError ends the program
 with that one line and exit code 2.

@@ -18,8 +18,8 @@ MOST_AREAS = 10**7
 def uniform_tree(*, persons: int = 1_000_000, mean: int = 100, levels: int = 3, seed: int) -> Population:
     r"""Persons spread evenly over a tree in which every unit has as many children as any other.
 
-    A person's area is uniform on the finest ones, so their counts are one multinomial draw. Units have (Section 2.1
-    of [1]_)
+    A person's area is uniform on the finest ones, so their counts are one multinomial draw. Units have (section 2.1
+    of flaxman2019)
 
     .. math:: C = \lfloor (N / \mu)^{1/J} \rfloor
 
@@ -41,10 +41,6 @@ def uniform_tree(*, persons: int = 1_000_000, mean: int = 100, levels: int = 3, 
     --------
     >>> uniform_tree(seed=1).people
     Histogram(top 1, level1 21, level2 441, level3 9,261; person 1)
-
-    References
-    ----------
-    .. [1] Flaxman, Empirical quantification of privacy loss with examples relevant to the 2020 US Census, 2019.
     """
     asked = {"persons": (persons, 1), "mean": (mean, 1), "levels": (levels, 1), "seed": (seed, 0)}
     for name, (value, least) in asked.items():
