@@ -10,20 +10,5 @@ html_theme = "furo"
 html_title = f"tallyveil {release}"
 exclude_patterns = ["_build"]
 autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
-autodoc_typehints_format = "short"
-_aliases = [
-    "ArrayLike",
-    "Codes",
-    "Draws",
-    "Floats",
-    "Index",
-    "Integers",
-    "Layout",
-    "Number",
-    "Shares",
-    "Source",
-    "Words",
-]
-autodoc_type_aliases = {name: name for name in _aliases}
+autodoc_typehints = "none"  # the types are in the source; a page of them is hard to read
 napoleon_attr_annotations = False
