@@ -73,7 +73,10 @@ def test_account_of_an_epsilon_gives_the_largest_rho_that_keeps_it():
         (["account", "--rho", "nan"], "rho must be a number"),
         (["account", "--rho", "1", "--delta", "1"], "delta must be less than 1"),
         (["account", "--rho", "1", "--delta", "0"], "delta must be greater than 0"),
-        (["account", "--strategy", "nowhere.toml"], "nowhere.toml: no such file"),
+        (
+            ["account", "--strategy", "nowhere.toml"],
+            "nowhere.toml: neither a file nor a preset. The presets are e2e-2018",
+        ),
         (["presets", "show", "pl94"], "unknown preset 'pl94'. Known are e2e-2018"),
     ],
 )

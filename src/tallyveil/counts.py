@@ -95,6 +95,14 @@ class Counts:
         unit, cell = np.nonzero(dense)
         return cls.from_entries(unit, cell, dense[unit, cell], units=dense.shape[0], cells=dense.shape[1])
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Counts):
+            return NotImplemented
+        parts = ((self.start, other.start), (self.cell, other.cell), (self.count, other.count))
+        return self.cells == other.cells and all(np.array_equal(mine, theirs) for mine, theirs in parts)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         return f"Counts({self.units:,} units x {self.cells:,} cells)"
 

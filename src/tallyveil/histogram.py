@@ -61,6 +61,14 @@ class Histogram:
         leaves = Counts.from_entries(unit, cell, count, units=spine.size(spine.leaf), cells=schema.cells)
         return cls(spine=spine, schema=schema, leaves=leaves)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether spine, schema and all counts are the same."""
+        if not isinstance(other, Histogram):
+            return NotImplemented
+        return self.spine == other.spine and self.schema == other.schema and self.leaves == other.leaves
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         levels = ", ".join(f"{level} {len(codes):,}" for level, codes in self.spine.items())
         attributes = ", ".join(f"{name} {len(labels)}" for name, labels in self.schema.attributes.items())

@@ -45,7 +45,7 @@ class Grouping:
     groups: Mapping[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        groups = {str(name): _as_labels(name, labels) for name, labels in self.groups.items()}
+        groups = {str(name): as_labels(name, labels) for name, labels in self.groups.items()}
         object.__setattr__(self, "groups", Frozen(groups))
 
 
@@ -99,8 +99,8 @@ class Schema:
     __hash__ = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        attributes = {name: _as_labels(name, labels) for name, labels in self.attributes.items()}
-        zeros = tuple(Frozen({name: _as_labels(name, labels) for name, labels in zero.items()}) for zero in self.zeros)
+        attributes = {name: as_labels(name, labels) for name, labels in self.attributes.items()}
+        zeros = tuple(Frozen({name: as_labels(name, labels) for name, labels in zero.items()}) for zero in self.zeros)
         object.__setattr__(self, "attributes", Frozen(attributes))
         object.__setattr__(self, "groupings", Frozen(dict(self.groupings)))
         object.__setattr__(self, "zeros", zeros)
@@ -228,7 +228,8 @@ class Schema:
             )
 
 
-def _as_labels(name: str, labels: Sequence[str]) -> tuple[str, ...]:
+def as_labels(name: str, labels: Sequence[str]) -> tuple[str, ...]:
+    """Labels as a tuple of plain text; one text is not a list of letters."""
     if isinstance(labels, str):
         raise InputError(f"{name!r}: labels {labels!r} are one text. Give a list of labels.")
     return tuple(str(label) if isinstance(label, str) else label for label in labels)  # numpy's text is text

@@ -122,10 +122,10 @@ class Spine:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Spine):
             return NotImplemented
-        return self.levels == other.levels and all(
-            np.array_equal(mine, theirs)
-            for mine, theirs in zip(self.codes + self.first_child, other.codes + other.first_child, strict=True)
-        )
+        if self.levels != other.levels:
+            return False
+        parts = zip(self.codes + self.first_child, other.codes + other.first_child, strict=True)
+        return all(np.array_equal(mine, theirs) for mine, theirs in parts)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -141,3 +141,48 @@ def test_the_real_files_are_read_with_the_shipped_codebooks_and_the_drafts_equal
     file, book = DATA / f"{name}.parquet", read_codebook(EXAMPLES / f"{name}.toml")
     assert read_counts(file, book).total() == TOTALS[name]
     assert draft_codebook(file) == book
+
+
+def rockland() -> pd.DataFrame:
+    rows = [("36", "36087", 3, 1, 2, 2), ("36", "36089", 5, 5, 1, 0), ("36", "36091", 2, 2, 2, 1)]
+    table = pd.DataFrame(rows, columns=["state", "county", "adult_f", "adult_m", "child_f", "child_m"])
+    return table.assign(total=table.iloc[:, 2:].sum(axis=1))
+
+
+@pytest.mark.parametrize("slip", ["NA", "", "-3", "0.5", "23,000"])
+def test_one_bad_value_does_not_hide_a_column_from_the_draft_but_is_named(tmp_path, slip):
+    table = rockland().astype(str)
+    table.loc[1, "adult_m"] = slip
+    file = tmp_path / "t.csv"
+    table.to_csv(file, index=False)
+    drafted = draft_codebook(file)
+    assert drafted.column == "{age}_{sex}"
+    assert drafted.total == "total"
+    with pytest.raises(InputError, match="row 2, column 'adult_m'"):
+        read_counts(file, drafted)
+
+
+def test_one_wrong_total_does_not_change_the_draft_but_is_named():
+    table = rockland()
+    table.loc[2, "total"] += 1
+    drafted = draft_codebook(table)
+    assert drafted.total == "total"
+    with pytest.raises(InputError, match="row 3, column 'total': 8, but the cells sum to 7"):
+        read_counts(table, drafted)
+
+
+def test_whole_floats_and_decimals_are_counts_to_the_draft():
+    floats = rockland().astype({"adult_f": float})
+    assert draft_codebook(floats) == draft_codebook(rockland())
+    assert read_counts(floats, draft_codebook(floats)).total() == 26
+
+
+def test_codes_in_a_csv_that_lost_their_zeros_are_refused_and_a_draft_restores_them(tmp_path):
+    file = tmp_path / "t.csv"
+    rows = {"state": [1, 1, 44], "county": [1001, 1003, 44001], "male": [1, 2, 3], "female": [1, 1, 1]}
+    pd.DataFrame(rows).to_csv(file, index=False)
+    drafted = draft_codebook(file)
+    assert drafted.pad == {"state": 2, "county": 5}
+    assert read_counts(file, drafted).spine.labels("county") == ["01001", "01003", "44001"]
+    with pytest.raises(InputError, match=r"column 'state' has codes of 1 digits.*pad = \{state = 2\}"):
+        read_counts(file, replace(drafted, pad={}))

@@ -283,3 +283,21 @@ def test_a_grouping_depends_on_its_attribute():
         groupings={"kind": Grouping(of="home", groups={"h": ["h"], "g": ["g"]})},
     )
     strategy.check(Spine.from_columns({"state": ["1"]}, root="us"), schema)
+
+
+def test_a_misspelt_query_is_refused_where_the_attributes_are_known():
+    with pytest.raises(InputError, match=r"unknown factor 'rase' in 'rase'\. Known are race"):
+        plan(queries={"us": {"detailed": 1}, "state": {"rase": 1}}, attributes=("race",))
+
+
+def test_a_truth_value_written_as_text_is_refused():
+    with pytest.raises(InputError, match=r"only_child must be true or false\. Got 'no'"):
+        plan(only_child="no")
+
+
+def test_noise_is_found_whatever_the_order_of_factors_and_unknown_names_are_refused():
+    assert plan().noise("state", "race*age") == plan().noise("state", "age * race")
+    with pytest.raises(InputError, match=r"unknown level 'stat'\. The levels are us, state"):
+        plan().noise("stat", "total")
+    with pytest.raises(InputError, match=r"query 'totl' is not measured at level 'state' \(total, age \* race\)"):
+        plan().noise("state", "totl")

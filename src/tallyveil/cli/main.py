@@ -52,9 +52,10 @@ def options(
 
 
 def main() -> None:
-    """Run the program. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    """Run the program. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (143 terminated)."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, _interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupt)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
@@ -63,16 +64,23 @@ def main() -> None:
         sys.exit(_failed(problem, 2))
     except TallyveilError as problem:
         sys.exit(_failed(problem, 1))
-    except _Interrupted:
+    except _Interrupted as stop:
+        sys.exit(stop.code)
+    except SystemError as problem:  # how a compiled kernel that is interrupted ends
+        if not isinstance(problem.__cause__ or problem.__context__, _Interrupted):
+            raise
         sys.exit(130)
 
 
 class _Interrupted(BaseException):
     """Ctrl-C, which the command-line library would turn into exit code 1 if it were a KeyboardInterrupt."""
 
+    def __init__(self, code: int) -> None:
+        self.code = code
 
-def _interrupt(*_: object) -> None:
-    raise _Interrupted
+
+def _interrupt(number: int, _frame: object) -> None:
+    raise _Interrupted(128 + number)
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:

@@ -81,7 +81,7 @@ def write_preset(
 def _preset(name: str, epsilon: str | None, rho: str | None) -> Strategy:
     from tallyveil.privacy import Strategy
 
-    if name == "e2e-2018" and epsilon is None:
+    if name == "e2e-2018" and epsilon is None and rho is None:
         typer.echo("e2e-2018 takes any epsilon: here 1. Choose with --epsilon.", err=True)
         epsilon = "1"
     return Strategy.preset(name, epsilon=epsilon, rho=rho)

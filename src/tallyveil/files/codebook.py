@@ -14,7 +14,7 @@ import tomli_w
 
 from tallyveil._frozen import Frozen
 from tallyveil.errors import InputError
-from tallyveil.schema import Grouping, Schema
+from tallyveil.schema import Grouping, Schema, as_labels
 
 Layout = Literal["wide", "long", "persons"]
 FIELDS = {
@@ -72,6 +72,9 @@ class Codebook:
     ignore: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("levels", "ignore"):
+            if isinstance(getattr(self, name), str):
+                raise InputError(f"{name} = {getattr(self, name)!r} must be a list. Write [{getattr(self, name)!r}].")
         for name in ("attributes", "groupings", "lengths", "pad", "where"):
             object.__setattr__(self, name, Frozen(getattr(self, name)))
         for name in ("levels", "zeros", "ignore"):
@@ -150,11 +153,13 @@ def codebook_from_toml(source: str) -> Codebook:
         return Codebook(
             **{"levels": (), **table["geography"]},
             **table["table"],
-            attributes={name: tuple(labels) for name, labels in table["attributes"].items()},
+            attributes={name: as_labels(name, labels) for name, labels in table["attributes"].items()},
             groupings={name: Grouping(**grouping) for name, grouping in table.get("groupings", {}).items()},
             zeros=table.get("zeros", ()),
         )
-    except TypeError as problem:
+    except InputError:
+        raise
+    except (TypeError, ValueError, AttributeError) as problem:
         raise InputError(f"a field has the wrong kind of value ({problem}). See the manual's page on files.") from None
 
 

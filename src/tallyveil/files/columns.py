@@ -220,7 +220,7 @@ def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
         values = pc.utf8_trim_whitespace(values)
         _refuse(batch, column, values, pc.equal(values, ""), "the count is missing. Fill it in, or write 0")
         whole = pc.match_substring_regex(values, r"^[+-]?[0-9]+(\.0*)?$")
-        _refuse(batch, column, values, pc.invert(whole), "is not a whole number. Correct it")
+        _refuse(batch, column, values, pc.invert(whole), "is not a whole number. Correct it (no thousands separators)")
         values = pc.replace_substring_regex(values, r"\.0*$", "")
         digits = pc.utf8_length(pc.replace_substring_regex(values, r"^[+-]?0*", ""))
         _refuse(batch, column, values, pc.greater(digits, 18), "is too large to be a count. Correct it")

@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tallyveil.errors import InputError
 from tallyveil.files.codebook import Codebook
 from tallyveil.files.columns import Source, batches
+from tallyveil.files.geography import CUTS, lost_zeros
 
 LEVELS = (
     *("nation", "region", "division", "state", "county", "county_subdivision", "municipality", "town", "ward"),
     *("tract", "block_group", "enumdist", "enumeration_district", "precinct", "block"),
 )
 CODES = ("geoid", "geoid10", "geoid20", "gisjoin", "geocode", "geo_id")
-CUTS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}  # GEOID
 GISJOIN_CUTS = {"state": 4, "county": 8, "tract": 14, "block_group": 15, "block": 18}
 COUNTS = ("count", "n", "persons", "people", "population", "pop", "freq")
 TOTALS = ("total", "tot", "total_population", "pop", "population", "persons")
@@ -36,14 +38,14 @@ _MOST_LABELS = 200
 def draft_codebook(source: Source) -> Codebook:
     """A codebook that fits a table, as far as its columns tell."""
     batch = next(iter(batches(source)))
-    table = batch.table
+    table = pa.table({name: _decoded(batch.table.column(name)) for name in batch.table.column_names})
     if table.num_rows == 0:
         raise InputError(f"{batch.name}: no rows to look at. Give a table with rows.")
     geography = _geography(table, batch.name)
     used = {geography.get("code"), *geography["levels"]}
     where = geography.pop("rows", {})
     rest = [name for name in table.column_names if name not in used and name not in where]
-    numbers = [name for name in rest if _is_whole(table.column(name))]
+    numbers = [name for name in rest if _is_number(table.column(name))]
     kept = table
     for column, value in where.items():
         kept = kept.filter(pc.equal(kept.column(column), value))
@@ -88,10 +90,9 @@ def _wide(
     cells = [name for name in numbers if name != total]
     if not cells:
         cells, total = list(numbers), None
-    sums = None if total is None else _whole(table.column(total))
     for first, second in _products(cells):
         columns = [f"{a}_{b}" for a in first for b in second]
-        if sums is None or _sum(table, columns).equals(sums):
+        if total is None or _fit(table, columns, total):
             names = _names([first, second])
             return Codebook(
                 **geography,
@@ -102,7 +103,7 @@ def _wide(
                 ignore=(*(name for name in cells if name not in columns), *ignore),
             )
     (name,) = _names([cells])
-    fits = sums is not None and _sum(table, cells).equals(sums)
+    fits = total is not None and _fit(table, cells, total)
     return Codebook(
         **geography,
         attributes={name: tuple(cells)},
@@ -145,7 +146,9 @@ def _geography(table: pa.Table, name: str) -> dict[str, Any]:
     levels = [lower[level] for level in LEVELS if level in lower]
     if levels:
         several = len(pc.unique(table.column(levels[0]))) > 1
-        pad = {column: CUTS[column] for column in levels if pa.types.is_integer(table.column(column).type)}
+        pad = {
+            column: CUTS[column] for column in levels if column in CUTS and _lost_zeros(table.column(column), column)
+        }
         fields: dict[str, Any] = {"levels": tuple(levels), "pad": pad}
         return fields | ({"root": "us" if levels[0] == "state" else "all"} if several else {})
     code = next((lower[column] for column in CODES if column in lower), None)
@@ -169,6 +172,10 @@ def _geography(table: pa.Table, name: str) -> dict[str, Any]:
     return fields | ({"root": "us"} if several else {})
 
 
+def _lost_zeros(column: pa.ChunkedArray, level: str) -> bool:
+    return pa.types.is_integer(column.type) or lost_zeros(_text(column), level)
+
+
 def _marks(table: pa.Table, leaves: pa.Array, code: str) -> dict[str, str]:
     """A column whose value tells the rows of leaves from the others."""
     for name in table.column_names:
@@ -182,26 +189,32 @@ def _marks(table: pa.Table, leaves: pa.Array, code: str) -> dict[str, str]:
     return {}
 
 
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.fill_null(pc.cast(column, pa.string()), "")
 
 
-def _is_whole(column: pa.ChunkedArray) -> bool:
-    if pa.types.is_integer(column.type):
-        return True
-    if pa.types.is_floating(column.type):
-        return bool(pc.all(pc.fill_null(pc.equal(column, pc.floor(column)), True)).as_py())
-    if pa.types.is_string(column.type):
-        return bool(pc.all(pc.match_substring_regex(column, r"^\s*(0|[1-9][0-9]*)\s*$")).as_py())
-    return False
+def _is_number(column: pa.ChunkedArray) -> bool:
+    """Whether most of a column's values are numbers: one slip must not hide a column; reading it will name the slip."""
+    return bool(np.mean(~np.isnan(_numbers(column))) > 0.5)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.cast(pc.utf8_trim_whitespace(column) if pa.types.is_string(column.type) else column, pa.int64())
+def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Values as floats, NaN where there is no number."""
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+    if not pa.types.is_string(kind):
+        return np.full(len(column), np.nan)
+    text = pc.utf8_trim_whitespace(column)
+    number = pc.fill_null(pc.match_substring_regex(text, r"^[+-]?[0-9]+(\.[0-9]*)?$"), False)
+    return np.asarray(pc.if_else(number, text, None).cast(pa.float64()).to_numpy(), dtype=np.float64)
 
 
-def _sum(table: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray:
-    total = _whole(table.column(columns[0]))
-    for name in columns[1:]:
-        total = pc.add(total, _whole(table.column(name)))
-    return total
+def _fit(table: pa.Table, columns: Sequence[str], total: str) -> bool:
+    """Whether columns sum to the total in most rows; in the others the reader will name the slip."""
+    sums = np.sum([_numbers(table.column(name)) for name in columns], axis=0)
+    return bool(np.mean(sums == _numbers(table.column(total))) > 0.5)

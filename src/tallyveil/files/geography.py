@@ -15,6 +15,7 @@ from tallyveil.files.columns import Batch, Source, batches
 from tallyveil.spine import Spine
 
 Index = NDArray[np.int64]
+CUTS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}  # digits of a GEOID
 
 
 def read_units(units: Source | Spine, codebook: Codebook) -> Spine:
@@ -37,7 +38,16 @@ def paths_of(batch: Batch, book: Codebook) -> pa.Table:
             )
 
     def codes(column: str) -> pa.Array:
-        return batch.padded(column, book.pad[column]) if column in book.pad else batch.text(column)
+        if column in book.pad:
+            return batch.padded(column, book.pad[column])
+        values = batch.text(column)
+        if lost_zeros(values, column):
+            raise InputError(
+                f"{batch.name}: column {column!r} has codes of {CUTS[column] - 1} digits, one short of a {column}'s: "
+                f"leading zeros are lost. Save it as text, or restore them in the codebook: "
+                f"[geography] pad = {{{column} = {CUTS[column]}}}."
+            )
+        return values
 
     if book.code is not None:
         return _cut(batch, book, codes(book.code).cast(pa.string()))
@@ -47,6 +57,17 @@ def paths_of(batch: Batch, book: Codebook) -> pa.Table:
         for i in range(1, len(columns)):
             columns[i] = pc.binary_join_element_wise(columns[i - 1], columns[i], "")
     return pa.table(dict(zip(book.levels, columns, strict=True)))
+
+
+def lost_zeros(codes: pa.Array | pa.ChunkedArray, level: str) -> bool:
+    """Whether census codes look like numbers that lost a zero: digits only, some one digit short, none longer."""
+    if level not in CUTS or len(codes) == 0:
+        return False
+    distinct_codes = pc.unique(codes).cast(pa.string())
+    if not pc.all(pc.match_substring_regex(distinct_codes, "^[0-9]+$")).as_py():
+        return False
+    sizes = pc.min_max(pc.utf8_length(distinct_codes)).as_py()
+    return bool(sizes["min"] == CUTS[level] - 1 and sizes["max"] <= CUTS[level])
 
 
 def _cut(batch: Batch, book: Codebook, whole: pa.Array) -> pa.Table:

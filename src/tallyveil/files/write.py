@@ -88,10 +88,10 @@ def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
 
 def write_counts(histogram: Histogram, path: str | PathLike[str], *, layout: Layout = "long") -> None:
     """Write a table, and beside it ``<name>.codebook.toml`` and ``<name>.units.parquet``, to read it back with."""
-    target = Path(path)
-    write_table(_pieces(histogram, layout), target)
+    target, book = Path(path), codebook_to_toml(codebook_for(histogram, layout))
     write_table(units_table(histogram.spine), beside(target, "units.parquet"))
-    write_text(codebook_to_toml(codebook_for(histogram, layout)), beside(target, "codebook.toml"))
+    write_text(book, beside(target, "codebook.toml"))
+    write_table(_pieces(histogram, layout), target)
 
 
 def _pieces(histogram: Histogram, layout: Layout, size: int = 1 << 20) -> Iterator[pa.Table]:

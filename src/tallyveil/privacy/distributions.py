@@ -94,8 +94,8 @@ class Geometric(Noise):
 
     def log_pmf(self, k: ArrayLike) -> Floats:
         """Logarithm of P[X = k]."""
-        z = float(self.z)
-        return math.log(math.tanh(z / 2)) - z * np.abs(np.asarray(k, dtype=np.float64))
+        z, at = float(self.z), np.asarray(k, dtype=np.float64)
+        return np.where(at == np.floor(at), math.log(math.tanh(z / 2)) - z * np.abs(at), -np.inf)
 
     def tail(self, k: ArrayLike) -> Floats:
         """P[X >= k]."""
@@ -131,7 +131,7 @@ class DiscreteGaussian(Noise):
         """Logarithm of P[X = k]."""
         s = float(self.variance)
         at: Floats = np.asarray(k, dtype=np.float64)
-        return -at * at / (2 * s) - math.log(_normaliser(s))
+        return np.where(at == np.floor(at), -at * at / (2 * s) - math.log(_normaliser(s)), -np.inf)
 
     def tail(self, k: ArrayLike) -> Floats:
         """P[X >= k]."""

@@ -100,6 +100,8 @@ class Strategy:
             raise BudgetError(f'mechanism must be "geometric" or "gaussian". Got {self.mechanism!r} instead.')
         if self.neighbours not in ("replace-one", "add-or-remove"):
             raise BudgetError(f'neighbours must be "replace-one" or "add-or-remove". Got {self.neighbours!r} instead.')
+        if not isinstance(self.only_child, bool):
+            raise InputError(f"only_child must be true or false. Got {self.only_child!r} instead.")
         if self.rounding not in ("margins", "cells"):
             raise InputError(f'rounding must be "margins" or "cells". Got {self.rounding!r} instead.')
         put(self, "budget", exact(self.budget, self.unit))
@@ -108,6 +110,7 @@ class Strategy:
         put(self, "queries", self._checked_queries())
         put(self, "groupings", Frozen(dict(self.groupings)))
         put(self, "attributes", tuple(self.attributes) or self._attributes_found())
+        self._check_factors()
         put(self, "passes", self._checked_passes())
         put(self, "constraints", tuple(self.constraints))
         for constraint in self.constraints:
@@ -189,11 +192,12 @@ class Strategy:
 
     def share(self, level: str, query: str) -> Fraction:
         """A query's share of the whole budget at a level."""
-        return self.levels[level] * self.queries[level][query]
+        return self.levels[level] * self.queries[level][self._measured(level, query)]
 
     def noise(self, level: str, query: str, *, level_share: Fraction | None = None) -> Geometric | DiscreteGaussian:
         """The noise of a query at a level (for a unit with another share of the level, given that share)."""
-        share = self.share(level, query) if level_share is None else level_share * self.queries[level][query]
+        measured = self._measured(level, query)
+        share = (self.levels[level] if level_share is None else level_share) * self.queries[level][measured]
         changes = (
             2 if self.neighbours == "replace-one" else 1
         )  # counts of one query that a neighbour changes, by 1 each
@@ -242,6 +246,29 @@ class Strategy:
             )
         for query in self.query_numbers():
             schema.query(query)
+
+    def _measured(self, level: str, query: str) -> str:
+        """The query as the strategy writes it; the order of its factors does not matter."""
+        if level not in self.levels:
+            raise InputError(f"unknown level {level!r}. The levels are {', '.join(self.levels)}.")
+        for known in self.queries[level]:
+            if _sorted_factors(known) == _sorted_factors(query):
+                return known
+        raise InputError(f"query {query!r} is not measured at level {level!r} ({', '.join(self.queries[level])}).")
+
+    def _check_factors(self) -> None:
+        known = {*self.attributes, *self.groupings}
+        for grouping, of in self.groupings.items():
+            if of not in self.attributes:
+                raise InputError(f"grouping {grouping!r} groups {of!r}, which is not among the attributes.")
+        for level, queries in self.queries.items():
+            for query in queries:
+                for factor in () if query == DETAILED else factors_of(query):
+                    if factor not in known:
+                        raise InputError(
+                            f"queries of level {level!r}: unknown factor {factor!r} in {query!r}. "
+                            f"Known are {', '.join([*self.attributes, *self.groupings])}."
+                        )
 
     def _checked_queries(self) -> Mapping[str, Shares]:
         unknown = [level for level in self.queries if level not in self.levels]

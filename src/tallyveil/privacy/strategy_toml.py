@@ -44,6 +44,8 @@ def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Numbe
     if missing:
         raise InputError(f"field {', '.join(map(repr, missing))} is missing.")
     own: dict[str, Number] = {name: table[name] for name in ("epsilon", "rho") if name in table}
+    if table["mechanism"] not in ("geometric", "gaussian"):
+        raise BudgetError(f'mechanism must be "geometric" or "gaussian". Got {table["mechanism"]!r} instead.')
     wanted = "epsilon" if table["mechanism"] == "geometric" else "rho"
     if not own and epsilon is None and rho is None:
         raise BudgetError("no budget. Give epsilon (geometric) or rho (gaussian).")
