@@ -64,12 +64,13 @@ def main() -> None:
         sys.exit(_failed(problem, 2))
     except TallyveilError as problem:
         sys.exit(_failed(problem, 1))
-    except _Interrupted as stop:
-        sys.exit(stop.code)
-    except SystemError as problem:  # how a compiled kernel that is interrupted ends
-        if not isinstance(problem.__cause__ or problem.__context__, _Interrupted):
+    except (_Interrupted, SystemError) as problem:  # a compiled kernel that is interrupted ends in a SystemError
+        stop: BaseException | None = problem
+        while stop is not None and not isinstance(stop, _Interrupted):
+            stop = stop.__cause__
+        if stop is None:
             raise
-        sys.exit(130)
+        sys.exit(stop.code)
 
 
 class _Interrupted(BaseException):
