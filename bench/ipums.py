@@ -19,7 +19,7 @@ import numpy as np
 from tallyveil import Histogram, Spine
 from tallyveil.counts import Counts
 from tallyveil.facilities import Facilities
-from tallyveil.files.ipums import read_ipums_1940, write_ipums_1940
+from tallyveil.files import read_ipums_1940, write_ipums_1940
 from tallyveil.schemas import PERSONS_1940, TYPES_1940, UNITS_2020
 
 DISTRICTS, PERSONS, SAMPLE = 10_000, 10_000_000, 200_000

@@ -15,8 +15,7 @@ from tallyveil import Histogram, Spine
 from tallyveil.counts import Counts
 from tallyveil.errors import InputError
 from tallyveil.facilities import Facilities
-from tallyveil.files import ipums
-from tallyveil.files.ipums import Census1940, read_ipums_1940, write_ipums_1940
+from tallyveil.files import Census1940, ipums_write, read_ipums_1940, write_ipums_1940
 from tallyveil.schemas import PERSONS_1940, TYPES_1940, UNITS_2020
 
 LENGTHS = {"state": 2, "county": 6, "enumdist": 10}
@@ -244,7 +243,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
 def test_entries_are_added_up_before_too_many_wait(read, monkeypatch):
     plain = read(SMALL)
-    monkeypatch.setattr("tallyveil.files.fixed_width._WAITING", 1)
+    monkeypatch.setattr("tallyveil.files.tally._WAITING", 1)
     assert same(read(SMALL, piece=300), plain)
 
 
@@ -389,7 +388,7 @@ def test_a_missing_file_a_folder_and_no_threads_are_refused(tmp_path, read):
 
 
 def test_a_file_in_which_no_household_begins_is_refused_before_it_fills_memory(read, monkeypatch):
-    monkeypatch.setattr("tallyveil.files.fixed_width.LONGEST", 5000)
+    monkeypatch.setattr("tallyveil.files.lines.LONGEST", 5000)
     with pytest.raises(InputError, match=r"extract\.dat: no new record begins in \d,\d{3} bytes\. This is not a file"):
         read(b"H" + b"0" * 100_000, piece=500)
 
@@ -481,7 +480,7 @@ def test_more_persons_than_the_counters_hold_still_read_back(tmp_path):
 @pytest.mark.parametrize("size", [1, 1000, 1 << 24])
 def test_the_file_does_not_depend_on_threads_and_pieces(tmp_path, monkeypatch, size):
     whole = written(read_small(tmp_path), tmp_path / "one.dat", threads=1)
-    monkeypatch.setattr(ipums, "_PIECE_OF_FILE", size)
+    monkeypatch.setattr(ipums_write, "_PIECE", size)
     assert written(read_small(tmp_path), tmp_path / "two.dat", threads=2) == whole
 
 
@@ -555,7 +554,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     (tmp_path / "town.dat").write_bytes(b"old")
-    monkeypatch.setattr(ipums, "_write_records", fail)
+    monkeypatch.setattr(ipums_write, "_write_records", fail)
     with pytest.raises(KeyboardInterrupt):
         written(town(), tmp_path / "town.dat")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("town.dat", b"old")]

@@ -14,9 +14,15 @@ from tallyveil import Histogram, Spine
 from tallyveil.counts import Counts
 from tallyveil.errors import InputError
 from tallyveil.facilities import Facilities
-from tallyveil.files import mdf
-from tallyveil.files.mdf_1940 import Census1940, read_mdf_1940, write_mdf_1940
-from tallyveil.files.mdf_2020 import Census2020, read_mdf_2020, write_mdf_2020
+from tallyveil.files import (
+    Census1940,
+    Census2020,
+    mdf_write,
+    read_mdf_1940,
+    read_mdf_2020,
+    write_mdf_1940,
+    write_mdf_2020,
+)
 from tallyveil.schemas import PERSONS_2020, RACES_2020, TYPES_2020, UNITS_2020
 
 BLOCKS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
@@ -103,11 +109,11 @@ def test_the_rows_of_1940_are_those_of_the_layout(tmp_path):
 @given(populations(), st.sampled_from([5001, 1 << 20]), st.sampled_from([50, 1 << 18]))
 def test_what_is_written_in_1940_reads_back_the_same(tmp_path_factory, census, piece, rows):
     folder = tmp_path_factory.getbasetemp()
-    before, mdf.ROWS = mdf.ROWS, rows
+    before, mdf_write.ROWS = mdf_write.ROWS, rows
     try:
         persons, units = write_mdf_1940(census.people, census.facilities, census.housing, folder)
     finally:
-        mdf.ROWS = before
+        mdf_write.ROWS = before
     assert same(read_mdf_1940(persons, units, piece=piece, threads=1 + piece % 2), census)
 
 
@@ -460,7 +466,7 @@ def test_counts_that_files_of_2020_cannot_hold_are_refused(tmp_path, parts, text
 
 @pytest.mark.parametrize("year", [1940, 2020])
 def test_a_failure_leaves_neither_file(tmp_path, monkeypatch, year):
-    real, calls = mdf._render_rows, []
+    real, calls = mdf_write._render_rows, []
 
     def fail(*arguments):
         calls.append(1)
@@ -468,7 +474,7 @@ def test_a_failure_leaves_neither_file(tmp_path, monkeypatch, year):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(mdf, "_render_rows", fail)
+    monkeypatch.setattr(mdf_write, "_render_rows", fail)
     write = {1940: write_mdf_1940, 2020: write_mdf_2020}[year]
     parts = (town().people, town().facilities, town().housing) if year == 1940 else hamlet()
     with pytest.raises(KeyboardInterrupt):

@@ -1,11 +1,13 @@
 """Files in and files out: tables, side tables, and the formats of the Census Bureau and IPUMS."""
 
+from tallyveil.files.census import Census1940, Census2020
 from tallyveil.files.codebook import Codebook, codebook_from_toml, codebook_to_toml, read_codebook
 from tallyveil.files.draft import draft_codebook
 from tallyveil.files.geography import read_units
-from tallyveil.files.ipums import read_ipums_1940, write_ipums_1940
-from tallyveil.files.mdf_1940 import Census1940, read_mdf_1940, write_mdf_1940
-from tallyveil.files.mdf_2020 import Census2020, read_mdf_2020, write_mdf_2020
+from tallyveil.files.ipums_read import read_ipums_1940
+from tallyveil.files.ipums_write import write_ipums_1940
+from tallyveil.files.mdf_1940 import read_mdf_1940, write_mdf_1940
+from tallyveil.files.mdf_2020 import read_mdf_2020, write_mdf_2020
 from tallyveil.files.nhgis import write_nhgis
 from tallyveil.files.side import read_areas, read_facilities, read_housing
 from tallyveil.files.tables import FROM_DATA, read_counts

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,146 +15,17 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import InputError
 from tallyveil.facilities import Facilities
-from tallyveil.files.fixed_width import (
-    PIECE,
-    Bytes,
-    Found,
-    Integers,
-    Tally,
-    added,
-    leaf_digits,
-    opened,
-    spine_of,
-    written,
-)
-from tallyveil.files.mdf import (
-    PERSONS,
-    PLACE,
-    UNIT_NUMBER,
-    Column,
-    Layout,
-    count_rows,
-    heads,
-    spread,
-    write_rows,
-)
+from tallyveil.files.census import GQTYPE_OF, KINDS, PER_TYPE, VACANT, Census1940
+from tallyveil.files.deal import Deal
+from tallyveil.files.lines import PIECE, opened
+from tallyveil.files.mdf_layout import PERSONS, PLACE, UNIT_NUMBER, Column, Layout
+from tallyveil.files.mdf_read import LIVING, count_rows, refuse_no_rows
+from tallyveil.files.mdf_write import Rows, heads, rendered, write_pair
+from tallyveil.files.tally import STRIDE, Found, Tally, added
 from tallyveil.histogram import Histogram
-from tallyveil.schemas import PERSONS_1940, TYPES_1940, UNITS_2020
+from tallyveil.schemas import PERSONS_1940
 
-LENGTHS = {"state": 2, "county": 6, "enumdist": 10}
-# The code of IPUMS for each of our types: correctional 2 ... other 9; 1 and 5 do not occur in 1940.
-GQTYPE_OF = (0, 2, 3, 4, 6, 7, 8, 9)
-VACANT = len(TYPES_1940)  # the ninth kind of unit
-KINDS = VACANT + 1
-PER_TYPE = PERSONS_1940.cells // len(TYPES_1940)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Census1940:
-    """The 1940 census as counts.
-
-    Attributes
-    ----------
-    people
-        Persons by enumeration district and cell.
-    facilities
-        Occupied housing units and group quarters by type.
-    housing
-        Housing units, vacant and occupied.
-    dropped
-        Persons left out because no unit was theirs.
-    """
-
-    people: Histogram
-    facilities: Facilities
-    housing: Histogram
-    dropped: int = 0
-
-    @classmethod
-    def from_tallies(cls, persons: Tally, units: Tally, *, dropped: int = 0) -> Census1940:
-        """Build from persons (district times 192 plus cell) and units (district times 9 plus kind)."""
-        districts = np.unique(units.key // KINDS)
-        spine = spine_of(districts, LENGTHS)
-        district, kind = np.searchsorted(districts, units.key // KINDS), units.key % KINDS
-        built, home = kind < VACANT, (kind == 0) | (kind == VACANT)
-        return cls(
-            people=Histogram.from_entries(
-                spine,
-                PERSONS_1940,
-                unit=np.searchsorted(districts, persons.key // PERSONS_1940.cells),
-                cell=persons.key % PERSONS_1940.cells,
-                count=persons.count,
-            ),
-            facilities=Facilities.from_entries(
-                spine,
-                attribute="hhgq",
-                types=TYPES_1940,
-                unit=district[built],
-                kind=kind[built],
-                count=units.count[built],
-            ),
-            housing=Histogram.from_entries(
-                spine, UNITS_2020, unit=district[home], cell=(kind[home] == 0), count=units.count[home]
-            ),
-            dropped=dropped,
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Deal:
-    """Persons dealt to the units of their type in their district, in turn: all first persons, then all second ones.
-
-    Persons are numbered by district, then cell; units by district, then kind (eight types, then vacant).
-    """
-
-    people: Histogram
-    places: Bytes  # the digits of each district
-    built: Integers  # units by district and kind
-    living: Integers  # persons by district and kind
-    first_person: Integers  # of each entry of the counts, and the end
-    first_of_type: Integers  # the first person of the entry's type in its district
-    first_unit: Integers  # of each district and kind, and the end
-
-    @classmethod
-    def of(cls, people: Histogram, facilities: Facilities, housing: Histogram) -> Deal:
-        """Check that the parts belong together, and deal."""
-        _refuse_other_parts(people, facilities, housing)
-        leaves, districts = people.leaves, people.leaves.units
-        built = np.zeros((districts, KINDS), np.int64)
-        built[:, :VACANT] = facilities.leaves.dense()
-        built[:, VACANT] = housing.leaves.dense()[:, 0]
-        _refuse_other_households(housing, built)
-        group = leaves.unit() * KINDS + leaves.cell // PER_TYPE
-        first_person = np.append(0, np.cumsum(leaves.count, dtype=np.int64))
-        new = np.append(True, group[1:] != group[:-1])[: len(group)]
-        living = np.zeros(districts * KINDS, np.int64)
-        np.add.at(living, group, leaves.count)
-        _refuse_homeless(people, living.reshape(districts, KINDS), built)
-        return cls(
-            people=people,
-            places=leaf_digits(people.spine, LENGTHS),
-            built=built,
-            living=living.reshape(districts, KINDS),
-            first_person=first_person,
-            first_of_type=np.maximum.accumulate(np.where(new, first_person[:-1], 0)),
-            first_unit=np.append(0, np.cumsum(built)),
-        )
-
-    def persons(self, first: int, last: int) -> tuple[Integers, Integers, Integers, Integers]:
-        """District, cell, unit and round (from 0) of the persons ``first`` to ``last``."""
-        entry = spread(self.first_person, first, last)
-        district = np.searchsorted(self.people.leaves.start, entry, side="right") - 1
-        cell = self.people.leaves.cell[entry].astype(np.int64)
-        group = district * KINDS + cell // PER_TYPE
-        turn, among = np.arange(first, last) - self.first_of_type[entry], self.built.ravel()[group]
-        return district, cell, self.first_unit[group] + turn % among, turn // among
-
-    def units(self, first: int, last: int) -> tuple[Integers, Integers, Integers]:
-        """District, kind and number of persons of the units ``first`` to ``last``."""
-        group = spread(self.first_unit, first, last)
-        among, living = self.built.ravel()[group], self.living.ravel()[group]
-        extra = np.arange(first, last) - self.first_unit[group] < living % among
-        return group // KINDS, group % KINDS, living // among + extra
+_CUTS = (slice(0, 2), slice(2, 6), slice(6, 10))
 
 
 def write_mdf_1940(
@@ -168,28 +37,30 @@ def write_mdf_1940(
     row. Either both files are written or none.
     """
     deal = Deal.of(people, facilities, housing)
-    persons, units = Path(folder) / "MDF_PER.dat", Path(folder) / "MDF_UNIT.dat"
 
-    def person_rows(first: int, last: int) -> tuple[Bytes, Integers, Integers, Integers, Integers]:
+    def person_rows(first: int, last: int) -> Rows:
         district, cell, unit, turn = deal.persons(first, last)
-        return *_heads(b"MPD1940", deal, district), cell, unit + 1, turn + 1
+        return Rows(heads(b"MPD1940|3.1.4|", deal.places, district, _CUTS), cell, unit + 1, turn + 1)
 
-    def unit_rows(first: int, last: int) -> tuple[Bytes, Integers, Integers, Integers, Integers]:
+    def unit_rows(first: int, last: int) -> Rows:
         district, kind, living = deal.units(first, last)
-        return *_heads(b"MUD1940", deal, district), kind, np.arange(first, last) + 1, living
+        return Rows(heads(b"MUD1940|3.1.4|", deal.places, district, _CUTS), kind, np.arange(first, last) + 1, living)
 
-    with ExitStack() as files:
-        out = files.enter_context(written(persons))
-        out.write(b"# MDF_PER of 1940, written by tallyveil\n")
-        tails = [_person_tail(cell) for cell in range(PERSONS_1940.cells)]
-        for piece in write_rows(person_rows, people.total(), middles=[b"|"] * len(tails), tails=tails):
-            out.write(piece)
-        out = files.enter_context(written(units))
-        out.write(b"# MDF_UNIT of 1940, written by tallyveil\n")
-        middles = [_unit_middle(kind) for kind in range(KINDS)]
-        for piece in write_rows(unit_rows, int(deal.first_unit[-1]), middles=middles, tails=[_UNIT_TAIL] * KINDS):
-            out.write(piece)
-    return persons, units
+    persons = rendered(
+        person_rows,
+        people.total(),
+        start=b"# MDF_PER of 1940, written by tallyveil\n",
+        middles=[b"|"] * PERSONS_1940.cells,
+        tails=[_person_tail(cell) for cell in range(PERSONS_1940.cells)],
+    )
+    units = rendered(
+        unit_rows,
+        int(deal.first_unit[-1]),
+        start=b"# MDF_UNIT of 1940, written by tallyveil\n",
+        middles=[_unit_middle(kind) for kind in range(KINDS)],
+        tails=[_UNIT_TAIL] * KINDS,
+    )
+    return write_pair(folder, persons, units)
 
 
 def read_mdf_1940(
@@ -207,37 +78,28 @@ def read_mdf_1940(
     path = _beside(Path(persons_path)) if units_path is None else Path(units_path)
     table = _UnitTable()
     with opened(path) as source:
-        found = count_rows(source, UNITS, note_units=True, threads=threads, piece=piece)
-        both = added(table.noted(found, source.name))
-    if len(both.key) == 0:
-        raise InputError(f"{path}: the file has no rows. Fetch it again, or name another.")
+        found = count_rows(source, _UNITS, note_units=True, threads=threads, piece=piece)
+        units = added(table.noted(found, source.name))
+    refuse_no_rows(path, units)
     with opened(persons_path) as source:
-        found = count_rows(source, PERSONS_OF_1940, units=table.units, threads=threads, piece=piece)
-        persons = added(piece.tally for piece in found)
-    cell = both.key % UNITS.stride
-    said = Tally(key=both.key[cell == KINDS] // UNITS.stride, count=both.count[cell == KINDS])
-    _refuse_other_numbers(Path(persons_path), path, persons, said)
-    return Census1940.from_tallies(
-        Tally(
-            key=persons.key // PERSONS_OF_1940.stride * PERSONS_1940.cells + persons.key % PERSONS_OF_1940.stride,
-            count=persons.count,
-        ),
-        Tally(key=both.key[cell < KINDS] // UNITS.stride * KINDS + cell[cell < KINDS], count=both.count[cell < KINDS]),
-    )
+        found = count_rows(source, _PERSONS, units=table.units, threads=threads, piece=piece)
+        persons = added(each.tally for each in found)
+    _refuse_other_numbers(Path(persons_path), path, persons, units.cells(LIVING, STRIDE))
+    return Census1940.from_tallies(persons, units.cells(0, KINDS))
 
 
 class _UnitTable:
-    """Place and kind of each unit, by its number; grows as units are read."""
+    """The key of each unit's place and kind, by its number; grows as units are read."""
 
     def __init__(self) -> None:
-        self.units, self._size = np.full(1024, -1, np.int64), 0
+        self.units = np.full(1024, -1, np.int64)
 
     def noted(self, found: Iterable[Found], name: str) -> Iterator[Tally]:
         """Pass tallies on, noting the units they come with."""
         rows = 0
         for each in found:
-            assert each.rows is not None
-            number, place = each.rows
+            assert each.units is not None
+            number, key = each.units
             rows += len(number)
             largest = int(number.max(initial=0))
             if largest > 16 * rows + 1024:
@@ -252,15 +114,8 @@ class _UnitTable:
             twice = np.append(again[1:][again[1:] == again[:-1]], number[self.units[number] >= 0])
             if len(twice):
                 raise InputError(f"{name}: EUID {twice[0]} stands twice. Each unit has a number of its own.")
-            self.units[number] = place
+            self.units[number] = key
             yield each.tally
-
-
-def _heads(kind: bytes, deal: Deal, district: Integers) -> tuple[Bytes, Integers]:
-    """The beginnings of rows for the districts in question, and which one each row has."""
-    low, high = int(district.min(initial=len(deal.places))), int(district.max(initial=-1))
-    cuts = (slice(0, 2), slice(2, 6), slice(6, 10))
-    return heads(kind + b"|3.1.4|", deal.places[low : high + 1], cuts), district - low
 
 
 def _person_tail(cell: int) -> bytes:
@@ -285,52 +140,17 @@ def _beside(persons: Path) -> Path:
     return path
 
 
-def _refuse_other_parts(people: Histogram, facilities: Facilities, housing: Histogram) -> None:
-    if people.schema != PERSONS_1940 or housing.schema != UNITS_2020 or facilities.types != TYPES_1940:
-        raise InputError(
-            "a file of the 1940 census holds people on schemas.PERSONS_1940, facilities of schemas.TYPES_1940 and "
-            "housing on schemas.UNITS_2020. Build the parts on those."
-        )
-    if not people.spine == facilities.spine == housing.spine:
-        raise InputError("people, facilities and housing stand on different spines. Build them on one.")
-
-
-def _refuse_other_households(housing: Histogram, built: Integers) -> None:
-    occupied = housing.leaves.dense()[:, 1]
-    if (occupied != built[:, 0]).any():
-        at = int(np.argmax(occupied != built[:, 0]))
-        raise InputError(
-            f"enumdist {_code(housing, at)!r} has {built[at, 0]:,} households but {occupied[at]:,} occupied housing "
-            f"units. In 1940 they are the same: correct facilities or housing."
-        )
-
-
-def _refuse_homeless(people: Histogram, living: Integers, built: Integers) -> None:
-    homeless = (living > 0) & (built == 0)
-    if homeless.any():
-        at, kind = (int(i) for i in np.argwhere(homeless)[0])
-        raise InputError(
-            f"enumdist {_code(people, at)!r} has {living[at, kind]:,} persons of type {TYPES_1940[kind]!r} but no such "
-            f"unit to deal them to. Correct people or facilities."
-        )
-
-
 def _refuse_other_numbers(persons_path: Path, units_path: Path, persons: Tally, said: Tally) -> None:
     """FINAL_POP tells a file of persons that was cut short at the end of a line."""
-    living = added([Tally(key=persons.key // PERSONS_OF_1940.stride, count=persons.count)])
-    zero = added([living, Tally(key=said.key, count=-said.count)])
+    zero = added([Tally(key=persons.place, count=persons.count), Tally(key=said.place, count=-said.count)])
     if zero.count.any():
         at = int(np.argmax(zero.count != 0))
         place = int(zero.key[at])
-        told = int(said.count[said.key == place].sum())
+        told = int(said.count[said.place == place].sum())
         raise InputError(
             f"{persons_path.name}: enumdist '{place:010d}' has {told + int(zero.count[at]):,} persons, but "
             f"{told:,} by FINAL_POP in {units_path.name}. One file is cut short, or they are of different runs."
         )
-
-
-def _code(histogram: Histogram, at: int) -> str:
-    return bytes(histogram.spine.codes[-1][at]).decode()
 
 
 def _cells_of_units() -> NDArray[np.int32]:
@@ -352,7 +172,7 @@ _START = ("SCHEMA_TYPE_CODE", "SCHEMA_BUILD_ID", "STATE", "COUNTY", "ENUMDIST", 
 _RACES = tuple(f"QRACE{i}" for i in range(1, 9))
 _HOUSEHOLD = ("HHT", "HHT2", "NPF", "CPLT", "UPART", "MULTG", "HHLDRAGE", "HHSPAN", "HHRACE", "PAOC")
 _AGES = ("P18", "P60", "P65", "P75")
-PERSONS_OF_1940 = Layout(
+_PERSONS = Layout(
     what="persons",
     names=(*_START, "EPNUM", "RTYPE", "QREL", "QSEX", "QAGE", "CENHISP", "CENRACE", "QSPANX", *_RACES, "CIT"),
     columns=(
@@ -363,10 +183,9 @@ PERSONS_OF_1940 = Layout(
         Column(name="CENRACE", codes={race: race - 1 for race in range(1, 7)}),
     ),
     cell_of=np.arange(2 * PER_TYPE, dtype=np.int32),
-    cells=PERSONS_1940.cells,
     header=False,
 )
-UNITS = Layout(
+_UNITS = Layout(
     what="units",
     names=(*_START, "RTYPE", "GQTYPE", "TEN", "VACS", "FINAL_POP", *_HOUSEHOLD, *_AGES),
     columns=(
@@ -377,7 +196,6 @@ UNITS = Layout(
         Column(name="FINAL_POP", role=PERSONS),
     ),
     cell_of=_cells_of_units(),
-    cells=KINDS,
     header=False,
 )
 _UNIT_TAIL = b"|9|99|99|9|9|9|999|9|99|9|99|99|99|99\n"

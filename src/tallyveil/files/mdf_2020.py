@@ -7,10 +7,8 @@ group quarters: what is read back is how many there are.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,33 +16,19 @@ from numpy.typing import NDArray
 from tallyveil.counts import Counts
 from tallyveil.errors import InputError
 from tallyveil.facilities import Facilities
-from tallyveil.files.fixed_width import PIECE, Bytes, Integers, Tally, added, leaf_digits, opened, spine_of, written
-from tallyveil.files.mdf import BLOCK_GROUP, PLACE, Column, Layout, count_rows, heads, spread, write_rows
+from tallyveil.files.census import BLOCK, Census2020, refuse_other_parts
+from tallyveil.files.deal import spread
+from tallyveil.files.lines import PIECE, Bytes, opened
+from tallyveil.files.mdf_layout import BLOCK_GROUP, PLACE, Column, Layout
+from tallyveil.files.mdf_read import count_rows, refuse_no_rows
+from tallyveil.files.mdf_write import Rows, heads, rendered, write_pair
+from tallyveil.files.places import leaf_code, leaf_digits
+from tallyveil.files.tally import Tally, added
 from tallyveil.histogram import Histogram
-from tallyveil.schemas import PERSONS_2020, TYPES_2020, UNITS_2020
+from tallyveil.schemas import PERSONS_2020, TYPES_2020
 
-LENGTHS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
-KINDS_2020 = ("housing_unit", "group_quarters")
 VACANT, OCCUPIED, GROUP_QUARTERS = range(3)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Census2020:
-    """The 2020 census as counts.
-
-    Attributes
-    ----------
-    people
-        Persons by block and cell.
-    facilities
-        Housing units and group quarters by block (the files do not say the type), if units were read.
-    housing
-        Housing units, vacant and occupied, if units were read.
-    """
-
-    people: Histogram
-    facilities: Facilities | None = None
-    housing: Histogram | None = None
+_CUTS = (slice(0, 2), slice(2, 5), slice(5, 11), slice(11, 12), slice(11, 15))
 
 
 def write_mdf_2020(
@@ -55,17 +39,14 @@ def write_mdf_2020(
     Rows are sorted by block and persons numbered from 1. A block with neither persons nor units leaves no row. Either
     both files are written or none.
     """
-    _refuse_other_parts(people, facilities, housing)
-    places = leaf_digits(people.spine, LENGTHS)
-    persons, units = Path(folder) / "MDF_PER.dat", Path(folder) / "MDF_UNIT.dat"
-    with ExitStack() as files:
-        tails = [_person_tail(cell) for cell in range(PERSONS_2020.cells)]
-        out = files.enter_context(written(persons))
-        _write_counts(out, PERSONS, places, people.leaves, tails=tails, numbered=True)
-        out = files.enter_context(written(units))
-        built = _built(facilities, housing)
-        _write_counts(out, UNITS, places, built, tails=[b"2|2\n", b"2|1\n", b"4|0\n"], numbered=False)
-    return persons, units
+    refuse_other_parts(people, facilities, housing, year=2020)
+    _refuse_other_homes(facilities, housing)
+    places = leaf_digits(people.spine, BLOCK)
+    tails = [_person_tail(cell) for cell in range(PERSONS_2020.cells)]
+    persons = _rendered(_PERSONS, b"MPD2020|1.1.0|", places, people.leaves, tails=tails, numbered=True)
+    tails = [b"2|2\n", b"2|1\n", b"4|0\n"]
+    units = _rendered(_UNITS, b"MUD2020|1.1.0|", places, _built(facilities, housing), tails=tails, numbered=False)
+    return write_pair(folder, persons, units)
 
 
 def read_mdf_2020(
@@ -76,26 +57,10 @@ def read_mdf_2020(
     piece: int = PIECE,
 ) -> Census2020:
     """Read persons, and units if their file is given; blocks are those that either file lists."""
-    persons = _tally(persons_path, PERSONS, threads=threads, piece=piece)
-    if units_path is None:
-        blocks = np.unique(persons.key // PERSONS.stride)
-        _refuse_no_rows(persons_path, blocks)
-        return Census2020(people=_histogram(persons, PERSONS, blocks))
-    units = _tally(units_path, UNITS, threads=threads, piece=piece)
-    blocks = np.union1d(persons.key // PERSONS.stride, units.key // UNITS.stride)
-    _refuse_no_rows(units_path, blocks)
-    people = _histogram(persons, PERSONS, blocks)
-    block, kind = np.searchsorted(blocks, units.key // UNITS.stride), units.key % UNITS.stride
-    home = kind != GROUP_QUARTERS
-    return Census2020(
-        people=people,
-        facilities=Facilities.from_entries(
-            people.spine, attribute="kind", types=KINDS_2020, unit=block, kind=(~home), count=units.count
-        ),
-        housing=Histogram.from_entries(
-            people.spine, UNITS_2020, unit=block[home], cell=kind[home], count=units.count[home]
-        ),
-    )
+    persons = _tally(persons_path, _PERSONS, threads=threads, piece=piece)
+    units = None if units_path is None else _tally(units_path, _UNITS, threads=threads, piece=piece)
+    refuse_no_rows(units_path or persons_path, persons if units is None else added([persons, units]))
+    return Census2020.from_tallies(persons, units)
 
 
 def _tally(path: str | os.PathLike[str], layout: Layout, *, threads: int, piece: int) -> Tally:
@@ -103,31 +68,22 @@ def _tally(path: str | os.PathLike[str], layout: Layout, *, threads: int, piece:
         return added(found.tally for found in count_rows(source, layout, threads=threads, piece=piece))
 
 
-def _histogram(tally: Tally, layout: Layout, blocks: Integers) -> Histogram:
-    unit, cell = np.searchsorted(blocks, tally.key // layout.stride), tally.key % layout.stride
-    return Histogram.from_entries(spine_of(blocks, LENGTHS), PERSONS_2020, unit=unit, cell=cell, count=tally.count)
-
-
-def _write_counts(
-    out: IO[bytes], layout: Layout, places: Bytes, counts: Counts, *, tails: list[bytes], numbered: bool
-) -> None:
-    """Write a row for each one counted, with its number or not."""
+def _rendered(
+    layout: Layout, prefix: bytes, places: Bytes, counts: Counts, *, tails: list[bytes], numbered: bool
+) -> Iterator[bytes | memoryview]:
+    """A file with a row for each one counted, with its number or not."""
     ends = np.append(0, np.cumsum(counts.count, dtype=np.int64))
-    prefix = b"MPD2020|1.1.0|" if numbered else b"MUD2020|1.1.0|"
-    cuts = (slice(0, 2), slice(2, 5), slice(5, 11), slice(11, 12), slice(11, 15))
 
-    def rows(first: int, last: int) -> tuple[Bytes, Integers, Integers, Integers, Integers]:
+    def rows(first: int, last: int) -> Rows:
         entry = spread(ends, first, last)
         block = np.searchsorted(counts.start, entry, side="right") - 1
-        low, none = int(block[0]), np.full(last - first, -1, np.int64)
+        none = np.full(last - first, -1, np.int64)
         number = np.arange(first, last) + 1 if numbered else none
-        table = heads(prefix, places[low : int(block[-1]) + 1], cuts)
-        return table, block - low, counts.cell[entry].astype(np.int64), number, none
+        return Rows(heads(prefix, places, block, _CUTS), counts.cell[entry].astype(np.int64), number, none)
 
-    out.write("|".join(layout.names).encode() + b"\n")
-    middle = b"|" if numbered else b""
-    for piece in write_rows(rows, int(ends[-1]), middles=[middle] * len(tails), tails=tails):
-        out.write(piece)
+    start = "|".join(layout.names).encode() + b"\n"
+    middles = [b"|" if numbered else b""] * len(tails)
+    return rendered(rows, int(ends[-1]), start=start, middles=middles, tails=tails)
 
 
 def _person_tail(cell: int) -> bytes:
@@ -144,30 +100,17 @@ def _built(facilities: Facilities, housing: Histogram) -> Counts:
     return Counts.from_entries(unit, cell, count, units=housing.leaves.units, cells=3)
 
 
-def _refuse_other_parts(people: Histogram, facilities: Facilities, housing: Histogram) -> None:
-    if people.schema != PERSONS_2020 or housing.schema != UNITS_2020 or facilities.types != TYPES_2020:
-        raise InputError(
-            "a file of the 2020 census holds people on schemas.PERSONS_2020, facilities of schemas.TYPES_2020 and "
-            "housing on schemas.UNITS_2020. Build the parts on those."
-        )
-    if not people.spine == facilities.spine == housing.spine:
-        raise InputError("people, facilities and housing stand on different spines. Build them on one.")
+def _refuse_other_homes(facilities: Facilities, housing: Histogram) -> None:
     homes = np.zeros(housing.leaves.units, np.int64)
     np.add.at(homes, housing.leaves.unit(), housing.leaves.count)
     households = facilities.leaves.cell == 0
     np.subtract.at(homes, facilities.leaves.unit()[households], facilities.leaves.count[households])
     if homes.any():
         at = int(np.argmax(homes != 0))
-        code = bytes(housing.spine.codes[-1][at]).decode()
         raise InputError(
-            f"block {code!r}: facilities and housing differ by {abs(int(homes[at])):,} housing units. In 2020 the "
-            f"first type of facilities counts all housing units, the vacant ones too: correct one of them."
+            f"block {leaf_code(housing.spine, at)!r}: facilities and housing differ by {abs(int(homes[at])):,} housing "
+            f"units. In 2020 the first type of facilities counts all housing units, the vacant ones too: correct one."
         )
-
-
-def _refuse_no_rows(path: str | os.PathLike[str], blocks: Integers) -> None:
-    if len(blocks) == 0:
-        raise InputError(f"{path}: the file has no rows. Fetch it again, or name another.")
 
 
 def _cells_of_persons() -> NDArray[np.int32]:
@@ -186,7 +129,7 @@ _PLACES = (
     Column(name="TABBLK", role=PLACE, width=4),
 )
 _START = ("SCHEMA_TYPE_CODE", "SCHEMA_BUILD_ID", *(column.name for column in _PLACES))
-PERSONS = Layout(
+_PERSONS = Layout(
     what="persons",
     names=(*_START, "EPNUM", "RTYPE", "GQTYPE_PL", "VOTING_AGE", "CENHISP", "CENRACE"),
     columns=(
@@ -198,10 +141,9 @@ PERSONS = Layout(
         Column(name="CENRACE", width=2, codes={race: race - 1 for race in range(1, 64)}),
     ),
     cell_of=_cells_of_persons(),
-    cells=PERSONS_2020.cells,
     header=True,
 )
-UNITS = Layout(
+_UNITS = Layout(
     what="units",
     names=(*_START, "RTYPE", "HH_STATUS"),
     columns=(
@@ -210,6 +152,5 @@ UNITS = Layout(
         Column(name="HH_STATUS", codes={0: 0, 1: 1, 2: 2}),
     ),
     cell_of=np.array([-1, OCCUPIED, VACANT, GROUP_QUARTERS, -1, -1], dtype=np.int32),
-    cells=3,
     header=True,
 )
