@@ -164,7 +164,8 @@ def _read_row(data, at, columns, adds, row):  # type: ignore[no-untyped-def]
         if letter == _RETURN and (at >= n or data[at] == _END):
             continue
         if letter != _BAR and letter != _END:
-            plain = plain and _ZERO <= letter <= _ZERO + 9
+            if not _ZERO <= letter <= _ZERO + 9:
+                plain = False
             if size < 17:  # more are refused, and would not fit
                 value = value * 10 + (np.int64(letter) - _ZERO)
             size += 1
