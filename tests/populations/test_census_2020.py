@@ -21,7 +21,7 @@ from tallyveil.spine import Spine
 DOCS = Path(__file__).parents[2] / "docs"
 RHODE_ISLAND = 1_052_567
 # Rhode Island, 2010 census, summary file blocks (the sixteen cells of `sixteen`), computed from
-# /work/shared/data/ri_2010_block.parquet: 25,181 blocks, 815 block groups, 244 tracts.
+# Rhode Island, 2010 census, every block: 25,181 blocks, 815 block groups, 244 tracts.
 REAL = {
     "share of blocks empty": 0.299,
     "cells per block": 3.05,
