@@ -1,7 +1,7 @@
 """The ChaCha20 stream of RFC 8439, with random access: any 64-byte block of it by itself.
 
 A library makes long runs of this stream; noise for the cells that matter needs scattered blocks, millions of them, and
-a call for each would cost a hundred times the block. So the block function stands here, sixteen blocks side by side
+a call for each costs two hundred times the block. So the block function stands here, sixteen blocks side by side
 for the vector units, and is tested against RFC 8439 and against that library. ChaCha20 only adds, rotates and xors:
 its time does not depend on the key.
 """
