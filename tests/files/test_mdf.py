@@ -6,9 +6,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from test_ipums import cell, cells, damaged, populations, same, town
+from test_ipums import cell, cells, damaged, few, populations, same, town
 
 from tallyveil import Histogram, Spine
 from tallyveil.counts import Counts
@@ -105,7 +105,7 @@ def test_the_rows_of_1940_are_those_of_the_layout(tmp_path):
     assert [row.count(b"|") for row in (person(), unit())] == [22, 24]
 
 
-@settings(max_examples=25)
+@few
 @given(populations(), st.sampled_from([5001, 1 << 20]), st.sampled_from([50, 1 << 18]))
 def test_what_is_written_in_1940_reads_back_the_same(tmp_path_factory, census, piece, rows):
     folder = tmp_path_factory.getbasetemp()
@@ -361,7 +361,7 @@ def blocks_of_2020(draw) -> tuple[Histogram, Facilities, Histogram]:
     )
 
 
-@settings(max_examples=25)
+@few
 @given(blocks_of_2020(), st.sampled_from([2000, 1 << 20]))
 def test_what_is_written_in_2020_reads_back_the_same(tmp_path_factory, parts, piece):
     people, facilities, housing = parts
@@ -485,6 +485,7 @@ def test_a_failure_leaves_neither_file(tmp_path, monkeypatch, year):
 # --- anything at all
 
 
+@few
 @given(
     st.one_of(damaged(PERSONS), st.just(PERSONS), st.binary(max_size=200)),
     st.one_of(damaged(UNITS), damaged(HEADERS[1] + UNITS), st.just(UNITS)),
@@ -505,6 +506,7 @@ def test_any_files_of_1940_are_read_or_refused_and_never_break(tmp_path_factory,
 GOOD_2020 = HEAD_PERSONS + resident() + resident(2, rtype=5, kind=5, hisp=2, race="14") + resident(3, age=1)
 
 
+@few
 @given(st.one_of(damaged(GOOD_2020), st.binary(max_size=200).map(HEAD_PERSONS.__add__)), st.sampled_from([16, 1 << 20]))
 def test_any_file_of_2020_is_read_or_refused_and_never_breaks(tmp_path_factory, persons, piece):
     path = tmp_path_factory.getbasetemp() / "fuzz_2020.txt"

@@ -16,7 +16,7 @@ from typing import IO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil._compiled import compiled
+from tallyveil._compiled import inlined
 from tallyveil.errors import InputError
 from tallyveil.files.atomic import replacing
 
@@ -144,7 +144,7 @@ def shown(value: bytes) -> str:
     return ascii(value.decode("latin-1"))
 
 
-@compiled
+@inlined
 def put_digits(out, at, size, value):  # type: ignore[no-untyped-def]
     """Write a number in so many digits."""
     for i in range(at + size - 1, at - 1, -1):

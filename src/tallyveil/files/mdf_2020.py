@@ -7,7 +7,8 @@ group quarters: what is read back is how many there are.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -42,10 +43,9 @@ def write_mdf_2020(
     refuse_other_parts(people, facilities, housing, year=2020)
     _refuse_other_homes(facilities, housing)
     places = leaf_digits(people.spine, BLOCK)
-    tails = [_person_tail(cell) for cell in range(PERSONS_2020.cells)]
-    persons = _rendered(_PERSONS, b"MPD2020|1.1.0|", places, people.leaves, tails=tails, numbered=True)
-    tails = [b"2|2\n", b"2|1\n", b"4|0\n"]
-    units = _rendered(_UNITS, b"MUD2020|1.1.0|", places, _built(facilities, housing), tails=tails, numbered=False)
+    built, kinds = _built(facilities, housing), (b"2|2\n", b"2|1\n", b"4|0\n")
+    persons = _rendered(_PERSONS, b"MPD2020|1.1.0|", places, people.leaves, tails=_person_tails(), numbered=True)
+    units = _rendered(_UNITS, b"MUD2020|1.1.0|", places, built, tails=kinds, numbered=False)
     return write_pair(folder, persons, units)
 
 
@@ -69,7 +69,7 @@ def _tally(path: str | os.PathLike[str], layout: Layout, *, threads: int, piece:
 
 
 def _rendered(
-    layout: Layout, prefix: bytes, places: Bytes, counts: Counts, *, tails: list[bytes], numbered: bool
+    layout: Layout, prefix: bytes, places: Bytes, counts: Counts, *, tails: Sequence[bytes], numbered: bool
 ) -> Iterator[bytes | memoryview]:
     """A file with a row for each one counted, with its number or not."""
     ends = np.append(0, np.cumsum(counts.count, dtype=np.int64))
@@ -86,9 +86,13 @@ def _rendered(
     return rendered(rows, int(ends[-1]), start=start, middles=middles, tails=tails)
 
 
-def _person_tail(cell: int) -> bytes:
-    kind, adult, hispanic, race = (int(i) for i in np.unravel_index(cell, PERSONS_2020.shape))
-    return f"{5 if kind else 3}|{kind}|{1 + adult}|{1 + hispanic}|{1 + race:02d}\n".encode()
+@cache
+def _person_tails() -> tuple[bytes, ...]:
+    """The end of a person's row, by cell."""
+    return tuple(
+        f"{5 if kind else 3}|{kind}|{1 + adult}|{1 + hispanic}|{1 + race:02d}\n".encode()
+        for kind, adult, hispanic, race in np.ndindex(PERSONS_2020.shape)
+    )
 
 
 def _built(facilities: Facilities, housing: Histogram) -> Counts:
@@ -109,7 +113,8 @@ def _refuse_other_homes(facilities: Facilities, housing: Histogram) -> None:
         at = int(np.argmax(homes != 0))
         raise InputError(
             f"block {leaf_code(housing.spine, at)!r}: facilities and housing differ by {abs(int(homes[at])):,} housing "
-            f"units. In 2020 the first type of facilities counts all housing units, the vacant ones too: correct one."
+            f"units. In 2020 the first type of facilities counts all housing units, the vacant ones too: "
+            f"correct one of them."
         )
 
 

@@ -9,14 +9,11 @@ import numpy as np
 
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
-from tallyveil.files.census import PER_TYPE
-from tallyveil.files.census import VACANT as VACANT_UNIT
+from tallyveil.files.census import PER_TYPE, VACANT
 from tallyveil.files.lines import PIECE, Bytes, Source, shown
 from tallyveil.files.mdf_layout import BLOCK_GROUP, CODE, IGNORED, PERSONS, PLACE, UNIT_NUMBER, Layout, tables
-from tallyveil.files.tally import STRIDE, Found, Integers, Tally, Wrong, counted, tallied
+from tallyveil.files.tally import STRIDE, Found, Integers, Tally, counted, tallied
 
-# What may be wrong with a row.
-FIELDS, NOT_DIGITS, WIDTH, ILLEGAL, TOGETHER, OUTSIDE, NO_UNIT, ELSEWHERE, VACANT, OTHER_KIND = range(1, 11)
 LIVING = STRIDE - 1  # the cell in which numbers of persons are added up
 
 
@@ -43,8 +40,8 @@ def count_rows(
         key, number, unit, unit_key, status = _count_rows(data, *table, grouped, layout.cell_of, known, note_units)
         return Found(tally=Tally(key=key, count=number), status=status, units=(unit, unit_key))
 
-    def explain(data: Bytes, wrong: Wrong) -> str:
-        return _explanation(data[wrong.first : wrong.last].tobytes(), wrong, names, layout)
+    def explain(line: bytes, _: bytes) -> str:
+        return _explanation(line.removesuffix(b"\n").removesuffix(b"\r").split(b"|"), names, layout, known)
 
     return counted(source, count, explain=explain, starts=b"\n", piece=piece, threads=threads, begun=begun, lines=lines)
 
@@ -80,43 +77,48 @@ def _read_head(source: Source, layout: Layout) -> tuple[tuple[str, ...], int, by
     return names, lines, b""
 
 
-def _explanation(line: bytes, wrong: Wrong, names: Sequence[str], layout: Layout) -> str:
-    """What is wrong with a row, from the numbers of the kernel."""
-    fields = line.rstrip(b"\r\n").split(b"|")
-    if wrong.kind == FIELDS:
+def _explanation(fields: list[bytes], names: Sequence[str], layout: Layout, units: Integers) -> str:
+    """What is wrong with a row, at which the kernel stopped."""
+    if len(fields) != len(names):
         return (
             f" has {len(fields)} fields, but a row of {layout.what} has {len(names)}. It is cut short, or cut by "
             f"something else than '|': correct the row, or fetch the file again."
         )
-    text = {name: shown(value) for name, value in zip(names, fields, strict=True)}
-    codes = ", ".join(f"{c.name} {text[c.name]}" for c in layout.columns if c.role in (CODE, BLOCK_GROUP))
-    if wrong.kind == TOGETHER:
+    value = dict(zip(names, fields, strict=True))
+    for column in sorted(layout.columns, key=lambda column: names.index(column.name)):
+        text, here = value[column.name], f", column {column.name}: {shown(value[column.name])}"
+        if not text.isdigit() or (column.width == 0 and len(text) > 9):
+            return f"{here} is not a whole number of at most 9 digits. Correct the row."
+        if column.width not in (0, len(text)):
+            return f"{here} has {len(text)} digits, not {column.width}. Keep leading zeros."
+        if column.codes is not None and int(text) not in column.codes:
+            legal = sorted(column.codes)
+            known = f"{legal[0]} to {legal[-1]}" if len(legal) > 10 else ", ".join(map(str, legal))
+            return f"{here} is not a known code ({known}). Correct the row."
+    coded = [column for column in layout.columns if column.codes is not None]
+    codes = ", ".join(f"{c.name} {shown(value[c.name])}" for c in layout.columns if c.role in (CODE, BLOCK_GROUP))
+    if layout.cell_of[sum((column.codes or {})[int(value[column.name])] for column in coded)] < 0:
         return f": the codes contradict each other ({codes}). Correct the row."
-    if wrong.kind >= NO_UNIT:
-        why = {
-            NO_UNIT: "not a unit of the file of units",
-            ELSEWHERE: "a unit of another place",
-            VACANT: "a vacant unit, where nobody can live",
-            OTHER_KIND: f"a unit of another kind than RTYPE says ({codes})",
-        }[wrong.kind]
-        return f", column EUID: {text['EUID']} is {why}. Give the two files of one run."
-    if wrong.kind == OUTSIDE:
+    if len(units) == 0:
         return (
-            f", column TABBLK: {text['TABBLK']} does not begin with the block group's digit ({codes}). Correct TABBLK "
-            f"or TABBLKGRPCE."
+            f", column TABBLK: {shown(value['TABBLK'])} does not begin with the block group's digit ({codes}). Correct "
+            f"TABBLK or TABBLKGRPCE."
         )
-    column = next(column for column in layout.columns if column.name == names[wrong.field])
-    here = f", column {column.name}: {text[column.name]}"
-    if wrong.kind == NOT_DIGITS:
-        return f"{here} is not a whole number of at most 9 digits. Correct the row."
-    if wrong.kind == WIDTH:
-        return f"{here} has {len(fields[wrong.field])} digits, not {column.width}. Keep leading zeros."
-    legal = sorted(column.codes or {})
-    known = f"{legal[0]} to {legal[-1]}" if len(legal) > 10 else ", ".join(map(str, legal))
-    return f"{here} is not a known code ({known}). Correct the row."
+    number = int(value["EUID"])
+    unit = int(units[number]) if number < len(units) else -1
+    place = int(b"".join(value[column.name] for column in layout.columns if column.role == PLACE))
+    if unit < 0:
+        why = "not a unit of the file of units"
+    elif unit // STRIDE != place:
+        why = "a unit of another place"
+    elif unit % STRIDE == VACANT:
+        why = "a vacant unit, where nobody can live"
+    else:
+        why = f"a unit of another kind than RTYPE says ({codes})"
+    return f", column EUID: {shown(value['EUID'])} is {why}. Give the two files of one run."
 
 
-_BAR, _HASH, _END, _RETURN, _ZERO = b"|#\n\r0"
+_BAR, _HASH, _END, _RETURN = b"|#\n\r"
 
 
 @compiled
@@ -126,7 +128,7 @@ def _count_rows(data, columns, adds, grouped, cell_of, units, note):  # type: ig
     room = n // len(columns) + 2  # a row has a byte for each field
     key, count = np.empty(2 * room, np.int64), np.empty(2 * room, np.int64)
     number, unit_key = np.empty(room * note, np.int64), np.empty(room * note, np.int64)
-    latest, row, status = np.zeros(STRIDE, np.int64), np.zeros(PERSONS + 1, np.int64), np.zeros(5, np.int64)
+    latest, row, status = np.zeros(STRIDE, np.int64), np.zeros(PERSONS + 1, np.int64), np.zeros(3, np.int64)
     size, rows, at, one = np.int64(0), 0, np.int64(0), np.int64(1)  # typed, so that callees compile once
     while at < n:
         start = at
@@ -136,12 +138,10 @@ def _count_rows(data, columns, adds, grouped, cell_of, units, note):  # type: ig
                 at += 1
             at += 1
             continue
-        at, wrong, field = _read_row(data, at, columns, adds, row)
-        cell = np.int64(0)
-        if wrong == 0:
-            wrong, cell = _cell(row, grouped, cell_of, units)
-        if wrong != 0:
-            status[1], status[2], status[3], status[4] = wrong, field, start, min(at, n)
+        at, good = _read_row(data, at, columns, adds, row)
+        cell = _cell(row, grouped, cell_of, units) if good else -one
+        if cell < 0:
+            status[1], status[2] = start, min(at, n)
             break
         size = tallied(key, count, size, latest, row[PLACE], cell, one)
         if row[PERSONS] > 0:
@@ -154,9 +154,9 @@ def _count_rows(data, columns, adds, grouped, cell_of, units, note):  # type: ig
 
 @compiled
 def _read_row(data, at, columns, adds, row):  # type: ignore[no-untyped-def]
-    """Read the fields of a row into ``row`` by role; where the next row starts, what is wrong, and in which field."""
+    """Read the fields of a row into ``row`` by role; where the next row starts, and whether all is good."""
     row[:] = 0
-    n, field, wrong, where = len(data), 0, 0, 0
+    n, field, good = len(data), 0, True
     value, size, plain = np.int64(0), 0, True
     while True:
         letter = data[at] if at < n else np.uint8(_END)
@@ -164,49 +164,39 @@ def _read_row(data, at, columns, adds, row):  # type: ignore[no-untyped-def]
         if letter == _RETURN and (at >= n or data[at] == _END):
             continue
         if letter != _BAR and letter != _END:
-            if not _ZERO <= letter <= _ZERO + 9:
+            digit = np.int64(letter) - 48
+            if digit < 0 or digit > 9:
                 plain = False
             if size < 17:  # more are refused, and would not fit
-                value = value * 10 + (np.int64(letter) - _ZERO)
+                value = value * 10 + digit
             size += 1
             continue
-        if field < len(columns) and wrong == 0 and columns[field, 0] != IGNORED:
-            role, width, scale = columns[field]
-            where = field
-            if not plain or size == 0 or (width == 0 and size > 9):
-                wrong = NOT_DIGITS
-            elif width != 0 and size != width:
-                wrong = WIDTH
+        if field < len(columns) and columns[field, 0] != IGNORED:
+            role, width, scale = columns[field, 0], columns[field, 1], columns[field, 2]
+            if not plain or size == 0 or size != (width or min(size, 9)):
+                good = False
             elif role != CODE:
                 row[role] += value * scale
             elif value >= adds.shape[1] or adds[field, value] < 0:
-                wrong = ILLEGAL
+                good = False
             else:
                 row[CODE] += adds[field, value]
         field += 1
         value, size, plain = np.int64(0), 0, True
         if letter == _END:
-            return at, (wrong if field == len(columns) else FIELDS), where
+            return at, good and field == len(columns)
 
 
 @compiled
 def _cell(row, grouped, cell_of, units):  # type: ignore[no-untyped-def]
-    """What is wrong with a row as a whole, and its cell."""
+    """The cell of a row, -1 where its parts do not fit together."""
     cell = np.int64(cell_of[row[CODE]])
-    if cell < 0:
-        return TOGETHER, cell
-    if grouped and row[PLACE] // 1000 % 10 != row[BLOCK_GROUP]:
-        return OUTSIDE, cell
+    if cell < 0 or (grouped and row[PLACE] // 1000 % 10 != row[BLOCK_GROUP]):
+        return np.int64(-1)
     if len(units) == 0:
-        return 0, cell
+        return cell
     unit = units[row[UNIT_NUMBER]] if row[UNIT_NUMBER] < len(units) else np.int64(-1)
     kind = unit % STRIDE
-    if unit < 0:
-        return NO_UNIT, cell
-    if unit // STRIDE != row[PLACE]:
-        return ELSEWHERE, cell
-    if kind == VACANT_UNIT:
-        return VACANT, cell
-    if (kind > 0) != (cell >= PER_TYPE):
-        return OTHER_KIND, cell
-    return 0, kind * PER_TYPE + cell % PER_TYPE
+    if unit < 0 or unit // STRIDE != row[PLACE] or kind == VACANT or (kind > 0) != (cell >= PER_TYPE):
+        return np.int64(-1)
+    return kind * PER_TYPE + cell % PER_TYPE

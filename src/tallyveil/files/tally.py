@@ -48,36 +48,23 @@ class Tally:
         return Tally(key=self.key[kept] - first, count=self.count[kept])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wrong:
-    """The first wrong record of a piece: what is wrong, in the kernel's numbers, and where it lies in the piece."""
-
-    kind: int
-    field: int
-    first: int
-    last: int
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """What a kernel found in a piece; ``status`` holds the number of lines, then the parts of Wrong or zeros."""
+    """What a kernel found in a piece; ``status`` holds the number of lines, and the ends of a wrong one or zeros.
+
+    A kernel only says where it stopped; what is wrong there is found out in Python, once.
+    """
 
     tally: Tally
     status: Integers
     units: tuple[Integers, Integers] | None = None
-
-    @property
-    def wrong(self) -> Wrong | None:
-        """What is wrong, if anything."""
-        kind, field, first, last = (int(number) for number in self.status[1:])
-        return Wrong(kind=kind, field=field, first=first, last=last) if kind else None
 
 
 def counted(
     source: Source,
     count: Callable[[Bytes], Found],
     *,
-    explain: Callable[[Bytes, Wrong], str],
+    explain: Callable[[bytes, bytes], str],
     starts: bytes,
     piece: int = PIECE,
     threads: int = 2,
@@ -87,13 +74,16 @@ def counted(
 ) -> Iterator[Found]:
     """Count the rest of a file in pieces; each begins after a line end that ``starts`` ends with or follows.
 
-    ``lines`` were read before, and ``begun`` after them. The first wrong record is raised as ``explain`` words it.
+    ``lines`` were read before, and ``begun`` after them. The first wrong record is raised as ``explain`` words it,
+    from the record and what stands before it in the piece.
     """
     jobs = pieces(source, starts, size=piece, ahead=threads + 2, begun=begun)
     for data, found in in_order(count, jobs, threads):
-        lines += int(found.status[0])
-        if found.wrong is not None:
-            raise InputError(f"{source.name}, line {lines:,}{explain(data, found.wrong)}")
+        number, first, last = found.status
+        lines += int(number)
+        if last > 0:
+            why = explain(data[first:last].tobytes(), data[:first].tobytes())
+            raise InputError(f"{source.name}, line {lines:,}{why}")
         yield found
         if progress is not None:
             progress(source.position(), source.size)
