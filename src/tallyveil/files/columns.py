@@ -58,7 +58,7 @@ class Batch:
 
     def padded(self, column: str, digits: int) -> pa.Array:
         """A column of numbers, or of text, as text of so many digits."""
-        values = _decoded(self.table.column(column).combine_chunks())
+        values = decoded(self.table.column(column).combine_chunks())
         if not pa.types.is_string(values.type):
             values = pc.cast(_whole(self, column, values), pa.string())
         return pc.utf8_lpad(values, digits, "0")
@@ -202,13 +202,14 @@ def _split(line: str, delimiter: str) -> Iterator[list[str]]:
     return csv.reader([line], delimiter=delimiter)
 
 
-def _decoded(values: pa.Array) -> pa.Array:
+def decoded(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """A column spelled out, if it is a dictionary."""
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
 def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
     """A column as 64-bit integers; the first value that is missing, not whole or too large is an error."""
-    values = _decoded(values)
+    values = decoded(values)
     kind = values.type
     if values.null_count:
         raise InputError(

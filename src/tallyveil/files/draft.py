@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import InputError
 from tallyveil.files.codebook import Codebook
-from tallyveil.files.columns import Source, batches
+from tallyveil.files.columns import Source, batches, decoded
 from tallyveil.files.geography import CUTS, lost_zeros
 
 LEVELS = (
@@ -38,7 +38,7 @@ _MOST_LABELS = 200
 def draft_codebook(source: Source) -> Codebook:
     """A codebook that fits a table, as far as its columns tell."""
     batch = next(iter(batches(source)))
-    table = pa.table({name: _decoded(batch.table.column(name)) for name in batch.table.column_names})
+    table = pa.table({name: decoded(batch.table.column(name)) for name in batch.table.column_names})
     if table.num_rows == 0:
         raise InputError(f"{batch.name}: no rows to look at. Give a table with rows.")
     geography = _geography(table, batch.name)
@@ -187,10 +187,6 @@ def _marks(table: pa.Table, leaves: pa.Array, code: str) -> dict[str, str]:
             ):
                 return {name: inside[0]}
     return {}
-
-
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from tallyveil.errors import InputError
+from tallyveil.files.geography import CUTS
 from tallyveil.files.write import path_columns, write_table, write_text
 from tallyveil.histogram import Histogram
 from tallyveil.schema import Query
 from tallyveil.spine import Spine
-
-GEOID = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
 
 
 def write_nhgis(
@@ -56,10 +55,10 @@ def variable(table: int, row: int) -> str:
 def gisjoin(spine: Spine, level: str) -> list[str] | None:
     """The GISJOIN of every unit of a level, where codes are GEOIDs: zeros after state and county, and a leading G.
 
-    >>> gisjoin(Spine.from_codes(["440010301001000"], lengths=GEOID), "block")
+    >>> gisjoin(Spine.from_codes(["440010301001000"], lengths=CUTS), "block")
     ['G44000100301001000']
     """
-    size = GEOID.get(level)
+    size = CUTS.get(level)
     codes = spine.labels(level)
     if size is None or any(len(code) != size for code in codes):
         return None
