@@ -1,0 +1,1 @@
+"""Where truth meets noise, and nowhere else (DESIGN, rule 1)."""

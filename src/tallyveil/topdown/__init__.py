@@ -1,0 +1,1 @@
+"""TopDown: from measurements to a consistent, whole-number release (DESIGN)."""

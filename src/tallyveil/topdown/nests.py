@@ -1,0 +1,78 @@
+"""A nest: a parent and its children, on the cells where the parent has anybody.
+
+A cell that is zero in the parent is zero in all children, so only the parent's non-empty cells (its support) are
+variables. Nests are worked on many at a time: one after another in flat arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Nests:
+    """Several nests. Nest ``p`` has children ``child_start[p]`` to ``child_start[p + 1]`` and support cells
+    ``cell_start[p]`` to ``cell_start[p + 1]``; its table begins at ``block_start[p]``, one row per child, one column per
+    support cell, row after row.
+
+    Attributes
+    ----------
+    child
+        The number of each child in its level.
+    cell
+        The schema's cell of each support cell, rising within a nest.
+    count
+        The parent's count in each support cell, above 0. Without a parent (the root's own nest): -1.
+    """
+
+    child_start: Index
+    child: Index
+    cell_start: Index
+    cell: Index
+    count: Index
+    block_start: Index
+
+    def __len__(self) -> int:
+        return len(self.child_start) - 1
+
+    def shape(self, p: int) -> tuple[int, int]:
+        """Children and support cells of a nest."""
+        return (
+            int(self.child_start[p + 1] - self.child_start[p]),
+            int(self.cell_start[p + 1] - self.cell_start[p]),
+        )
+
+    def table(self, values: NDArray[np.generic], p: int) -> NDArray[np.generic]:
+        """A nest's part of an array laid out like the blocks, as children x cells."""
+        return values[self.block_start[p] : self.block_start[p + 1]].reshape(self.shape(p))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Limits:
+    """Bounds on the rows of a query, for the children of some nests.
+
+    Attributes
+    ----------
+    row_of_cell
+        The row of each cell of the schema.
+    least, most
+        Owners by rows, whole numbers. ``UNLIMITED`` means no upper bound.
+    owner
+        Whose bounds each child (in the order of ``Nests.child``) falls under: its own, as a rule. Siblings with the
+        same owner are bounded together: the parts of a split state have one exact total. Owners of one nest are
+        neighbours, and no owner has children in two nests.
+    """
+
+    name: str
+    row_of_cell: NDArray[np.int32]
+    least: Index
+    most: Index
+    owner: Index
+
+
+UNLIMITED = np.int64(1) << 60
