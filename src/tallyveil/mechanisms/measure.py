@@ -1,0 +1,114 @@
+"""Measure: noisy answers to a strategy's queries (step one of TopDown).
+
+Noise is a pure function of its place, so an answer is drawn when it is asked for: for the cells that the parent's
+released estimate leaves open, or for all of them where measurements are published. The values are the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil._compiled import compiled
+from tallyveil.counts import Counts
+from tallyveil.histogram import Histogram
+from tallyveil.measurements import Index, Measurements
+from tallyveil.privacy.constraints import Invariant
+from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
+from tallyveil.privacy.entropy import RunKey
+from tallyveil.privacy.ledger import Ledger
+from tallyveil.privacy.sampling import draw
+from tallyveil.privacy.strategy import Strategy
+from tallyveil.privacy.streams import measurement_stream
+from tallyveil.schema import TOTAL
+
+SEEDED = "seeded: not for publication"
+
+
+def measure(histogram: Histogram, strategy: Strategy, key: RunKey, *, replicate: int = 0) -> Measurements:
+    """Noisy answers about these people, one sample of them for each replicate; the ledger says what they cost.
+
+    >>> from tallyveil import Schema, Spine
+    >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
+    >>> people = Histogram.from_entries(
+    ...     spine, Schema(attributes={"age": ["child", "adult"]}), unit=[0, 1], cell=[1, 0], count=[40, 7]
+    ... )
+    >>> noisy = measure(people, Strategy.default(spine, people.schema, epsilon=10**6), RunKey.from_seed(1))
+    >>> noisy.ask("block", "age", np.arange(4)).tolist()         # at such a budget there is no noise to speak of
+    [0, 40, 7, 0]
+    """
+    strategy.check(histogram.spine, histogram.schema)
+    _spend(strategy)
+    stream = measurement_stream(key, histogram, strategy)
+    numbers = strategy.query_numbers()
+    truth = dict(histogram.by_level())
+    queries = {query: histogram.schema.query(query) for query in numbers}
+
+    def ask(level: str, query: str, index: Index) -> NDArray[np.int64]:
+        rows = queries[query]
+        answers = _answers(truth[level], rows.row_of_cell, rows.size, index)
+        spans = noisy.shares[level].spans[index // rows.size]
+        for span in np.unique(spans):
+            at = np.flatnonzero(spans == span)
+            answers[at] += draw(
+                noisy.noise(level, query, int(span)),
+                stream,
+                index[at],
+                level=histogram.spine.depth(level),
+                query=numbers[query],
+                replicate=replicate,
+            )
+        return answers
+
+    noisy = Measurements(
+        spine=histogram.spine,
+        schema=histogram.schema,
+        strategy=strategy,
+        ask=ask,
+        exact=_exact(histogram, strategy),
+        stamps=(*histogram.stamps, *((SEEDED,) if key.seeded else ())),
+    )
+    return noisy
+
+
+def _exact(histogram: Histogram, strategy: Strategy) -> dict[tuple[str, str], Counts]:
+    """What is published without noise: the invariants, and everybody, where neighbours are equally many."""
+    wanted = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
+    if strategy.neighbours == "replace-one":
+        wanted.append((TOTAL, histogram.spine.levels[0]))
+    return {
+        (histogram.schema.query(query).name, level): histogram.answer(query, level=level) for query, level in wanted
+    }
+
+
+def _spend(strategy: Strategy) -> None:
+    """Write down what each noise costs, worked out from the noise itself; it must be what the strategy allows."""
+    ledger = Ledger(strategy)
+    changed = 2 if strategy.neighbours == "replace-one" else 1  # counts that a neighbour changes, by 1 each
+    for spend in strategy.spends():
+        cost = {Geometric: lambda n: changed * n.z, DiscreteGaussian: lambda n: changed / (2 * n.variance)}
+        ledger.spend(spend.level, spend.query, cost[type(spend.noise)](spend.noise))
+    ledger.close()
+
+
+def _answers(truth: Counts, row_of_cell: NDArray[np.int32], rows: int, index: Index) -> NDArray[np.int64]:
+    """A query's true answers at the places asked for."""
+    out = np.empty(len(index), dtype=np.int64)
+    _look_up(truth.start, truth.cell, truth.count, row_of_cell, rows, index, out)
+    return out
+
+
+@compiled
+def _look_up(start, cell, count, row_of_cell, rows, index, out):  # type: ignore[no-untyped-def]
+    """Sum each unit's cells by row once for a run of places in that unit, then read the rows asked for."""
+    sums = np.zeros(rows, np.int64)
+    done = 0
+    while done < len(index):
+        unit = index[done] // rows
+        for i in range(start[unit], start[unit + 1]):
+            sums[row_of_cell[cell[i]]] += count[i]
+        while done < len(index) and index[done] // rows == unit:
+            out[done] = sums[index[done] - unit * rows]
+            done += 1
+        for i in range(start[unit], start[unit + 1]):
+            sums[row_of_cell[cell[i]]] = 0
