@@ -10,7 +10,7 @@ ROOT = Path(tallyveil.__file__).parent
 # Rows from the top; within a row from the left. A name stands for a module or a whole folder.
 ROWS = [
     ["errors", "_compiled", "_frozen"],
-    ["spine", "schema", "counts", "histogram", "facilities", "areas", "schemas"],
+    ["spine", "schema", "counts", "histogram", "facilities", "areas", "optimised", "schemas"],
     [
         "privacy.budget",
         "privacy.accounting",
@@ -39,7 +39,13 @@ ROWS = [
 ]
 INDEPENDENT = {"topdown", "evaluate", "risk"}
 # Imports inside a function of a module further right: class methods that offer a neighbour's verb.
-LATE = {("privacy.strategy", "privacy.presets"), ("privacy.strategy", "privacy.strategy_toml")}
+LATE = {
+    ("privacy.strategy", "privacy.presets"),
+    ("privacy.strategy", "privacy.strategy_toml"),
+    ("spine", "optimised"),
+    ("spine", "areas"),  # types of its arguments only
+    ("spine", "facilities"),
+}
 ORDER = {name: (row, column) for row, names in enumerate(ROWS) for column, name in enumerate(names)}
 
 

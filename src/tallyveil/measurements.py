@@ -39,6 +39,9 @@ class Measurements:
         What is published without noise: the answers to the invariants, by (query, level).
     stamps
         What a release made from these must be stamped with.
+    parts
+        Where a level's units are parts of standard units (an optimised spine): the standard unit of each. Invariants
+        are then exact for the standard units.
     """
 
     spine: Spine
@@ -47,10 +50,12 @@ class Measurements:
     ask: Ask
     exact: Mapping[tuple[str, str], Counts] = field(default_factory=dict)
     stamps: tuple[str, ...] = ()
+    parts: Mapping[str, Index] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.strategy.check(self.spine, self.schema)
         object.__setattr__(self, "exact", Frozen(dict(self.exact)))
+        object.__setattr__(self, "parts", Frozen(dict(self.parts)))
 
     @cached_property
     def shares(self) -> Mapping[str, UnitShares]:

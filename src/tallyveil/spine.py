@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallyveil.errors import InputError, UnknownUnitError
+
+if TYPE_CHECKING:
+    from tallyveil.areas import Areas
+    from tallyveil.facilities import Facilities
+    from tallyveil.optimised import OptimisedSpine
 
 Codes = NDArray[np.bytes_]
 Index = NDArray[np.int64]
@@ -193,6 +198,14 @@ class Spine:
             return np.zeros(1, dtype=np.bool_)
         sizes = np.diff(self.first_child[depth - 1])
         return np.repeat(sizes == 1, sizes)
+
+    def optimised(
+        self, *, tribal: Areas | None = None, place: Areas | None = None, facilities: Facilities | None = None
+    ) -> OptimisedSpine:
+        """The 2020 spine made from this one and public geography (see :mod:`tallyveil.optimised`)."""
+        from tallyveil.optimised import optimise_spine
+
+        return optimise_spine(self, tribal=tribal, place=place, facilities=facilities)
 
 
 def _text(code: Any) -> str:

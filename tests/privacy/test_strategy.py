@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tallyveil.errors import BudgetError, InputError, LedgerError
 from tallyveil.privacy import (
+    Bound,
     DiscreteGaussian,
     FacilityBounds,
     Geometric,
@@ -172,6 +173,8 @@ def any_strategy(draw):
                         Invariant(query="total", level=levels[0]),
                         StructuralZero(cells={"a": ("x", "y")}),
                         FacilityBounds(attribute="h", level=levels[-1], least={"x": 0, "*": 1}, most=99),
+                        Bound(query="total", level=levels[0], most=9),
+                        Bound(query="a", level=levels[-1], least={"x": 2, "*": 1}, most={"x": 2}, units=["1", "2"]),
                     ]
                 )
             )

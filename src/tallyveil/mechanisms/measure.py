@@ -34,7 +34,7 @@ def measure(histogram: Histogram, strategy: Strategy, key: RunKey, *, replicate:
     ...     spine, Schema(attributes={"age": ["child", "adult"]}), unit=[0, 1], cell=[1, 0], count=[40, 7]
     ... )
     >>> noisy = measure(people, Strategy.default(spine, people.schema, epsilon=10**6), RunKey.from_seed(1))
-    >>> noisy.ask("block", "age", np.arange(4)).tolist()         # at such a budget there is no noise to speak of
+    >>> noisy.ask("block", "detailed", np.arange(4)).tolist()         # at such a budget there is no noise to speak of
     [0, 40, 7, 0]
     """
     strategy.check(histogram.spine, histogram.schema)

@@ -8,7 +8,7 @@ from tallyveil.privacy.accounting import (
     rho_from_epsilon,
     rho_of_pure,
 )
-from tallyveil.privacy.constraints import FacilityBounds, Invariant, StructuralZero
+from tallyveil.privacy.constraints import Bound, FacilityBounds, Invariant, StructuralZero
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.entropy import RunKey, Stream
 from tallyveil.privacy.ledger import Ledger
@@ -20,6 +20,7 @@ from tallyveil.privacy.sums import SumOfNoise, approximate_sum, sum_of_noise
 
 __all__ = [
     "Account",
+    "Bound",
     "DiscreteGaussian",
     "FacilityBounds",
     "Geometric",

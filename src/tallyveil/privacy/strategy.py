@@ -246,6 +246,11 @@ class Strategy:
             )
         for query in self.query_numbers():
             schema.query(query)
+        for constraint in self.constraints:
+            try:
+                constraint.check(spine, schema)
+            except InputError as problem:
+                raise InputError(f"constraint ({constraint.words()}): {problem}") from None
 
     def _measured(self, level: str, query: str) -> str:
         """The query as the strategy writes it; the order of its factors does not matter."""

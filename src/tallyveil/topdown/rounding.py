@@ -1,0 +1,748 @@
+"""From real tables to whole ones: the least total change that keeps parents' counts and limits exactly.
+
+Every entry goes to its floor or its ceiling. In mode "cells" the cells change as little as possible in all. In mode
+"margins" the children's totals do first; then, with those held, the first attribute's margin, and so on down to the
+cells. Which of a column's fractions go up is a flow of units from columns (cells of the parent) through each child's
+margins, finest to coarsest: sets that nest, so the best flow is whole [1]_. Where only the parent's counts bind, taking
+the largest fractions of every cell is that optimum. Limits that do not nest need an integer program.
+
+References
+----------
+.. [1] Cox & Ernst, Controlled Rounding, INFOR 20 (1982).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array, csr_array, eye_array, hstack
+
+from tallyveil._compiled import compiled
+from tallyveil.errors import InputError
+from tallyveil.schema import Schema
+from tallyveil.topdown.flow import NEVER, SCALE, cost_of_one_more, nearest_flow
+from tallyveil.topdown.nests import UNLIMITED, Limits, Nests
+
+Partition = NDArray[np.int32]
+WHOLE = 1e-6  # as near to a whole number as this counts as whole
+_DONE, _FLOWED, _STUCK = 0, 1, 2
+_OWN, _SHARED, _PARENTS = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rounded:
+    """Whole counts laid out like the tables they came from, and how many nests needed more than largest fractions."""
+
+    counts: NDArray[np.int64]
+    flows: int
+    programs: int
+
+
+class Unroundable(InputError):
+    """No whole table of this nest keeps the parent's counts and the limits; ``nest`` counts from 0."""
+
+    def __init__(self, nest: int) -> None:
+        super().__init__(
+            f"nest {nest}: no whole table keeps the parent's counts and all limits. Loosen a limit of its children."
+        )
+        self.nest = nest
+
+
+def round_nests(
+    x: NDArray[np.float64], nests: Nests, limits: Sequence[Limits], schema: Schema, rounding: str
+) -> Rounded:
+    """Round the tables of several nests. ``rounding`` is "margins" or "cells"."""
+    queries = [limit.row_of_cell for limit in limits]
+    stages = stages_of(schema, queries, rounding)
+    counts = np.empty(len(x), dtype=np.int64)
+    outcome = np.full(len(nests), _STUCK, dtype=np.int64)
+    if stages is not None:
+        rules = _rules(limits, _nested(queries) if len(stages) == 1 else list(stages[:-1]), len(stages) > 1, schema)
+        n = nests
+        _round(x, n.child_start, n.cell_start, n.cell, n.count, n.block_start, rules, counts, outcome)
+    elif rounding == "margins":
+        stages = (np.zeros(schema.cells, dtype=np.int32), np.arange(schema.cells, dtype=np.int32))
+    else:
+        stages = (np.arange(schema.cells, dtype=np.int32),)
+    stuck = np.flatnonzero(outcome == _STUCK)
+    for p in map(int, stuck):
+        table = _round_by_program(nests.table(x, p), p, nests, limits, stages)
+        counts[nests.block_start[p] : nests.block_start[p + 1]] = table.reshape(-1)
+    return Rounded(counts=counts, flows=int((outcome == _FLOWED).sum()), programs=len(stuck))
+
+
+def stages_of(schema: Schema, limits_queries: Sequence[Partition], rounding: str) -> tuple[Partition, ...] | None:
+    """The partitions of the cells whose change is made least, one after another; None where limits do not nest.
+
+    "margins": the total, the prefixes of the order of attributes, the cells. Limits on other rows are put among
+    these where they fit; else they come after the total, and the prefixes within their rows after them.
+
+    >>> schema = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
+    >>> [stage.tolist() for stage in stages_of(schema, [], "margins")]
+    [[0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 2, 3]]
+    >>> [stage.tolist() for stage in stages_of(schema, [schema.query("sex").row_of_cell], "margins")]
+    [[0, 0, 0, 0], [0, 1, 0, 1], [0, 1, 2, 3]]
+    """
+    if rounding not in ("margins", "cells"):
+        raise InputError(f'rounding {rounding!r} is unknown. Use "margins" or "cells".')
+    limited = _nested(limits_queries)
+    if limited is None:
+        return None
+    cells = np.arange(schema.cells, dtype=np.int32)
+    if rounding == "cells":
+        return (cells,)
+    names = list(schema.attributes)
+    prefixes = [schema.query(" * ".join(names[:i]) or "total").row_of_cell for i in range(len(names))]
+    chain = _nested([*prefixes, *limited, cells])
+    if chain is None:
+        finest = limited[-1].astype(np.int64)
+        within = [_numbered(finest * schema.cells + prefix) for prefix in prefixes]
+        chain = _nested([prefixes[0], *limited, *within, cells])
+    assert chain is not None
+    return tuple(chain)
+
+
+def _nested(partitions: Sequence[Partition]) -> list[Partition] | None:
+    """Partitions from coarse to fine without repeats, or None where one does not refine another."""
+    chain: list[Partition] = []
+    for partition in sorted(map(_numbered, partitions), key=lambda rows: int(rows.max())):
+        if chain:
+            together = _numbered(chain[-1].astype(np.int64) * len(partition) + partition)
+            if together.max() > partition.max():
+                return None
+            if partition.max() == chain[-1].max():
+                continue
+        chain.append(partition)
+    return chain
+
+
+def _numbered(rows: NDArray[Any]) -> Partition:
+    """The same partition with rows numbered in the order in which they are met."""
+    _, first, row = np.unique(rows, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[row.reshape(-1)].astype(np.int32)
+
+
+def _round_by_program(
+    x: NDArray[Any], p: int, nests: Nests, limits: Sequence[Limits], stages: Sequence[Partition]
+) -> NDArray[np.int64]:
+    """Round one nest by integer programs, one a stage: to floors and ceilings, or else to any whole numbers."""
+    n, m = x.shape
+    children = slice(int(nests.child_start[p]), int(nests.child_start[p + 1]))
+    cells = slice(int(nests.cell_start[p]), int(nests.cell_start[p + 1]))
+    cell, count = nests.cell[cells], nests.count[cells]
+    near = np.rint(x)
+    floor = np.where(np.abs(x - near) <= WHOLE, near, np.floor(x)).astype(np.int64)
+    rest = x - floor
+    bound: list[tuple[csr_array, Any, Any]] = []  # matrix, least and most of what is added to the floors
+    if count[0] >= 0:
+        units = count - floor.sum(axis=0)
+        bound.append((_sums(np.zeros(n, dtype=np.int64), np.arange(m), m), units, units))
+    for limit in limits:
+        owners, group = np.unique(limit.owner[children], return_inverse=True)
+        matrix = _sums(group.reshape(-1), limit.row_of_cell[cell], limit.least.shape[1])
+        already = matrix @ floor.reshape(-1)
+        least, most = limit.least[owners].reshape(-1), limit.most[owners].reshape(-1)
+        bound.append((matrix, least - already, np.where(most >= UNLIMITED, np.inf, most - already)))
+    margins = [_sums(np.arange(n), _numbered(stage[cell]), int(_numbered(stage[cell]).max()) + 1) for stage in stages]
+    for low, high in ((np.zeros((n, m)), (rest > WHOLE).astype(float)), (-floor.astype(float), np.full((n, m), np.inf))):
+        added = _nearest_whole(rest.reshape(-1), low.reshape(-1), high.reshape(-1), bound, margins)
+        if added is not None:
+            return floor + added.reshape(n, m)
+    raise Unroundable(p)
+
+
+def _nearest_whole(
+    rest: NDArray[Any],
+    low: NDArray[Any],
+    high: NDArray[Any],
+    bound: list[tuple[csr_array, Any, Any]],
+    margins: Sequence[csr_array],
+) -> NDArray[np.int64] | None:
+    """The whole numbers within bounds whose margins are nearest to those of ``rest``, one margin after another."""
+    added, size = None, len(rest)
+    constraints = [LinearConstraint(matrix, least, most) for matrix, least, most in bound]
+    for margin in margins:
+        rows = margin.shape[0]
+        cost, lower, upper, held = np.zeros(size), low, high, constraints
+        if rows == size and (high <= 1).all():  # cells at floor or ceiling: linear
+            cost = 1 - 2 * rest
+        else:  # as many variables more, each at least the change of a row in either direction
+            cost = np.concatenate([cost, np.ones(rows)])
+            lower, upper = np.concatenate([low, np.zeros(rows)]), np.concatenate([high, np.full(rows, np.inf)])
+            held = [
+                LinearConstraint(hstack([c.A, csr_array((c.A.shape[0], rows))], format="csr"), c.lb, c.ub)
+                for c in constraints
+            ]
+            wanted, change = margin @ rest, eye_array(rows, format="csr")
+            held.append(LinearConstraint(hstack([margin, change], format="csr"), wanted, np.inf))
+            held.append(LinearConstraint(hstack([margin, -change], format="csr"), -np.inf, wanted))
+        whole = np.concatenate([np.ones(size), np.zeros(len(cost) - size)])
+        answer = milp(
+            cost, integrality=whole, bounds=Bounds(lower, upper), constraints=held, options={"mip_rel_gap": 0.0}
+        )
+        if answer.x is None:
+            return None
+        added = np.rint(answer.x[:size]).astype(np.int64)
+        constraints = [*constraints, LinearConstraint(margin, margin @ added, margin @ added)]
+    for matrix, least, most in bound:
+        sums = matrix @ added
+        if (sums < least).any() or (sums > most).any():
+            return None
+    return added
+
+
+def _sums(group: NDArray[np.int64], row: NDArray[Any], rows: int) -> csr_array:
+    """The matrix that adds a table (children by cells) up over groups of children and rows of cells."""
+    target = group[:, None] * rows + row[None, :]
+    shape = ((int(group.max()) + 1) * rows, target.size)
+    return coo_array((np.ones(target.size), (target.reshape(-1), np.arange(target.size))), shape=shape).tocsr()
+
+
+class _Rules(NamedTuple):
+    """What holds for all nests, as arrays. A layer is a partition of the cells, for every child or for every owner."""
+
+    margins: bool  # round margins first
+    rows: NDArray[np.int32]  # partitions coarse to fine, the cells left out: row of each cell
+    layer_partition: NDArray[np.int64]  # coarse to fine
+    layer_limit: NDArray[np.int64]  # whose owners a layer is for; -1: every child for itself
+    limit_partition: NDArray[np.int64]  # as many as there are: the cells
+    limit_row: NDArray[np.int32]
+    width: NDArray[np.int64]  # rows of each limit's bounds, which begin at:
+    begin: NDArray[np.int64]
+    least: NDArray[np.int64]
+    most: NDArray[np.int64]
+    owner: NDArray[np.int64]
+
+
+def _rules(limits: Sequence[Limits], partitions: list[Partition] | None, margins: bool, schema: Schema) -> _Rules:
+    rows = [rows for rows in partitions or () if rows.max() + 1 < schema.cells]
+    place = [next((k for k, r in enumerate(rows) if r.max() == _numbered(q.row_of_cell).max()), len(rows)) for q in limits]
+    fewest_first = sorted(range(len(limits)), key=lambda i: len(limits[i].least))
+    layers = [(k, i) for k in range(len(rows)) for i in [*(i for i in fewest_first if place[i] == k), -1]]
+    sizes = [limit.least.size for limit in limits]
+
+    def joined(parts: list[NDArray[Any]]) -> NDArray[np.int64]:
+        return np.concatenate([np.zeros(0, dtype=np.int64), *(part.reshape(-1).astype(np.int64) for part in parts)])
+
+    def stacked(parts: list[NDArray[Any]], kind: type, length: int) -> NDArray[Any]:
+        return np.array(parts, dtype=kind).reshape(len(parts), length)
+
+    return _Rules(
+        margins=margins,
+        rows=stacked(list(rows), np.int32, schema.cells),
+        layer_partition=np.array([k for k, _ in layers], dtype=np.int64),
+        layer_limit=np.array([i for _, i in layers], dtype=np.int64),
+        limit_partition=np.array(place, dtype=np.int64),
+        limit_row=stacked([limit.row_of_cell for limit in limits], np.int32, schema.cells),
+        width=np.array([limit.least.shape[1] for limit in limits], dtype=np.int64),
+        begin=np.cumsum([0, *sizes])[:-1].astype(np.int64),
+        least=joined([limit.least for limit in limits]),
+        most=joined([limit.most for limit in limits]),
+        owner=stacked([limit.owner for limit in limits], np.int64, len(limits[0].owner) if limits else 0),
+    )
+
+
+class _Layers(NamedTuple):
+    """The layers of one nest. A node is a group of children and a row of cells in a layer."""
+
+    row: NDArray[np.int64]  # by layer and support cell
+    group: NDArray[np.int64]  # by layer and child
+    rows: NDArray[np.int64]  # how many
+    groups: NDArray[np.int64]
+    some_cell: NDArray[np.int64]  # of each row
+    some_child: NDArray[np.int64]  # of each group
+    begin: NDArray[np.int64]  # of each layer's nodes
+    bounded: NDArray[np.bool_]  # whether limits bind in the layer
+    low: NDArray[np.int64]  # of each node: the fewest and the most units it may still take
+    high: NDArray[np.int64]
+    wanted: NDArray[np.int64]  # and how many it would have unrounded, in units of 1 / SCALE
+
+
+@compiled
+def _round(x, child_start, cell_start, cell, count, block_start, rules, counts, outcome):  # type: ignore[no-untyped-def]
+    """Round every nest; ``outcome`` says how, or that it is stuck."""
+    for p in range(len(outcome)):
+        first, n = child_start[p], child_start[p + 1] - child_start[p]
+        cells = slice(cell_start[p], cell_start[p + 1])
+        block = slice(block_start[p], block_start[p + 1])
+        m = cell_start[p + 1] - cell_start[p]
+        table, z = x[block].reshape(n, m), counts[block].reshape(n, m)
+        for tolerance in (WHOLE, 0.0):  # numbers that seemed whole may have to move
+            outcome[p] = _round_nest(table, count[cells], cell[cells], first, rules, tolerance, z)
+            if outcome[p] != _STUCK:
+                break
+
+
+@compiled
+def _round_nest(x, count, cell, first, rules, tolerance, z):  # type: ignore[no-untyped-def]
+    """Round one nest into ``z``."""
+    n, m = x.shape
+    rest = np.empty((n, m), np.int64)
+    live = np.empty((n, m), np.bool_)
+    _split(x, tolerance, z, rest, live)
+    kind = _kinds(rules, first, n, count)
+    _wake_columns(x, count, z, rest, live)
+    if not (_force_cells(rules, kind, cell, first, z, rest, live) and _fix_columns(count, z, rest, live)):
+        return _STUCK
+    begin, child, part = _entries(live, rest)
+    up = np.zeros(len(child), np.int64)
+    status = _DONE
+    if len(child) > 0:
+        fits, layers = _layers(rules, kind, cell, first, z, rest, live)
+        if not fits:
+            return _STUCK
+        units = _units(count, z, begin)
+        status = _choose_ups(rules.margins, rules.layer_limit, layers, begin, child, part, units, up)
+        for s in range(m):
+            for e in range(begin[s], begin[s + 1]):
+                z[child[e], s] += up[e]
+    return status if _limits_hold(rules, cell, first, z) else _STUCK
+
+
+@compiled
+def _choose_ups(margins, layer_limit, layers, begin, child, part, units, up):  # type: ignore[no-untyped-def]
+    """Which live entries go up, stage by stage."""
+    stages, size, held = np.full(len(layer_limit) + 1, -1, np.int64), 1, np.int64(-1)
+    if margins:
+        _start(layer_limit, layers, begin, child, part, units, up)
+        size = 0
+        for j in range(len(layer_limit)):
+            if layer_limit[j] < 0 and layers.rows[j] < len(units):
+                if size > 0 and layers.rows[j] == layers.rows[stages[size - 1]]:
+                    size -= 1  # the same rows on this support
+                stages[size] = j
+                size += 1
+        stages[size] = -1
+        size += 1
+    for i in range(size):
+        if not _stage(stages[i], held, layers, begin, child, part, units, up):
+            return _STUCK
+        held = stages[i]
+    bounded = margins
+    for j in range(len(layer_limit)):
+        bounded |= layers.bounded[j]
+    return _FLOWED if bounded else _DONE
+
+
+@compiled
+def _stage(j, held, layers, begin, child, part, units, up):  # type: ignore[no-untyped-def]
+    """Make the change of layer ``j`` (-1: of the cells) least, with the margins of layer ``held`` (-1: none) kept.
+
+    Units flow from columns through the layers that matter, finest first, to the layer held or to the ground. Where
+    there is no parent, they come from the ground too.
+    """
+    m, n = len(begin) - 1, layers.group.shape[1]
+    ground = m
+    chain, nodes, arcs = np.empty(len(layers.rows) + 1, np.int64), m + 1, len(child)
+    place = np.zeros(len(layers.rows), np.int64)
+    links = 0
+    for i in range(len(layers.rows) - 1, max(held, 0) - 1, -1):
+        if i == held or i == j or layers.bounded[i]:
+            chain[links] = i
+            place[i] = nodes
+            nodes += layers.groups[i] * layers.rows[i]
+            arcs += layers.groups[i] * layers.rows[i]
+            links += 1
+    chain = chain[:links]
+    tail, head = np.empty(arcs, np.int64), np.empty(arcs, np.int64)
+    low, high = np.zeros(arcs, np.int64), np.ones(arcs, np.int64)
+    flow, wanted = np.empty(arcs, np.int64), np.empty(arcs, np.int64)
+    counts = np.zeros(arcs, np.bool_)
+    excess, potential = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
+    taken = np.zeros(nodes, np.int64)  # what each node has now
+    for s in range(m):
+        for e in range(begin[s], begin[s + 1]):
+            if held >= 0 and up[e]:
+                excess[place[held] + child[e] * layers.rows[held] + layers.row[held, s]] -= 1
+                excess[s if units[s] >= 0 else ground] += 1
+    if j < 0:
+        _largest(part, begin, units, up, potential)
+        if links == 0:
+            return True
+    for s in range(m):
+        for e in range(begin[s], begin[s + 1]):
+            tail[e] = s if units[s] >= 0 else ground
+            if held < 0 and up[e]:
+                excess[tail[e]] += 1
+                excess[ground] -= 1
+            for link in range(links):
+                i = chain[link]
+                node = place[i] + layers.group[i, child[e]] * layers.rows[i] + layers.row[i, s]
+                taken[node] += up[e]
+                if link == 0:
+                    head[e] = node
+            flow[e], wanted[e], counts[e] = up[e], part[e], j < 0
+            excess[tail[e]] -= up[e]
+            excess[head[e]] += up[e]
+    e, first, last = len(child), 0, 0
+    for link in range(links):
+        i = chain[link]
+        if i == j:
+            first = e
+        for g in range(layers.groups[i]):
+            for r in range(layers.rows[i]):
+                node, at = place[i] + g * layers.rows[i] + r, layers.begin[i] + g * layers.rows[i] + r
+                if i == held or layers.low[at] == layers.high[at] == 0:
+                    continue
+                tail[e], head[e] = node, ground
+                if link + 1 < links:
+                    k, c, s = chain[link + 1], layers.some_child[i, g], layers.some_cell[i, r]
+                    head[e] = place[k] + layers.group[k, c] * layers.rows[k] + layers.row[k, s]
+                low[e], high[e], wanted[e] = layers.low[at], layers.high[at], layers.wanted[at]
+                counts[e] = i == j
+                near = (wanted[e] + SCALE // 2) // SCALE if i == j else taken[node]
+                flow[e] = min(max(near, low[e]), high[e])
+                excess[node] -= flow[e]
+                excess[head[e]] += flow[e]
+                e += 1
+        if i == j:
+            last = e
+    if j >= 0 and units[0] >= 0 and (chain[links - 1] == j or (links > 1 and held >= 0 and chain[links - 2] == j)):
+        _balance_heads(first, last, head, tail, low, high, wanted, flow, excess, potential)
+    if not nearest_flow(tail[:e], head[:e], low[:e], high[:e], wanted[:e], counts[:e], flow[:e], excess, potential):
+        return False
+    up[:] = flow[: len(child)]
+    return True
+
+
+@compiled
+def _balance_heads(first, last, head, tail, low, high, wanted, flow, excess, potential):  # type: ignore[no-untyped-def]
+    """A better start: let the arcs into each head carry what it needs, cheapest first, and price the head so."""
+    best = np.full(len(excess), -1, np.int64)
+    price = np.zeros(len(excess), np.int64)
+    moved = True
+    while moved:
+        moved = False
+        for e in range(first, last):
+            h = head[e]
+            if excess[h] > 0 and flow[e] > low[e]:
+                cost = -cost_of_one_more(flow[e] - 1, wanted[e])
+            elif excess[h] < 0 and flow[e] < high[e]:
+                cost = cost_of_one_more(flow[e], wanted[e])
+            else:
+                continue
+            if best[h] < 0 or cost < price[h]:
+                best[h], price[h] = e, cost
+        for e in range(first, last):
+            h = head[e]
+            if best[h] == e:
+                step = 1 if excess[h] < 0 else -1
+                flow[e] += step
+                excess[h] += step
+                excess[tail[e]] -= step
+                best[h] = -1
+                moved = True
+    least, most = np.full(len(excess), -NEVER, np.int64), np.full(len(excess), NEVER, np.int64)
+    for e in range(first, last):
+        if flow[e] < high[e]:
+            most[head[e]] = min(most[head[e]], cost_of_one_more(flow[e], wanted[e]))
+        if flow[e] > low[e]:
+            least[head[e]] = max(least[head[e]], cost_of_one_more(flow[e] - 1, wanted[e]))
+    for e in range(first, last):
+        potential[head[e]] = min(max(0, least[head[e]]), most[head[e]])
+
+
+@compiled
+def _start(layer_limit, layers, begin, child, part, units, up):  # type: ignore[no-untyped-def]
+    """A start near all margins: column by column, what the margins still lack counts with the fraction."""
+    lack = np.zeros(layers.begin[-1], np.int64)
+    for s in range(len(begin) - 1):  # what fixed entries leave to the others
+        for e in range(begin[s], begin[s + 1]):
+            for j in range(len(layer_limit)):
+                if layer_limit[j] < 0:
+                    lack[layers.begin[j] + child[e] * layers.rows[j] + layers.row[j, s]] -= part[e]
+    for i in range(len(lack)):
+        lack[i] += layers.wanted[i]
+    key = np.empty(len(child), np.int64)
+    for s in range(len(begin) - 1):
+        for e in range(begin[s], begin[s + 1]):
+            key[e] = part[e]
+            for j in range(len(layer_limit)):
+                if layer_limit[j] < 0:
+                    key[e] += lack[layers.begin[j] + child[e] * layers.rows[j] + layers.row[j, s]]
+        _largest_of(key, begin[s], begin[s + 1], units[s], up)
+        for e in range(begin[s], begin[s + 1]):
+            for j in range(len(layer_limit)):
+                if layer_limit[j] < 0:
+                    lack[layers.begin[j] + child[e] * layers.rows[j] + layers.row[j, s]] += part[e] - up[e] * SCALE
+
+
+@compiled
+def _largest(part, begin, units, up, price):  # type: ignore[no-untyped-def]
+    """The largest fractions of every column go up; ``price`` lies between the costs of those that do and do not."""
+    for s in range(len(begin) - 1):
+        _largest_of(part, begin[s], begin[s + 1], units[s], up)
+        least, most = SCALE, np.int64(0)
+        for e in range(begin[s], begin[s + 1]):
+            if up[e]:
+                least = min(least, part[e])
+            else:
+                most = max(most, part[e])
+        if units[s] >= 0:
+            price[s] = least + most - SCALE
+
+
+@compiled
+def _largest_of(key, first, last, units, up):  # type: ignore[no-untyped-def]
+    """The ``units`` largest of a column go up, earlier ones first; without a parent (-1) all above one half."""
+    up[first:last] = 0
+    if units < 0:
+        for e in range(first, last):
+            up[e] = key[e] > SCALE // 2
+    elif units * (last - first) <= 4096:
+        for _ in range(units):
+            best = -1
+            for e in range(first, last):
+                if up[e] == 0 and (best < 0 or key[e] > key[best]):
+                    best = e
+            up[best] = 1
+    else:  # halve the range of the least key that goes up
+        low, high = -NEVER, NEVER
+        while low < high:
+            middle, above = (low + high) >> 1, 0
+            for e in range(first, last):
+                above += key[e] > middle
+            if above < units:
+                high = middle
+            else:
+                low = middle + 1
+        left = units
+        for e in range(first, last):
+            up[e] = key[e] > low
+            left -= up[e]
+        for e in range(first, last):
+            if left > 0 and key[e] == low:
+                up[e] = 1
+                left -= 1
+
+
+@compiled
+def _split(x, tolerance, z, rest, live):  # type: ignore[no-untyped-def]
+    """Floors, what is left in units of 1 / SCALE, and whether an entry may go up."""
+    for c in range(x.shape[0]):
+        for s in range(x.shape[1]):
+            value = max(x[c, s], 0.0)
+            near = np.floor(value + 0.5)
+            live[c, s] = abs(value - near) > tolerance
+            whole = np.floor(value) if live[c, s] else near
+            z[c, s] = np.int64(whole)
+            rest[c, s] = np.int64(np.rint((value - whole) * SCALE))
+
+
+@compiled
+def _wake_columns(x, count, z, rest, live):  # type: ignore[no-untyped-def]
+    """Where snapping left a column more or fewer units than live entries can take, wake the least whole ones."""
+    n, m = x.shape
+    for s in range(m):
+        if count[s] < 0:
+            continue
+        units, free = count[s], 0
+        for c in range(n):
+            units -= z[c, s]
+            free += live[c, s]
+        while units < 0 or units > free:
+            best = -1
+            for c in range(n):  # snapped up if there are too few units, down if too many
+                off = -rest[c, s] if units < 0 else rest[c, s]
+                if not live[c, s] and off > 0 and (best < 0 or off > abs(rest[best, s])):
+                    best = c
+            if best < 0:
+                break
+            live[best, s] = True
+            free += 1
+            if units < 0:
+                z[best, s] -= 1
+                rest[best, s] += SCALE
+                units += 1
+
+
+@compiled
+def _kinds(rules, first, n, count):  # type: ignore[no-untyped-def]
+    """For each limit whether siblings share its bounds. Bounds that all share bind the parent: nothing to do."""
+    kind = np.empty(len(rules.width), np.int64)
+    number, some = np.empty(n, np.int64), np.empty(n, np.int64)
+    for i in range(len(kind)):
+        owners = _number(rules.owner[i, first : first + n], number, some)
+        kind[i] = _OWN if owners == n else _PARENTS if owners == 1 and count[0] >= 0 else _SHARED
+    return kind
+
+
+@compiled
+def _force_cells(rules, kind, cell, first, z, rest, live):  # type: ignore[no-untyped-def]
+    """Settle the entries that limits on single cells decide. False where siblings share such limits."""
+    for i in range(len(kind)):
+        if rules.limit_partition[i] < len(rules.rows) or kind[i] == _PARENTS:
+            continue
+        if kind[i] == _SHARED:
+            return False
+        for c in range(z.shape[0]):
+            for s in range(z.shape[1]):
+                if live[c, s]:
+                    at = rules.begin[i] + rules.owner[i, first + c] * rules.width[i] + rules.limit_row[i, cell[s]]
+                    if z[c, s] < rules.least[at]:
+                        live[c, s] = False
+                        z[c, s] += 1
+                        rest[c, s] -= SCALE
+                    elif z[c, s] + 1 > rules.most[at]:
+                        live[c, s] = False
+    return True
+
+
+@compiled
+def _fix_columns(count, z, rest, live):  # type: ignore[no-untyped-def]
+    """Settle the columns where nothing or everything goes up. False where a column cannot be kept."""
+    n, m = z.shape
+    for s in range(m):
+        if count[s] < 0:
+            continue
+        units, free = count[s], 0
+        for c in range(n):
+            units -= z[c, s]
+            free += live[c, s]
+        if units < 0 or units > free:
+            return False
+        if units == 0 or units == free:
+            for c in range(n):
+                if live[c, s]:
+                    live[c, s] = False
+                    if units > 0:
+                        z[c, s] += 1
+                        rest[c, s] -= SCALE
+    return True
+
+
+@compiled
+def _entries(live, rest):  # type: ignore[no-untyped-def]
+    """The live entries column by column: where each column begins, the child, the fraction."""
+    n, m = live.shape
+    begin = np.zeros(m + 1, np.int64)
+    for s in range(m):
+        begin[s + 1] = begin[s]
+        for c in range(n):
+            begin[s + 1] += live[c, s]
+    child, part, fill = np.empty(begin[m], np.int64), np.empty(begin[m], np.int64), begin[:-1].copy()
+    for c in range(n):
+        for s in range(m):
+            if live[c, s]:
+                child[fill[s]], part[fill[s]] = c, rest[c, s]
+                fill[s] += 1
+    return begin, child, part
+
+
+@compiled
+def _units(count, z, begin):  # type: ignore[no-untyped-def]
+    """How many entries of each column must go up; -1 without a parent."""
+    units = count.copy()
+    for s in range(len(units)):
+        if count[s] >= 0:
+            if begin[s] == begin[s + 1]:
+                units[s] = 0
+            else:
+                for c in range(z.shape[0]):
+                    units[s] -= z[c, s]
+    return units
+
+
+@compiled
+def _layers(rules, kind, cell, first, z, rest, live):  # type: ignore[no-untyped-def]
+    """The layers of a nest, and whether they nest and their bounds can be kept."""
+    n, m = z.shape
+    size = len(rules.layer_limit)
+    row, group = np.zeros((size, m), np.int64), np.zeros((size, n), np.int64)
+    rows, groups = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    some_cell, some_child = np.zeros((size, m), np.int64), np.zeros((size, n), np.int64)
+    begin, bounded = np.zeros(size + 1, np.int64), np.zeros(size, np.bool_)
+    above, fits, of_cell = -1, True, np.empty(m, np.int64)
+    for j in range(size):
+        k, i = rules.layer_partition[j], rules.layer_limit[j]
+        bounded[j] = i >= 0 and kind[i] == _SHARED
+        if i < 0:
+            for other in range(len(kind)):
+                bounded[j] |= rules.limit_partition[other] == k and kind[other] == _OWN
+        begin[j + 1] = begin[j]
+        if not (bounded[j] or (i < 0 and rules.margins)):
+            continue
+        for s in range(m):
+            of_cell[s] = rules.rows[k, cell[s]]
+        rows[j] = _number(of_cell, row[j], some_cell[j])
+        if i < 0:
+            groups[j] = n
+            for c in range(n):
+                group[j, c], some_child[j, c] = c, c
+        else:
+            groups[j] = _number(rules.owner[i, first : first + n], group[j], some_child[j])
+        begin[j + 1] += groups[j] * rows[j]
+        if above >= 0:
+            for c in range(n):
+                fits &= group[above, c] == group[above, some_child[j, group[j, c]]]
+        above = j
+    low, high = np.zeros(begin[size], np.int64), np.zeros(begin[size], np.int64)
+    wanted, whole = np.zeros(begin[size], np.int64), np.zeros(begin[size], np.int64)
+    for j in range(size):
+        if rows[j] > 0:
+            for c in range(n):
+                for s in range(m):
+                    at = begin[j] + group[j, c] * rows[j] + row[j, s]
+                    whole[at] += z[c, s]
+                    wanted[at] += rest[c, s]
+                    high[at] += live[c, s]
+        if bounded[j]:
+            for i in range(len(kind)):
+                mine = i == rules.layer_limit[j] if rules.layer_limit[j] >= 0 else kind[i] == _OWN
+                if not mine or rules.limit_partition[i] != rules.layer_partition[j]:
+                    continue
+                for g in range(groups[j]):
+                    owner = rules.owner[i, first + some_child[j, g]]
+                    for r in range(rows[j]):
+                        at = begin[j] + g * rows[j] + r
+                        bound = rules.begin[i] + owner * rules.width[i] + rules.limit_row[i, cell[some_cell[j, r]]]
+                        low[at] = max(low[at], rules.least[bound] - whole[at])
+                        high[at] = min(high[at], rules.most[bound] - whole[at])
+                        fits &= low[at] <= high[at]
+    return fits, _Layers(row, group, rows, groups, some_cell, some_child, begin, bounded, low, high, wanted)
+
+
+@compiled
+def _number(values, number, some):  # type: ignore[no-untyped-def]
+    """Number values from 0 in the order of first sight, with one place of each; returns how many there are."""
+    lowest, highest, known = values[0], values[0], 0
+    for value in values:
+        lowest, highest = min(lowest, value), max(highest, value)
+    name = np.full(highest - lowest + 1, -1, np.int64)
+    for i in range(len(values)):
+        if name[values[i] - lowest] < 0:
+            name[values[i] - lowest] = known
+            some[known] = i
+            known += 1
+        number[i] = name[values[i] - lowest]
+    return known
+
+
+@compiled
+def _limits_hold(rules, cell, first, z):  # type: ignore[no-untyped-def]
+    """Whether whole counts keep all limits, the rows without support cells included."""
+    n, m = z.shape
+    for i in range(len(rules.width)):
+        width = rules.width[i]
+        lowest, highest = rules.owner[i, first], rules.owner[i, first]
+        for c in range(n):
+            lowest, highest = min(lowest, rules.owner[i, first + c]), max(highest, rules.owner[i, first + c])
+        sums = np.zeros((highest - lowest + 1, width), np.int64)
+        seen = np.zeros(highest - lowest + 1, np.bool_)
+        for c in range(n):
+            owner = rules.owner[i, first + c] - lowest
+            seen[owner] = True
+            for s in range(m):
+                sums[owner, rules.limit_row[i, cell[s]]] += z[c, s]
+        for owner in range(len(seen)):
+            if seen[owner]:
+                at = rules.begin[i] + (lowest + owner) * width
+                for r in range(width):
+                    if not rules.least[at + r] <= sums[owner, r] <= rules.most[at + r]:
+                        return False
+    return True
