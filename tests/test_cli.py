@@ -67,7 +67,7 @@ def test_account_of_an_epsilon_gives_the_largest_rho_that_keeps_it():
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["account"], "account needs one of --rho, --epsilon or --strategy"),
+        (["account"], "account needs one of --rho, --epsilon, --strategy or --release"),
         (["account", "--rho", "1", "--epsilon", "1"], "account needs one of"),
         (["account", "--rho", "-1"], "rho must be greater than 0. Got -1 instead."),
         (["account", "--rho", "nan"], "rho must be a number"),
@@ -127,7 +127,7 @@ def test_help_loads_no_heavy_library():
 
 
 COMMANDS = [
-    *([name] for name in ("demo", "synth", "codebook", "account", "cite")),
+    *([name] for name in ("demo", "synth", "codebook", "protect", "verify", "account", "cite")),
     ["presets", "show"],
     ["presets", "write"],
 ]

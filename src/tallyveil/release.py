@@ -74,6 +74,8 @@ class Release:
     ----------
     histogram
         The protected counts.
+    strategy
+        The budget and how it was divided; None for counts made elsewhere without saying.
     certificate
         ``declared`` (public inputs only), ``observed`` (computed from measurements alone), ``approver``, ``reference``.
     facilities
@@ -83,7 +85,7 @@ class Release:
     """
 
     histogram: Histogram
-    strategy: Strategy
+    strategy: Strategy | None = None
     certificate: Mapping[str, Any] = field(default_factory=dict)
     facilities: Facilities | None = None
     measurements: Measurements | None = None
@@ -92,4 +94,5 @@ class Release:
         object.__setattr__(self, "certificate", Frozen(dict(self.certificate)))
 
     def __repr__(self) -> str:
-        return f"Release({self.histogram!r}, {self.strategy.unit} {self.strategy.budget})"
+        budget = f"{self.strategy.unit} {self.strategy.budget}" if self.strategy else "made elsewhere"
+        return f"Release({self.histogram!r}, {budget})"

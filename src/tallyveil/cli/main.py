@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from tallyveil import __version__
-from tallyveil.cli import account, cite, codebook, demo, presets, synth
+from tallyveil.cli import account, cite, codebook, demo, presets, protect, synth, verify
 from tallyveil.errors import InputError, TallyveilError
 
 app = typer.Typer(
@@ -30,6 +30,8 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("synth")(synth.synth)
 app.command("codebook")(codebook.codebook)
+app.command("protect")(protect.protect)
+app.command("verify")(verify.verify)
 app.command("account")(account.account)
 app.add_typer(presets.app, name="presets", no_args_is_help=True)
 app.command("cite")(cite.cite)

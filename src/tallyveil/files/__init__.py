@@ -9,8 +9,10 @@ from tallyveil.files.ipums_write import write_ipums_1940
 from tallyveil.files.mdf_1940 import read_mdf_1940, write_mdf_1940
 from tallyveil.files.mdf_2020 import read_mdf_2020, write_mdf_2020
 from tallyveil.files.nhgis import write_nhgis
+from tallyveil.files.release_folder import read_release, write_release
 from tallyveil.files.side import read_areas, read_facilities, read_housing
 from tallyveil.files.tables import FROM_DATA, read_counts
+from tallyveil.files.verify import Finding, verify_release
 from tallyveil.files.write import write_counts
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "Census1940",
     "Census2020",
     "Codebook",
+    "Finding",
     "codebook_from_toml",
     "codebook_to_toml",
     "draft_codebook",
@@ -29,10 +32,13 @@ __all__ = [
     "read_ipums_1940",
     "read_mdf_1940",
     "read_mdf_2020",
+    "read_release",
     "read_units",
+    "verify_release",
     "write_counts",
     "write_ipums_1940",
     "write_mdf_1940",
     "write_mdf_2020",
     "write_nhgis",
+    "write_release",
 ]

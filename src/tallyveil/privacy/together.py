@@ -1,7 +1,8 @@
 """Several releases about the same people: what they guarantee together.
 
-Budgets of one kind add: rho to rho, epsilon to epsilon. Where both kinds meet, two bounds hold, and the smaller is given:
-all as zCDP (a pure epsilon is zCDP with rho = epsilon^2 / 2), or the pure epsilons added to the epsilon of the sum of rho.
+Budgets of one kind add: rho to rho, epsilon to epsilon. Where both kinds meet, two bounds hold, and the smaller is
+given: all as zCDP (a pure epsilon is zCDP with rho = epsilon^2 / 2), or the pure epsilons added to the epsilon of the
+sum of rho.
 """
 
 from __future__ import annotations

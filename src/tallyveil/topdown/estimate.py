@@ -24,6 +24,7 @@ from tallyveil.topdown.solver import Queries, Rows, solve
 Floats = NDArray[np.float64]
 
 GAP, DISTANCE = 1e-6, 0.05  # a solve ends when both are proved: relative to max(1, optimum), and in persons
+OUTWEIGHING = 200.0  # a query of so much more weight than all others is met in the projection
 STEPS = 4000  # of the fast path, before a general solver takes over
 
 
@@ -155,10 +156,9 @@ def _margin(nests: Nests, x: Floats, row_of_cell: NDArray[np.int32], size: int) 
 
 def _ordered(nests: Nests, asked: Sequence[Asked]) -> tuple[list[Asked], Asked]:
     """The queries fine to coarse, and the detailed one; where cells are not measured, one of no weight stands in."""
-    cells = [one for one in asked if _is_cells(one)]
-    others = sorted((one for one in asked if not _is_cells(one)), key=lambda one: -int(one.row_of_cell.max()))
-    if cells:
-        return others, cells[0]
+    others = sorted(asked, key=lambda one: -int(one.row_of_cell.max()))
+    if _is_cells(others[0]):
+        return others[1:], others[0]
     stand_in = Asked(
         row_of_cell=np.arange(len(asked[0].row_of_cell), dtype=np.int32),
         start=nests.cell_start,
@@ -262,10 +262,10 @@ def _solve_nests(
         n, m = child_start[p + 1] - c0, cell_start[p + 1] - s0
         if m == 0:
             continue
-        own, own_noisy = weight[asked, c0 : c0 + n].copy(), np.empty(n * m)
+        own, own_noisy = weight[asked, c0 : c0 + n].copy(), np.empty((m, n))
         for c in range(n):
             for s in range(m):
-                own_noisy[s * n + c] = noisy_own[b0 + c * m + s]
+                own_noisy[s, c] = noisy_own[b0 + c * m + s]
 
         # queries, merged where their rows coincide on the support
         total_rows = 0
@@ -276,7 +276,7 @@ def _solve_nests(
         across = np.empty(m, np.int64)  # the row of this query that each cell, or row of the finer query, falls into
         rows, offset = np.zeros(asked, np.int64), np.zeros(asked, np.int64)
         made_from, alias = np.zeros(asked, np.int64), np.zeros(asked, np.int64)
-        weights, values = np.empty((asked, n)), np.empty(max(1, total_rows * n))
+        weights, values = np.empty((asked, n)), np.empty((total_rows, n))
         kept, used, constant = 0, 0, 0.0
         for q in range(asked):
             first = row_start[q, p]
@@ -295,14 +295,14 @@ def _solve_nests(
                 for i in range(finer):
                     for c in range(n):
                         y, w = noisy[start + c * k + across[i]], weight[q, c0 + c]
-                        at = i * n + c if t < 0 else (offset[t] + i) * n + c
-                        old, old_weight = (own_noisy[at], own[c]) if t < 0 else (values[at], weights[t, c])
+                        old = own_noisy[i, c] if t < 0 else values[offset[t] + i, c]
+                        old_weight = own[c] if t < 0 else weights[t, c]
                         constant += 0.5 * w * old_weight / (w + old_weight) * (y - old) ** 2
                         mean = (w * y + old_weight * old) / (w + old_weight)
                         if t < 0:
-                            own_noisy[at] = mean
+                            own_noisy[i, c] = mean
                         else:
-                            values[at] = mean
+                            values[offset[t] + i, c] = mean
                 for c in range(n):
                     if t < 0:
                         own[c] += weight[q, c0 + c]
@@ -318,20 +318,27 @@ def _solve_nests(
             for c in range(n):
                 weights[kept, c] = weight[q, c0 + c]
                 for r in range(k):
-                    values[(used + r) * n + c] = noisy[start + c * k + r]
+                    values[used + r, c] = noisy[start + c * k + r]
             used += k
             kept += 1
 
+        # queries that outweigh all others by far are met in the projection, as soft rows
+        soft = _outweighing(n, m, kept, rows, local, weights, own)
+        softs = soft.sum()
+
         # limits on the rows that the support has
-        open_ = np.ones(n * m, np.bool_)
+        open_ = np.ones((m, n), np.bool_)
         total = 0
         for k in range(kinds):
             total += limit_rows[k] * n
-        firsts, numbers, owners = np.zeros(kinds, np.int64), np.zeros(kinds, np.int64), np.zeros(kinds, np.int64)
-        limit_into, cells = np.empty((kinds, m), np.int64), np.empty((kinds, m), np.int64)
-        owner_of, children = np.empty((kinds, n), np.int64), np.empty((kinds, n), np.int64)
-        ptr, child_ptr = np.zeros((kinds, m + 1), np.int64), np.zeros((kinds, n + 1), np.int64)
-        low, high = np.zeros(total), np.full(total, np.inf)
+        for q in range(kept):
+            total += rows[q] * n if soft[q] else 0
+        all_ = kinds + softs
+        firsts, numbers, owners = np.zeros(all_, np.int64), np.zeros(all_, np.int64), np.zeros(all_, np.int64)
+        limit_into, cells = np.empty((all_, m), np.int64), np.empty((all_, m), np.int64)
+        owner_of, children = np.empty((all_, n), np.int64), np.empty((all_, n), np.int64)
+        ptr, child_ptr = np.zeros((all_, m + 1), np.int64), np.zeros((all_, n + 1), np.int64)
+        low, high, give = np.zeros(total), np.full(total, np.inf), np.zeros(total)
         used_limits = 0
         for k in range(kinds):
             base = owner[k, c0 : c0 + n].min()
@@ -355,14 +362,8 @@ def _solve_nests(
                     place[r] = number
                     number += 1
                 limit_into[k, s] = place[r]
-                ptr[k, place[r] + 1] += 1
             numbers[k] = number
-            for r in range(number):
-                ptr[k, r + 1] += ptr[k, r]
-            fill = ptr[k, :number].copy()
-            for s in range(m):
-                cells[k, fill[limit_into[k, s]]] = s
-                fill[limit_into[k, s]] += 1
+            _index_rows(m, number, limit_into[k], ptr[k], cells[k])
             for r in range(number):
                 whole = 0.0
                 for a in range(ptr[k, r], ptr[k, r + 1]):
@@ -376,27 +377,40 @@ def _solve_nests(
                         low[j], high[j] = 0.0, np.inf
                         for a in range(ptr[k, r], ptr[k, r + 1]):
                             for b in range(child_ptr[k, o], child_ptr[k, o + 1]):
-                                open_[cells[k, a] * n + children[k, b]] = False
+                                open_[cells[k, a], children[k, b]] = False
                     elif count[s0] >= 0.0 and high[j] >= whole:
                         high[j] = np.inf
             used_limits += number * owners[k]
+        k = kinds
+        for q in range(kept):
+            if soft[q]:
+                firsts[k], numbers[k], owners[k] = used_limits, rows[q], n
+                for c in range(n):
+                    owner_of[k, c], children[k, c], child_ptr[k, c + 1] = c, c, c + 1
+                limit_into[k] = local[q]
+                _index_rows(m, rows[q], limit_into[k], ptr[k], cells[k])
+                for r in range(rows[q]):
+                    for c in range(n):
+                        low[used_limits] = high[used_limits] = values[offset[q] + r, c]
+                        give[used_limits] = 1.0 / weights[q, c]
+                        used_limits += 1
+                k += 1
 
         if own.max() == 0.0:  # cells are not measured: begin with shares of the parent
             for s in range(m):
                 for c in range(n):
-                    own_noisy[s * n + c] = max(0.0, count[s0 + s]) / n
-        x = np.zeros(n * m)
+                    own_noisy[s, c] = max(0.0, count[s0 + s]) / n
+        x = np.zeros((m, n))
         gap, distance, violation, steps, value = solve(
             n,
             m,
             count[s0 : s0 + m],
             Queries(
-                made_from[:kept], into, rows[:kept], offset[:kept], weights, values[: max(1, used * n)], own, own_noisy,
-                np.zeros(asked, np.bool_),
+                made_from[:kept], into, local, rows[:kept], offset[:kept], weights, values[:used], soft, own, own_noisy,
             ),
             Rows(
                 firsts, numbers, owners, limit_into, owner_of, ptr, cells, child_ptr, children, low, high,
-                np.zeros(total), np.zeros(total),
+                give, np.zeros(total),
             ),
             open_,
             want_gap,
@@ -407,9 +421,44 @@ def _solve_nests(
         )  # fmt: skip
         for c in range(n):
             for s in range(m):
-                out[b0 + c * m + s] = x[s * n + c]
+                out[b0 + c * m + s] = x[s, c]
         out_gap[p] = gap / max(one, value + constant)
         out_distance[p], out_violation[p], out_steps[p] = distance, violation, steps
+
+
+@compiled
+def _outweighing(n, m, kept, rows, local, weights, own):  # type: ignore[no-untyped-def]
+    """Which queries outweigh all the rest together so far that steps of the gradient would be far too short."""
+    soft = np.zeros(kept, np.bool_)
+    curvature = np.zeros(kept + 1)  # the largest eigenvalue that each query adds, at most
+    curvature[kept] = own.max()
+    size = np.zeros(m, np.int64)
+    for q in range(kept):
+        size[: rows[q]] = 0
+        for s in range(m):
+            size[local[q, s]] += 1
+        curvature[q] = weights[q].max() * size[: rows[q]].max()
+    for _ in range(kept):
+        rest = curvature.sum()
+        top = np.argmax(curvature)
+        if top == kept or rest == curvature[top] or curvature[top] <= OUTWEIGHING * (rest - curvature[top]):
+            break
+        soft[top] = True
+        curvature[top] = 0.0
+    return soft
+
+
+@compiled
+def _index_rows(m, number, into, ptr, cells):  # type: ignore[no-untyped-def]
+    """The cells of each row: row r has ``cells[ptr[r]]`` to ``cells[ptr[r + 1]]``."""
+    for s in range(m):
+        ptr[into[s] + 1] += 1
+    for r in range(number):
+        ptr[r + 1] += ptr[r]
+    fill = ptr[:number].copy()
+    for s in range(m):
+        cells[fill[into[s]]] = s
+        fill[into[s]] += 1
 
 
 @compiled

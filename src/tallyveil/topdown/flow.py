@@ -4,8 +4,10 @@ Successive shortest paths from a warm start [1]_. A start need not keep the bala
 cheapest flow with its own imbalance, which node potentials prove: no arc that could carry one unit more, or one less,
 has a negative reduced cost. Where a start breaks that, the arc is moved first. Every unit of excess then travels to a
 deficit along a shortest path in reduced costs, found by Dijkstra's method from that one node and no further than the
-nearest deficit. Costs are whole multiples of ``1 / SCALE``, so all comparisons are exact, and equal costs are settled by
-the order of arcs and nodes.
+nearest deficit. Costs are whole multiples of ``1 / SCALE``, so all comparisons are exact, and equal costs are settled
+by the order of arcs and nodes.
+
+Kernels that take many arrays are costly to call: what runs for every arc takes numbers, or is inlined.
 
 References
 ----------
@@ -16,13 +18,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import compiled
+from tallyveil._compiled import compiled, inlined
 
 SCALE = 1 << 40  # one person, in units of cost
 NEVER = 1 << 62  # the cost of what an arc cannot carry
 
 
-@compiled
+@inlined
 def cost_of_one_more(flow, wanted):  # type: ignore[no-untyped-def]
     """How much ``|flow - wanted|`` grows with one unit more; ``wanted`` in units of ``1 / SCALE``."""
     return abs((flow + 1) * SCALE - wanted) - abs(flow * SCALE - wanted)
@@ -37,21 +39,21 @@ def nearest_flow(tail, head, low, high, wanted, counts, flow, excess, potential)
     ``excess`` and ``potential``.
     """
     nodes, arcs = len(excess), len(tail)
-    start, ways = _ways_out(tail, head, nodes)  # way 2e goes along arc e, way 2e + 1 against it
+    start, to, slot = _ways_out(tail, head, nodes)
     cost = np.empty(2 * arcs, np.int64)
     for e in range(arcs):
-        _reprice(e, low, high, wanted, counts, flow, cost)
         reduced = potential[tail[e]] - potential[head[e]]
-        while cost[2 * e] < NEVER and cost[2 * e] + reduced < 0:
-            flow[e] += 1
-            excess[tail[e]] -= 1
-            excess[head[e]] += 1
-            _reprice(e, low, high, wanted, counts, flow, cost)
-        while cost[2 * e + 1] < NEVER and cost[2 * e + 1] - reduced < 0:
-            flow[e] -= 1
-            excess[tail[e]] += 1
-            excess[head[e]] -= 1
-            _reprice(e, low, high, wanted, counts, flow, cost)
+        more, less = _prices(flow[e], low[e], high[e], wanted[e], counts[e])
+        step = 1 if more + reduced < 0 else -1
+        while more + reduced < 0 or less - reduced < 0:
+            flow[e] += step
+            excess[tail[e]] -= step
+            excess[head[e]] += step
+            more, less = _prices(flow[e], low[e], high[e], wanted[e], counts[e])
+        cost[slot[2 * e]], cost[slot[2 * e + 1]] = more, less
+    arc = np.empty(2 * arcs, np.int64)
+    for way in range(2 * arcs):
+        arc[slot[way]] = way
     distance = np.full(nodes, NEVER, np.int64)
     way_in = np.empty(nodes, np.int64)
     met = np.empty(nodes, np.int64)  # the nodes with a distance
@@ -60,7 +62,7 @@ def nearest_flow(tail, head, low, high, wanted, counts, flow, excess, potential)
     for source in range(nodes):
         while excess[source] > 0:
             target, reached = _nearest_deficit(
-                source, tail, head, start, ways, cost, excess, potential, distance, way_in, met, level, keys, heap
+                source, start, to, cost, excess, potential, distance, way_in, met, level, keys, heap
             )
             if target < 0:
                 return False
@@ -69,64 +71,58 @@ def nearest_flow(tail, head, low, high, wanted, counts, flow, excess, potential)
             farthest = distance[target]
             node = target
             while node != source:
-                way = way_in[node]
-                e = way >> 1
-                if way & 1:
-                    flow[e] -= 1
-                    node = head[e]
-                else:
-                    flow[e] += 1
-                    node = tail[e]
-                _reprice(e, low, high, wanted, counts, flow, cost)
+                e, against = arc[way_in[node]] >> 1, arc[way_in[node]] & 1
+                flow[e] += 1 - 2 * against
+                node = head[e] if against else tail[e]
+                more, less = _prices(flow[e], low[e], high[e], wanted[e], counts[e])
+                cost[slot[2 * e]], cost[slot[2 * e + 1]] = more, less
             for i in range(reached):
                 if distance[met[i]] < farthest:
                     potential[met[i]] += distance[met[i]] - farthest
                 distance[met[i]] = NEVER
-    for node in range(nodes):
-        if excess[node] < 0:
-            return False
-    return True
+    return excess.min() == 0
 
 
-@compiled
-def _reprice(e, low, high, wanted, counts, flow, cost):  # type: ignore[no-untyped-def]
+@inlined
+def _prices(flow, low, high, wanted, counts):  # type: ignore[no-untyped-def]
     """What one unit more and one unit less cost on an arc."""
-    cost[2 * e] = NEVER
-    cost[2 * e + 1] = NEVER
-    if flow[e] < high[e]:
-        cost[2 * e] = cost_of_one_more(flow[e], wanted[e]) if counts[e] else 0
-    if flow[e] > low[e]:
-        cost[2 * e + 1] = -cost_of_one_more(flow[e] - 1, wanted[e]) if counts[e] else 0
+    off = flow * SCALE - wanted if counts else 0
+    size = SCALE if counts else 0
+    more = abs(off + size) - abs(off) if flow < high else NEVER
+    less = abs(off - size) - abs(off) if flow > low else NEVER
+    return more, less
 
 
 @compiled
 def _ways_out(tail, head, nodes):  # type: ignore[no-untyped-def]
-    """The ways that leave each node, in the order of arcs."""
-    start = np.zeros(nodes + 1, np.int64)
+    """The ways that leave each node, in the order of arcs: where they begin, and where each leads.
+
+    Way 2e goes along arc e, way 2e + 1 against it; ``slot`` is the place of each among all.
+    """
+    start = np.zeros(nodes + 2, np.int64)
     for e in range(len(tail)):
-        start[tail[e] + 1] += 1
-        start[head[e] + 1] += 1
+        start[tail[e] + 2] += 1
+        start[head[e] + 2] += 1
     for node in range(nodes):
-        start[node + 1] += start[node]
-    fill = start[:-1].copy()
-    ways = np.empty(2 * len(tail), np.int64)
-    for e in range(len(tail)):
-        ways[fill[tail[e]]] = 2 * e
-        fill[tail[e]] += 1
-        ways[fill[head[e]]] = 2 * e + 1
-        fill[head[e]] += 1
-    return start, ways
+        start[node + 2] += start[node + 1]
+    to, slot = np.empty(2 * len(tail), np.int64), np.empty(2 * len(tail), np.int64)
+    for e in range(len(tail)):  # start[node + 1] moves on to the end of the node's ways
+        at = start[tail[e] + 1]
+        to[at], slot[2 * e], start[tail[e] + 1] = head[e], at, at + 1
+        at = start[head[e] + 1]
+        to[at], slot[2 * e + 1], start[head[e] + 1] = tail[e], at, at + 1
+    return start, to, slot
 
 
 @compiled
 def _nearest_deficit(  # type: ignore[no-untyped-def]
-    source, tail, head, start, ways, cost, excess, potential, distance, way_in, met, level, keys, heap
+    source, start, to, cost, excess, potential, distance, way_in, met, level, keys, heap
 ):
     """The nearest node that has too little (-1: none can be reached), and how many nodes were met on the way."""
     distance[source] = 0
     met[0] = source
     level[0] = source
-    reached, first, last, size, here = 1, 0, 1, 0, 0
+    reached, first, last, size, here = 1, 0, 1, np.int64(0), 0
     while True:
         if first < last:  # a node at the distance being settled
             node = level[first]
@@ -143,19 +139,19 @@ def _nearest_deficit(  # type: ignore[no-untyped-def]
             if excess[node] < 0:
                 return node, reached
             here, first, last = distance[node], 0, 0
+        away_from_here = here + potential[node]
         for i in range(start[node], start[node + 1]):
-            way = ways[i]
-            if cost[way] == NEVER:
+            if cost[i] == NEVER:
                 continue
-            other = tail[way >> 1] if way & 1 else head[way >> 1]
-            away = here + cost[way] + potential[node] - potential[other]
+            other = to[i]
+            away = away_from_here + cost[i] - potential[other]
             if away >= distance[other]:
                 continue
             if distance[other] == NEVER:
                 met[reached] = other
                 reached += 1
             distance[other] = away
-            way_in[other] = way
+            way_in[other] = i
             if away > here:
                 size = _put(keys, heap, size, away, other)
             elif excess[other] < 0:
@@ -165,7 +161,7 @@ def _nearest_deficit(  # type: ignore[no-untyped-def]
                 last += 1
 
 
-@compiled
+@inlined
 def _put(keys, heap, size, key, node):  # type: ignore[no-untyped-def]
     """Add to a heap ordered by key, then node."""
     at = size
@@ -179,7 +175,7 @@ def _put(keys, heap, size, key, node):  # type: ignore[no-untyped-def]
     return size + 1
 
 
-@compiled
+@inlined
 def _drop_first(keys, heap, size):  # type: ignore[no-untyped-def]
     """Remove the first of a heap."""
     size -= 1

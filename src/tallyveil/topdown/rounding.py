@@ -4,7 +4,8 @@ Every entry goes to its floor or its ceiling. In mode "cells" the cells change a
 "margins" the children's totals do first; then, with those held, the first attribute's margin, and so on down to the
 cells. Which of a column's fractions go up is a flow of units from columns (cells of the parent) through each child's
 margins, finest to coarsest: sets that nest, so the best flow is whole [1]_. Where only the parent's counts bind, taking
-the largest fractions of every cell is that optimum. Limits that do not nest need an integer program.
+the largest fractions of every cell is that optimum. Limits that do not nest need an integer program. So do limits that
+siblings share on rows finer than a margin to be rounded; large nests leave such margins to the later stages instead.
 
 References
 ----------
@@ -30,6 +31,7 @@ from tallyveil.topdown.nests import UNLIMITED, Limits, Nests
 
 Partition = NDArray[np.int32]
 WHOLE = 1e-6  # as near to a whole number as this counts as whole
+PROGRAM_SIZE = 2_000  # the largest table for an integer program where there is another way; beyond, it takes minutes
 _DONE, _FLOWED, _STUCK = 0, 1, 2
 _OWN, _SHARED, _PARENTS = 0, 1, 2
 
@@ -43,7 +45,7 @@ class Rounded:
     programs: int
 
 
-class Unroundable(InputError):
+class Unroundable(InputError):  # noqa: N818 (it says what the nest is)
     """No whole table of this nest keeps the parent's counts and the limits; ``nest`` counts from 0."""
 
     def __init__(self, nest: int) -> None:
@@ -64,7 +66,9 @@ def round_nests(
     if stages is not None:
         rules = _rules(limits, _nested(queries) if len(stages) == 1 else list(stages[:-1]), len(stages) > 1, schema)
         n = nests
-        _round(x, n.child_start, n.cell_start, n.cell, n.count, n.block_start, rules, counts, outcome)
+        layout = (n.child_start, n.cell_start, n.cell, n.count, n.block_start)
+        arrays = [np.require(array, np.int64, ["C", "W"]) for array in layout]  # one type of array: compiled once
+        _round(np.require(x, np.float64, ["C", "W"]), *arrays, rules, counts, outcome)
     elif rounding == "margins":
         stages = (np.zeros(schema.cells, dtype=np.int32), np.arange(schema.cells, dtype=np.int32))
     else:
@@ -149,10 +153,13 @@ def _round_by_program(
         least, most = limit.least[owners].reshape(-1), limit.most[owners].reshape(-1)
         bound.append((matrix, least - already, np.where(most >= UNLIMITED, np.inf, most - already)))
     margins = [_sums(np.arange(n), _numbered(stage[cell]), int(_numbered(stage[cell]).max()) + 1) for stage in stages]
-    for low, high in ((np.zeros((n, m)), (rest > WHOLE).astype(float)), (-floor.astype(float), np.full((n, m), np.inf))):
+    for low, high in (
+        (np.zeros((n, m)), (rest > WHOLE).astype(float)),
+        (-floor.astype(float), np.full((n, m), np.inf)),
+    ):
         added = _nearest_whole(rest.reshape(-1), low.reshape(-1), high.reshape(-1), bound, margins)
         if added is not None:
-            return floor + added.reshape(n, m)
+            return np.asarray(floor + added.reshape(n, m), dtype=np.int64)
     raise Unroundable(p)
 
 
@@ -221,7 +228,9 @@ class _Rules(NamedTuple):
 
 def _rules(limits: Sequence[Limits], partitions: list[Partition] | None, margins: bool, schema: Schema) -> _Rules:
     rows = [rows for rows in partitions or () if rows.max() + 1 < schema.cells]
-    place = [next((k for k, r in enumerate(rows) if r.max() == _numbered(q.row_of_cell).max()), len(rows)) for q in limits]
+    place = [
+        next((k for k, r in enumerate(rows) if r.max() == _numbered(q.row_of_cell).max()), len(rows)) for q in limits
+    ]
     fewest_first = sorted(range(len(limits)), key=lambda i: len(limits[i].least))
     layers = [(k, i) for k in range(len(rows)) for i in [*(i for i in fewest_first if place[i] == k), -1]]
     sizes = [limit.least.size for limit in limits]
@@ -263,6 +272,20 @@ class _Layers(NamedTuple):
     wanted: NDArray[np.int64]  # and how many it would have unrounded, in units of 1 / SCALE
 
 
+class _Network(NamedTuple):
+    """What ``nearest_flow`` takes. The first arcs are the live entries."""
+
+    tail: NDArray[np.int64]
+    head: NDArray[np.int64]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    wanted: NDArray[np.int64]
+    counts: NDArray[np.bool_]
+    flow: NDArray[np.int64]
+    excess: NDArray[np.int64]
+    potential: NDArray[np.int64]
+
+
 @compiled
 def _round(x, child_start, cell_start, cell, count, block_start, rules, counts, outcome):  # type: ignore[no-untyped-def]
     """Round every nest; ``outcome`` says how, or that it is stuck."""
@@ -287,7 +310,7 @@ def _round_nest(x, count, cell, first, rules, tolerance, z):  # type: ignore[no-
     _split(x, tolerance, z, rest, live)
     kind = _kinds(rules, first, n, count)
     _wake_columns(x, count, z, rest, live)
-    if not (_force_cells(rules, kind, cell, first, z, rest, live) and _fix_columns(count, z, rest, live)):
+    if not _fix_columns(count, z, rest, live):
         return _STUCK
     begin, child, part = _entries(live, rest)
     up = np.zeros(len(child), np.int64)
@@ -297,7 +320,17 @@ def _round_nest(x, count, cell, first, rules, tolerance, z):  # type: ignore[no-
         if not fits:
             return _STUCK
         units = _units(count, z, begin)
-        status = _choose_ups(rules.margins, rules.layer_limit, layers, begin, child, part, units, up)
+        if rules.margins:
+            _start(rules.layer_limit, layers, begin, child, part, units, up)
+        held = np.int64(-1)
+        for j in _stages(rules.margins, rules.layer_limit, layers.rows, m):
+            network = _network(j, held, layers, begin, child, part, units, up)
+            if len(network.tail) > 0:
+                status = _FLOWED
+                if not nearest_flow(*network):
+                    return _STUCK
+                up[:] = network.flow[: len(up)]
+            held = j
         for s in range(m):
             for e in range(begin[s], begin[s + 1]):
                 z[child[e], s] += up[e]
@@ -305,50 +338,42 @@ def _round_nest(x, count, cell, first, rules, tolerance, z):  # type: ignore[no-
 
 
 @compiled
-def _choose_ups(margins, layer_limit, layers, begin, child, part, units, up):  # type: ignore[no-untyped-def]
-    """Which live entries go up, stage by stage."""
-    stages, size, held = np.full(len(layer_limit) + 1, -1, np.int64), 1, np.int64(-1)
-    if margins:
-        _start(layer_limit, layers, begin, child, part, units, up)
-        size = 0
-        for j in range(len(layer_limit)):
-            if layer_limit[j] < 0 and layers.rows[j] < len(units):
-                if size > 0 and layers.rows[j] == layers.rows[stages[size - 1]]:
-                    size -= 1  # the same rows on this support
-                stages[size] = j
-                size += 1
-        stages[size] = -1
-        size += 1
-    for i in range(size):
-        if not _stage(stages[i], held, layers, begin, child, part, units, up):
-            return _STUCK
-        held = stages[i]
-    bounded = margins
+def _stages(margins, layer_limit, rows, m):  # type: ignore[no-untyped-def]
+    """The layers to round, one after another, those left out that have the same rows on this support; -1: the cells."""
+    stages, size = np.full(len(layer_limit) + 1, -1, np.int64), 0
     for j in range(len(layer_limit)):
-        bounded |= layers.bounded[j]
-    return _FLOWED if bounded else _DONE
+        if margins and layer_limit[j] < 0 and 0 < rows[j] < m:
+            if size > 0 and rows[j] == rows[stages[size - 1]]:
+                size -= 1
+            stages[size] = j
+            size += 1
+    stages[size] = -1
+    return stages[: size + 1]
 
 
 @compiled
-def _stage(j, held, layers, begin, child, part, units, up):  # type: ignore[no-untyped-def]
-    """Make the change of layer ``j`` (-1: of the cells) least, with the margins of layer ``held`` (-1: none) kept.
+def _network(j, held, layers, begin, child, part, units, up):  # type: ignore[no-untyped-def]
+    """The network that makes the change of layer ``j`` (-1: the cells) least, with layer ``held`` (-1: none) as it is.
 
-    Units flow from columns through the layers that matter, finest first, to the layer held or to the ground. Where
-    there is no parent, they come from the ground too.
+    For the cells ``up`` starts anew, at the largest fractions; where nothing else binds, that is the answer, and the
+    network empty. Units flow from columns through the layers that matter, finest first, to the layer held or to the
+    ground. Where there is no parent, they come from the ground too.
     """
-    m, n = len(begin) - 1, layers.group.shape[1]
+    m = len(begin) - 1
+    row, group, rows, groups = layers.row, layers.group, layers.rows, layers.groups
+    bounds, fewest, most, margin = layers.begin, layers.low, layers.high, layers.wanted
+    some_child, some_cell = layers.some_child, layers.some_cell
     ground = m
-    chain, nodes, arcs = np.empty(len(layers.rows) + 1, np.int64), m + 1, len(child)
-    place = np.zeros(len(layers.rows), np.int64)
+    chain, nodes, arcs = np.empty(len(rows) + 1, np.int64), m + 1, len(child)
+    place = np.zeros(len(rows), np.int64)
     links = 0
-    for i in range(len(layers.rows) - 1, max(held, 0) - 1, -1):
-        if i == held or i == j or layers.bounded[i]:
+    for i in range(len(rows) - 1, max(held, 0) - 1, -1):
+        if i in (held, j) or layers.bounded[i]:
             chain[links] = i
             place[i] = nodes
-            nodes += layers.groups[i] * layers.rows[i]
-            arcs += layers.groups[i] * layers.rows[i]
+            nodes += groups[i] * rows[i]
+            arcs += groups[i] * rows[i]
             links += 1
-    chain = chain[:links]
     tail, head = np.empty(arcs, np.int64), np.empty(arcs, np.int64)
     low, high = np.zeros(arcs, np.int64), np.ones(arcs, np.int64)
     flow, wanted = np.empty(arcs, np.int64), np.empty(arcs, np.int64)
@@ -358,12 +383,12 @@ def _stage(j, held, layers, begin, child, part, units, up):  # type: ignore[no-u
     for s in range(m):
         for e in range(begin[s], begin[s + 1]):
             if held >= 0 and up[e]:
-                excess[place[held] + child[e] * layers.rows[held] + layers.row[held, s]] -= 1
+                excess[place[held] + child[e] * rows[held] + row[held, s]] -= 1
                 excess[s if units[s] >= 0 else ground] += 1
     if j < 0:
         _largest(part, begin, units, up, potential)
         if links == 0:
-            return True
+            return _Network(tail[:0], head[:0], low[:0], high[:0], wanted[:0], counts[:0], flow[:0], excess, potential)
     for s in range(m):
         for e in range(begin[s], begin[s + 1]):
             tail[e] = s if units[s] >= 0 else ground
@@ -372,28 +397,28 @@ def _stage(j, held, layers, begin, child, part, units, up):  # type: ignore[no-u
                 excess[ground] -= 1
             for link in range(links):
                 i = chain[link]
-                node = place[i] + layers.group[i, child[e]] * layers.rows[i] + layers.row[i, s]
+                node = place[i] + group[i, child[e]] * rows[i] + row[i, s]
                 taken[node] += up[e]
                 if link == 0:
                     head[e] = node
             flow[e], wanted[e], counts[e] = up[e], part[e], j < 0
             excess[tail[e]] -= up[e]
             excess[head[e]] += up[e]
-    e, first, last = len(child), 0, 0
+    e, first, last = len(child), len(child), len(child)
     for link in range(links):
         i = chain[link]
         if i == j:
             first = e
-        for g in range(layers.groups[i]):
-            for r in range(layers.rows[i]):
-                node, at = place[i] + g * layers.rows[i] + r, layers.begin[i] + g * layers.rows[i] + r
-                if i == held or layers.low[at] == layers.high[at] == 0:
+        for g in range(groups[i]):
+            for r in range(rows[i]):
+                node, at = place[i] + g * rows[i] + r, bounds[i] + g * rows[i] + r
+                if i == held or fewest[at] == most[at] == 0:
                     continue
                 tail[e], head[e] = node, ground
                 if link + 1 < links:
-                    k, c, s = chain[link + 1], layers.some_child[i, g], layers.some_cell[i, r]
-                    head[e] = place[k] + layers.group[k, c] * layers.rows[k] + layers.row[k, s]
-                low[e], high[e], wanted[e] = layers.low[at], layers.high[at], layers.wanted[at]
+                    k, c, s = chain[link + 1], some_child[i, g], some_cell[i, r]
+                    head[e] = place[k] + group[k, c] * rows[k] + row[k, s]
+                low[e], high[e], wanted[e] = fewest[at], most[at], margin[at]
                 counts[e] = i == j
                 near = (wanted[e] + SCALE // 2) // SCALE if i == j else taken[node]
                 flow[e] = min(max(near, low[e]), high[e])
@@ -404,10 +429,7 @@ def _stage(j, held, layers, begin, child, part, units, up):  # type: ignore[no-u
             last = e
     if j >= 0 and units[0] >= 0 and (chain[links - 1] == j or (links > 1 and held >= 0 and chain[links - 2] == j)):
         _balance_heads(first, last, head, tail, low, high, wanted, flow, excess, potential)
-    if not nearest_flow(tail[:e], head[:e], low[:e], high[:e], wanted[:e], counts[:e], flow[:e], excess, potential):
-        return False
-    up[:] = flow[: len(child)]
-    return True
+    return _Network(tail[:e], head[:e], low[:e], high[:e], wanted[:e], counts[:e], flow[:e], excess, potential)
 
 
 @compiled
@@ -450,26 +472,27 @@ def _balance_heads(first, last, head, tail, low, high, wanted, flow, excess, pot
 @compiled
 def _start(layer_limit, layers, begin, child, part, units, up):  # type: ignore[no-untyped-def]
     """A start near all margins: column by column, what the margins still lack counts with the fraction."""
-    lack = np.zeros(layers.begin[-1], np.int64)
+    row, rows, place, wanted = layers.row, layers.rows, layers.begin, layers.wanted
+    lack = np.zeros(place[-1], np.int64)
     for s in range(len(begin) - 1):  # what fixed entries leave to the others
         for e in range(begin[s], begin[s + 1]):
             for j in range(len(layer_limit)):
-                if layer_limit[j] < 0:
-                    lack[layers.begin[j] + child[e] * layers.rows[j] + layers.row[j, s]] -= part[e]
+                if layer_limit[j] < 0 and rows[j] > 0:
+                    lack[place[j] + child[e] * rows[j] + row[j, s]] -= part[e]
     for i in range(len(lack)):
-        lack[i] += layers.wanted[i]
+        lack[i] += wanted[i]
     key = np.empty(len(child), np.int64)
     for s in range(len(begin) - 1):
         for e in range(begin[s], begin[s + 1]):
             key[e] = part[e]
             for j in range(len(layer_limit)):
-                if layer_limit[j] < 0:
-                    key[e] += lack[layers.begin[j] + child[e] * layers.rows[j] + layers.row[j, s]]
+                if layer_limit[j] < 0 and rows[j] > 0:
+                    key[e] += lack[place[j] + child[e] * rows[j] + row[j, s]]
         _largest_of(key, begin[s], begin[s + 1], units[s], up)
         for e in range(begin[s], begin[s + 1]):
             for j in range(len(layer_limit)):
-                if layer_limit[j] < 0:
-                    lack[layers.begin[j] + child[e] * layers.rows[j] + layers.row[j, s]] += part[e] - up[e] * SCALE
+                if layer_limit[j] < 0 and rows[j] > 0:
+                    lack[place[j] + child[e] * rows[j] + row[j, s]] += part[e] - up[e] * SCALE
 
 
 @compiled
@@ -573,27 +596,6 @@ def _kinds(rules, first, n, count):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _force_cells(rules, kind, cell, first, z, rest, live):  # type: ignore[no-untyped-def]
-    """Settle the entries that limits on single cells decide. False where siblings share such limits."""
-    for i in range(len(kind)):
-        if rules.limit_partition[i] < len(rules.rows) or kind[i] == _PARENTS:
-            continue
-        if kind[i] == _SHARED:
-            return False
-        for c in range(z.shape[0]):
-            for s in range(z.shape[1]):
-                if live[c, s]:
-                    at = rules.begin[i] + rules.owner[i, first + c] * rules.width[i] + rules.limit_row[i, cell[s]]
-                    if z[c, s] < rules.least[at]:
-                        live[c, s] = False
-                        z[c, s] += 1
-                        rest[c, s] -= SCALE
-                    elif z[c, s] + 1 > rules.most[at]:
-                        live[c, s] = False
-    return True
-
-
-@compiled
 def _fix_columns(count, z, rest, live):  # type: ignore[no-untyped-def]
     """Settle the columns where nothing or everything goes up. False where a column cannot be kept."""
     n, m = z.shape
@@ -657,7 +659,15 @@ def _layers(rules, kind, cell, first, z, rest, live):  # type: ignore[no-untyped
     rows, groups = np.zeros(size, np.int64), np.zeros(size, np.int64)
     some_cell, some_child = np.zeros((size, m), np.int64), np.zeros((size, n), np.int64)
     begin, bounded = np.zeros(size + 1, np.int64), np.zeros(size, np.bool_)
-    above, fits, of_cell = -1, True, np.empty(m, np.int64)
+    fits = True
+    for i in range(len(kind)):  # a child's own limits on a cell hold at its floor and ceiling, shared ones need not
+        fits &= kind[i] != _SHARED or rules.limit_partition[i] < len(rules.rows)
+    first_stage = 0
+    if n * m > PROGRAM_SIZE:  # margins above limits that siblings share do not nest with them: do without
+        for j in range(size):
+            if rules.layer_limit[j] >= 0 and kind[rules.layer_limit[j]] == _SHARED:
+                first_stage = j
+    above, of_cell = -1, np.empty(m, np.int64)
     for j in range(size):
         k, i = rules.layer_partition[j], rules.layer_limit[j]
         bounded[j] = i >= 0 and kind[i] == _SHARED
@@ -665,7 +675,7 @@ def _layers(rules, kind, cell, first, z, rest, live):  # type: ignore[no-untyped
             for other in range(len(kind)):
                 bounded[j] |= rules.limit_partition[other] == k and kind[other] == _OWN
         begin[j + 1] = begin[j]
-        if not (bounded[j] or (i < 0 and rules.margins)):
+        if not (bounded[j] or (i < 0 and rules.margins and j >= first_stage)):
             continue
         for s in range(m):
             of_cell[s] = rules.rows[k, cell[s]]
@@ -727,22 +737,23 @@ def _number(values, number, some):  # type: ignore[no-untyped-def]
 def _limits_hold(rules, cell, first, z):  # type: ignore[no-untyped-def]
     """Whether whole counts keep all limits, the rows without support cells included."""
     n, m = z.shape
+    of_child, row, least, most = rules.owner, rules.limit_row, rules.least, rules.most
     for i in range(len(rules.width)):
         width = rules.width[i]
-        lowest, highest = rules.owner[i, first], rules.owner[i, first]
+        lowest, highest = of_child[i, first], of_child[i, first]
         for c in range(n):
-            lowest, highest = min(lowest, rules.owner[i, first + c]), max(highest, rules.owner[i, first + c])
+            lowest, highest = min(lowest, of_child[i, first + c]), max(highest, of_child[i, first + c])
         sums = np.zeros((highest - lowest + 1, width), np.int64)
         seen = np.zeros(highest - lowest + 1, np.bool_)
         for c in range(n):
-            owner = rules.owner[i, first + c] - lowest
+            owner = of_child[i, first + c] - lowest
             seen[owner] = True
             for s in range(m):
-                sums[owner, rules.limit_row[i, cell[s]]] += z[c, s]
+                sums[owner, row[i, cell[s]]] += z[c, s]
         for owner in range(len(seen)):
             if seen[owner]:
                 at = rules.begin[i] + (lowest + owner) * width
                 for r in range(width):
-                    if not rules.least[at + r] <= sums[owner, r] <= rules.most[at + r]:
+                    if not least[at + r] <= sums[owner, r] <= most[at + r]:
                         return False
     return True

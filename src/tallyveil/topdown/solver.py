@@ -7,11 +7,12 @@ For one nest, with x the children's cells (n children, m support cells), the pro
     \min_x f(x) = \tfrac12 \sum_{c} \sum_{q} w_{qc} \lVert Q_q x_c - y_{qc} \rVert^2
     \quad\text{s.t.}\quad x \ge 0,\quad \sum_c x_{cs} = P_s,\quad l \le R x \le h .
 
-Without the last constraints the feasible set is one simplex for each cell. With H the Hessian, D = diag(H 1) majorises
-it (H has no negative entries), so a step of D^-1 g, projected in D's metric, decreases f; FISTA with gradient restart
-makes that fast. The projection keeps u, from which x = max(0, u): a multiplier theta_s for each cell shifts u by
--theta_s / D until the children sum to the parent, and a multiplier nu for each limited row does the same for its bounds,
-in turns (dual block ascent; each turn is a one-dimensional Newton iteration).
+Without the last constraints the feasible set is one simplex for each cell. The Hessian H has no negative entries, so
+D = diag(H 1) majorises it; with all children's weights at their largest, D_s omega_c does too. A step of D^-1 g,
+projected in D's metric, decreases f, and FISTA with gradient restart makes that fast. The projection keeps u, from which
+x = max(0, u): a multiplier theta_s for each cell shifts u by -theta_s / D until the children sum to the parent, and a
+multiplier nu for each limited row does the same for its bounds, in turns (dual block ascent; each turn is a
+one-dimensional Newton iteration).
 
 A solve ends by proof, not by a small step. For any theta, and any nu of the right sign,
 
@@ -23,8 +24,8 @@ A solve ends by proof, not by a small step. For any theta, and any nu of the rig
 
 b being the bound that nu leans on; the minimum has a closed form. So f(x) - f^* is bounded, and with it the distance.
 
-Tables lie cell by cell, the children of a cell next to each other: ``x[s * n + c]``. ``inverse`` is 1/D; where it is 0
-the entry is closed (an upper bound of zero), and stays 0.
+Tables lie cell by cell, ``x[s, c]``, so that loops over children run along memory. 1/D is ``step[s] * pace[c]``. An
+entry that is not open (an upper bound of zero) stays 0.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallyveil._compiled import compiled
+from tallyveil._compiled import summing
 
 _NEWTON = 60  # steps of a one-dimensional Newton iteration, which ends by itself: a guard against dust
 _SWEEPS = 12  # turns of columns and rows in one step of the gradient
 _LAST_SWEEPS = 2000  # and before a solution is judged
+_CLOSED = 1e200  # what keeps an entry at 0: u is minus that, or its gradient that
 
 
 class Queries(NamedTuple):
@@ -48,21 +50,23 @@ class Queries(NamedTuple):
 
     source: Any
     into: Any
+    local: Any  # the row of each cell
     rows: Any
     offset: Any
     weight: Any  # queries x children
     noisy: Any  # all rows x children
+    soft: Any  # which queries the projection meets
     own: Any  # the detailed query's weight, by child
     noisy_own: Any  # cells x children
-    soft: Any  # queries met as soft rows, not by the gradient
 
 
 class Rows(NamedTuple):
     """A nest's limited rows, in kinds (one for each limited query).
 
     Row r of owner o of kind k is number ``first[k] + r * owners[k] + o``; its cells are ``cells[k, ptr[k, r]]`` and on,
-    its children ``children[k, child_ptr[k, o]]`` and on. A row with ``give`` is soft: a query whose weight 1/give is so
-    large that it is better met here than by steps of the gradient.
+    its children ``children[k, child_ptr[k, o]]`` and on.
+    A row with ``give`` is soft: not bounded, but a measured row whose weight 1/give is so large that it is better met in
+    the projection than by steps of the gradient; ``least`` is its noisy answer.
     """
 
     first: Any
@@ -80,228 +84,314 @@ class Rows(NamedTuple):
     nu: Any
 
 
-@compiled
-def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, most_steps, x):  # type: ignore[no-untyped-def]
-    """Solve one nest into ``x``; gives the bound on f - f*, on the distance, the violation and the steps taken.
+@summing
+def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, most_steps, out):  # type: ignore[no-untyped-def]
+    """Solve one nest into ``out``; gives the bound on f - f*, on the distance, the violation, the steps taken and f.
 
-    It stops when the gap is below ``want_gap * max(one, f)`` and the distance below ``want_distance``.
+    It stops when the gap is below ``want_gap * max(one, f)`` and the distance below ``want_distance``; the steps are
+    negative where it did not come to that.
     """
-    size = n * m
-    g, u, v, h, inverse, old = np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size), x.copy()
-    sums = np.empty(max(1, queries.noisy.size))
-    theta = np.zeros(m)
-    limited = rows.first.size > 0
-    _majorise(n, m, queries, open_, sums, inverse)
-    for i in range(size):
-        u[i] = queries.noisy_own[i] if open_[i] else 0.0
-    _project(u, inverse, n, m, count, theta, rows, limited, 1e-3, _SWEEPS, x)
+    x, old = np.zeros((m, n)), np.zeros((m, n))
+    step, pace, theta, sums = np.empty(m), np.empty(n), np.zeros(m), np.empty(queries.noisy.shape)
+    limited, closed = rows.first.size > 0, not open_.all()
+    g = np.empty((m, n))
+    u = np.empty((m, n) if limited else (1, n))
+    direct = np.empty(((queries.source < 0).sum(), m), np.int64)
+    j = 0
+    for q in range(queries.source.size):
+        if queries.source[q] < 0:
+            for s in range(m):
+                direct[j, s] = queries.offset[q] + queries.into[q, s]
+            j += 1
+    _majorise(n, m, queries, sums, step, pace)
+    for s in range(m):  # begin with the cells' own answers, projected
+        for c in range(n):
+            g[s, c] = queries.noisy_own[s, c] if open_[s, c] else -_CLOSED
+    _project(g, step, pace, n, m, count, theta, rows, 1e-3, _SWEEPS, x)
     theta[:] = 0.0
     rows.nu[:] = 0.0
-    v[:] = x
-    momentum, tolerance, next_check = 1.0, 1.0, 8
-    gap, distance, violation = np.inf, np.inf, np.inf
-    least_own = np.inf
-    for c in range(n):
-        least_own = min(least_own, queries.own[c])
-    scale = 0.0
+    old[:] = x
+    scale, least_own = 0.0, np.inf
     for s in range(m):
         scale += max(0.0, count[s])
-    dust = 1e-8 + 1e-14 * scale
-    for step in range(1, most_steps + 1):
-        _gradient(v, n, m, queries, False, sums, g)
-        _ascend(v, g, inverse, n, m, theta, rows, limited, u)
-        old[:] = x
-        _project(u, inverse, n, m, count, theta, rows, limited, max(dust, tolerance), _SWEEPS, x)
-        turn, moved = 0.0, 0.0
-        for i in range(size):
-            if open_[i]:
-                ahead = x[i] - old[i]
-                turn += (v[i] - x[i]) * ahead / inverse[i]
-                moved = max(moved, abs(ahead))
+    for c in range(n):
+        least_own = min(least_own, queries.own[c])
+    dust = 1e-8 + 1e-15 * scale
+    momentum, ahead, tolerance, next_check, still = 1.0, 0.0, 1.0, 8, 0.05 * min(1.0, want_distance)
+    gap, distance, violation = np.inf, np.inf, np.inf
+    for taken in range(1, most_steps + 1):
+        _pull(x, old, ahead, n, m, queries, sums)
+        if limited:
+            _ascend(x, old, ahead, n, m, queries, sums, step, pace, theta, rows, open_, u)
+            g[:] = x  # room
+            _project(u, step, pace, n, m, count, theta, rows, max(dust, tolerance), _SWEEPS, g)
+            turn, moved = _turned(x, old, ahead, step, pace, n, m, g)
+            x, old, g = g, x, old
+        else:
+            turn, moved = _step(
+                x, old, ahead, n, m, queries.own, queries.noisy_own, direct, sums, step, pace, count, theta, open_, closed, u[0]
+            )
+            x, old = old, x
         tolerance = 0.02 * moved
-        if step == next_check or moved == 0.0:
+        if (taken >= next_check and moved <= still) or taken >= next_check + 60 or moved == 0.0:
             if limited:
-                _ascend(v, g, inverse, n, m, theta, rows, limited, u)
-                _project(u, inverse, n, m, count, theta, rows, limited, dust, _LAST_SWEEPS, x)
-            value = _gradient(x, n, m, queries, True, sums, g)
-            bound, violation = _lower_bound(x, g, value, n, m, count, queries.own, open_, rows, h)
+                _project(u, step, pace, n, m, count, theta, rows, dust, _LAST_SWEEPS, x)
+            value = 0.5 * _pull(x, x, 0.0, n, m, queries, sums)
+            value += _gradient(x, n, m, queries, sums, g)
+            value, bound, violation = _bounds(x, g, value, n, m, count, queries.own, open_, rows)
             gap = max(0.0, value - bound)
             distance = np.sqrt(2.0 * gap / least_own) if least_own > 0.0 else np.inf
             near = distance <= want_distance or least_own == 0.0
             if gap <= want_gap * max(one, value) and near and violation <= 10.0 * dust:
-                return gap, distance, violation, step, value
-            next_check = step + max(8, step // 6)
-        if turn > 0.0:
-            momentum = 1.0
-            v[:] = x
+                out[:] = x
+                return gap, distance, violation, taken, value
+            next_check = taken + max(4, taken // 12)
+        if turn > 0.0:  # the momentum points uphill: begin anew
+            momentum, ahead = 1.0, 0.0
         else:
             after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
             ahead = (momentum - 1.0) / after
-            for i in range(size):
-                v[i] = x[i] + ahead * (x[i] - old[i])
             momentum = after
+    out[:] = x
     return gap, distance, violation, -most_steps, 0.0
 
 
-@compiled
-def _forward(x, n, m, queries, sums):  # type: ignore[no-untyped-def]
-    """Row sums of every query, each from the finer query it is made from."""
+@summing
+def _pull(x, old, ahead, n, m, queries, sums):  # type: ignore[no-untyped-def]
+    """What the queries' rows pull at v = x + ahead (x - old), the soft ones apart; gives their part of 2 f(v)."""
     for q in range(queries.source.size):
-        for i in range(queries.offset[q] * n, (queries.offset[q] + queries.rows[q]) * n):
-            sums[i] = 0.0
-        p = queries.source[q]
+        first, p = queries.offset[q], queries.source[q]
+        for r in range(queries.rows[q]):
+            for c in range(n):
+                sums[first + r, c] = 0.0
         for r in range(m if p < 0 else queries.rows[p]):
-            to = (queries.offset[q] + queries.into[q, r]) * n
+            to = first + queries.into[q, r]
             if p < 0:
                 for c in range(n):
-                    sums[to + c] += x[r * n + c]
+                    sums[to, c] += x[r, c] + ahead * (x[r, c] - old[r, c])
             else:
-                at = (queries.offset[p] + r) * n
+                at = queries.offset[p] + r
                 for c in range(n):
-                    sums[to + c] += sums[at + c]
-
-
-@compiled
-def _backward(n, m, queries, sums, out):  # type: ignore[no-untyped-def]
-    """Add each query's rows to the finer rows they are made from, and in the end to the cells (transpose)."""
-    for q in range(queries.source.size - 1, -1, -1):
-        p = queries.source[q]
-        for r in range(m if p < 0 else queries.rows[p]):
-            at = (queries.offset[q] + queries.into[q, r]) * n
-            if p < 0:
-                for c in range(n):
-                    out[r * n + c] += sums[at + c]
-            else:
-                to = (queries.offset[p] + r) * n
-                for c in range(n):
-                    sums[to + c] += sums[at + c]
-
-
-@compiled
-def _gradient(x, n, m, queries, all_, sums, out):  # type: ignore[no-untyped-def]
-    """The gradient of f at x into ``out``, soft queries only where all are wanted; gives f(x)."""
-    _forward(x, n, m, queries, sums)
+                    sums[to, c] += sums[at, c]
     value = 0.0
     for q in range(queries.source.size):
-        used = all_ or not queries.soft[q]
         for r in range(queries.offset[q], queries.offset[q] + queries.rows[q]):
+            if queries.soft[q]:
+                for c in range(n):
+                    sums[r, c] = 0.0
+            else:
+                for c in range(n):
+                    off = sums[r, c] - queries.noisy[r, c]
+                    value += queries.weight[q, c] * off * off
+                    sums[r, c] = queries.weight[q, c] * off
+    for q in range(queries.source.size - 1, -1, -1):  # hand each row's pull down to the finer rows it is made from
+        p = queries.source[q]
+        if p >= 0:
+            for r in range(queries.rows[p]):
+                at, to = queries.offset[q] + queries.into[q, r], queries.offset[p] + r
+                for c in range(n):
+                    sums[to, c] += sums[at, c]
+    return value
+
+
+@summing
+def _add_rows(s, n, queries, sums, out):  # type: ignore[no-untyped-def]
+    """Add to a cell's children the pull of the rows they fall into."""
+    for q in range(queries.source.size):
+        if queries.source[q] < 0:
+            at = queries.offset[q] + queries.into[q, s]
             for c in range(n):
-                off = sums[r * n + c] - queries.noisy[r * n + c]
-                pull = queries.weight[q, c] * off if used else 0.0
-                value += pull * off
-                sums[r * n + c] = pull
+                out[c] += sums[at, c]
+
+
+@summing
+def _gradient(x, n, m, queries, sums, g):  # type: ignore[no-untyped-def]
+    """The gradient at x, once the rows' pull is known; gives the cells' own part of f(x)."""
+    value = 0.0
     for s in range(m):
         for c in range(n):
-            off = x[s * n + c] - queries.noisy_own[s * n + c]
-            pull = queries.own[c] * off
-            value += pull * off
-            out[s * n + c] = pull
-    _backward(n, m, queries, sums, out)
+            off = x[s, c] - queries.noisy_own[s, c]
+            value += queries.own[c] * off * off
+            g[s, c] = queries.own[c] * off
+        _add_rows(s, n, queries, sums, g[s])
     return 0.5 * value
 
 
-@compiled
-def _majorise(n, m, queries, open_, sums, inverse):  # type: ignore[no-untyped-def]
-    """1 / (H 1) for open entries: the step in each."""
-    ones = np.empty(n * m)
-    for i in range(n * m):
-        ones[i] = 1.0 if open_[i] else 0.0
-    _forward(ones, n, m, queries, sums)
+@summing
+def _majorise(n, m, queries, sums, step, pace):  # type: ignore[no-untyped-def]
+    """1/D: for each cell at the largest weights, and for each child how much its weights fall short of them."""
+    pace[:] = 0.0
+    largest = 0.0
+    for c in range(n):
+        largest = max(largest, queries.own[c])
+    for c in range(n):
+        pace[c] = queries.own[c] / largest if largest > 0.0 else 0.0
+    step[:] = largest
     for q in range(queries.source.size):
-        for r in range(queries.offset[q], queries.offset[q] + queries.rows[q]):
+        most = 0.0
+        for c in range(n):
+            most = max(most, queries.weight[q, c])
+        if queries.soft[q]:
+            most = 0.0
+        else:
             for c in range(n):
-                sums[r * n + c] *= 0.0 if queries.soft[q] else queries.weight[q, c]
+                pace[c] = max(pace[c], queries.weight[q, c] / most)
+        for r in range(queries.rows[q]):  # cells in each row, in the first column of sums
+            sums[queries.offset[q] + r, 0] = 0.0
+        p = queries.source[q]
+        for r in range(m if p < 0 else queries.rows[p]):
+            sums[queries.offset[q] + queries.into[q, r], 0] += 1.0 if p < 0 else sums[queries.offset[p] + r, 0]
+        for s in range(m):
+            i = queries.into[q, s if p < 0 else queries.local[p, s]]
+            step[s] += most * sums[queries.offset[q] + i, 0]
+    for s in range(m):
+        step[s] = 1.0 / step[s]
+    for c in range(n):
+        pace[c] = 1.0 / pace[c]
+
+
+@summing
+def _step(x, old, ahead, n, m, own, noisy_own, direct, sums, step, pace, count, theta, open_, closed, u):  # type: ignore[no-untyped-def]
+    """One step without limits, cell by cell, into ``old``; gives whether the momentum turned uphill, and the change."""
+    turn, moved = 0.0, 0.0
     for s in range(m):
         for c in range(n):
-            inverse[s * n + c] = queries.own[c]
-    _backward(n, m, queries, sums, inverse)
-    for i in range(n * m):
-        inverse[i] = 1.0 / inverse[i] if open_[i] else 0.0
+            u[c] = own[c] * (x[s, c] + ahead * (x[s, c] - old[s, c]) - noisy_own[s, c])
+        for q in range(direct.shape[0]):
+            at = direct[q, s]
+            for c in range(n):
+                u[c] += sums[at, c]
+        for c in range(n):
+            u[c] = x[s, c] + ahead * (x[s, c] - old[s, c]) - step[s] * pace[c] * (u[c] + theta[s])
+        if closed:
+            for c in range(n):
+                u[c] = u[c] if open_[s, c] else -_CLOSED
+        shift = 0.0
+        if count[s] >= 0.0:
+            shift = _shift_to(u, pace, n, count[s], 0.0)
+            theta[s] += shift / step[s]
+        uphill = 0.0
+        for c in range(n):
+            new = u[c] - shift * pace[c]
+            new = new if new > 0.0 else 0.0
+            forth = new - x[s, c]
+            uphill += (x[s, c] + ahead * (x[s, c] - old[s, c]) - new) * forth / pace[c]
+            moved = max(moved, abs(forth))
+            old[s, c] = new
+        turn += uphill / step[s]
+    return turn, moved
 
 
-@compiled
-def _ascend(v, g, inverse, n, m, theta, rows, limited, u):  # type: ignore[no-untyped-def]
+@summing
+def _turned(x, old, ahead, step, pace, n, m, new):  # type: ignore[no-untyped-def]
+    """Whether the momentum points uphill (positive) at the new point, and the largest change."""
+    turn, moved = 0.0, 0.0
+    for s in range(m):
+        uphill = 0.0
+        for c in range(n):
+            forth = new[s, c] - x[s, c]
+            uphill += (x[s, c] + ahead * (x[s, c] - old[s, c]) - new[s, c]) * forth / pace[c]
+            moved = max(moved, abs(forth))
+        turn += uphill / step[s]
+    return turn, moved
+
+
+@summing
+def _shift_to(u, pace, n, wanted, give):  # type: ignore[no-untyped-def]
+    """The shift for which the positive parts of u - shift * pace sum to ``wanted + give * shift``: Newton's iteration.
+
+    The sum is convex and falls with the shift, so steps rise to the root from the left, and one from the right lands
+    on the left. Once the same entries are positive as before, the last step was exact.
+    """
+    shift, before = 0.0, -1.0
+    for _ in range(_NEWTON):
+        total, slope = -give * shift, give
+        for c in range(n):
+            value = u[c] - shift * pace[c]
+            total += value if value > 0.0 else 0.0
+            slope += pace[c] if value > 0.0 else 0.0
+        if slope == before:
+            break
+        if slope == 0.0:  # nobody is above 0: begin where one alone has all that is wanted
+            highest = -2.0 * _CLOSED
+            for c in range(n):
+                highest = max(highest, (u[c] - wanted) / pace[c])
+            if highest < -0.1 * _CLOSED or wanted <= 0.0:
+                break
+            shift = highest
+            continue
+        shift += (total - wanted) / slope
+        if abs(total - wanted) <= 1e-11 * abs(wanted):
+            break
+        before = slope
+    return shift
+
+
+@summing
+def _ascend(x, old, ahead, n, m, queries, sums, step, pace, theta, rows, open_, u):  # type: ignore[no-untyped-def]
     """The point to project, with the multipliers of the last projection taken off already."""
     for s in range(m):
-        for i in range(s * n, (s + 1) * n):
-            u[i] = v[i] - inverse[i] * (g[i] + theta[s])
-    if limited:
+        for c in range(n):
+            v = x[s, c] + ahead * (x[s, c] - old[s, c])
+            u[s, c] = queries.own[c] * (v - queries.noisy_own[s, c]) + theta[s]
+        _add_rows(s, n, queries, sums, u[s])
         for k in range(rows.first.size):
-            for s in range(m):
-                base = rows.first[k] + rows.into[k, s] * rows.owners[k]
-                for c in range(n):
-                    u[s * n + c] -= inverse[s * n + c] * rows.nu[base + rows.owner[k, c]]
+            base = rows.first[k] + rows.into[k, s] * rows.owners[k]
+            for c in range(n):
+                u[s, c] += rows.nu[base + rows.owner[k, c]]
+        for c in range(n):
+            v = x[s, c] + ahead * (x[s, c] - old[s, c])
+            u[s, c] = v - step[s] * pace[c] * u[s, c] if open_[s, c] else -_CLOSED
 
 
-@compiled
-def _project(u, inverse, n, m, count, theta, rows, limited, tolerance, sweeps, x):  # type: ignore[no-untyped-def]
+@summing
+def _project(u, step, pace, n, m, count, theta, rows, tolerance, sweeps, x):  # type: ignore[no-untyped-def]
     """Project: columns and rows in turns, columns last, until no row is off by more than the tolerance."""
-    _fit_columns(u, inverse, n, m, count, theta)
-    if limited:
+    _fit_columns(u, step, pace, n, m, count, theta)
+    if rows.first.size > 0:
         for _ in range(sweeps):
-            if _fit_rows(u, inverse, n, rows, tolerance) == 0.0:
+            if not _fit_rows(u, step, pace, n, m, rows, tolerance):
                 break
-            _fit_columns(u, inverse, n, m, count, theta)
-    for i in range(n * m):
-        x[i] = max(0.0, u[i])
-
-
-@compiled
-def _fit_columns(u, inverse, n, m, count, theta):  # type: ignore[no-untyped-def]
-    """Shift every cell's children until they sum to the parent: exact projection onto the product of simplices.
-
-    The sum is convex and falls with the shift, so Newton steps rise to the root from the left, and a step from the
-    right lands on the left.
-    """
+            _fit_columns(u, step, pace, n, m, count, theta)
     for s in range(m):
-        if count[s] < 0.0:
-            continue
-        shift = 0.0
-        for _ in range(_NEWTON):
-            total, slope = 0.0, 0.0
-            for i in range(s * n, (s + 1) * n):
-                value = u[i] - shift * inverse[i]
-                if value > 0.0:
-                    total += value
-                    slope += inverse[i]
-            if slope == 0.0:  # nobody is above 0: begin where one child alone has the whole count
-                highest, steepest = -np.inf, 0.0
-                for i in range(s * n, (s + 1) * n):
-                    if inverse[i] > 0.0:
-                        highest = max(highest, u[i] / inverse[i])
-                        steepest = max(steepest, 1.0 / inverse[i])
-                if steepest == 0.0:
-                    break
-                shift = highest - count[s] * steepest
-                continue
-            shift += (total - count[s]) / slope
-            if abs(total - count[s]) <= 1e-14 * (count[s] + total):
-                break
-        theta[s] += shift
-        for i in range(s * n, (s + 1) * n):
-            u[i] -= shift * inverse[i]
+        for c in range(n):
+            x[s, c] = u[s, c] if u[s, c] > 0.0 else 0.0
 
 
-@compiled
-def _fit_rows(u, inverse, n, rows, tolerance):  # type: ignore[no-untyped-def]
+@summing
+def _fit_columns(u, step, pace, n, m, count, theta):  # type: ignore[no-untyped-def]
+    """Shift every cell's children until they sum to the parent: exact projection onto the product of simplices."""
+    for s in range(m):
+        if count[s] >= 0.0:
+            shift = _shift_to(u[s], pace, n, count[s], 0.0)
+            theta[s] += shift / step[s]
+            for c in range(n):
+                u[s, c] -= shift * pace[c]
+
+
+@summing
+def _fit_rows(u, step, pace, n, m, rows, tolerance):  # type: ignore[no-untyped-def]
     """Shift each limited row that is out of its bounds, or that its multiplier holds where it need not be.
 
-    Gives the largest deviation that was mended.
+    Tells whether any row was shifted.
     """
-    worst = 0.0
+    shifted = False
+    row_u, row_pace = np.empty(n * m), np.empty(n * m)
     for k in range(rows.first.size):
         for r in range(rows.rows[k]):
             cells = rows.cells[k, rows.ptr[k, r] : rows.ptr[k, r + 1]]
             for o in range(rows.owners[k]):
                 j = rows.first[k] + r * rows.owners[k] + o
-                give, nu, least, most = rows.give[j], rows.nu[j], rows.least[j], rows.most[j]
+                nu, least, most, give = rows.nu[j], rows.least[j], rows.most[j], rows.give[j]
                 if give == 0.0 and nu == 0.0 and least <= 0.0 and most == np.inf:
                     continue
                 children = rows.children[k, rows.child_ptr[k, o] : rows.child_ptr[k, o + 1]]
-                total = 0.0
+                total, size = 0.0, 0
                 for s in cells:
                     for c in children:
-                        total += max(0.0, u[s * n + c])
+                        row_u[size], row_pace[size] = u[s, c], step[s] * pace[c]
+                        total += u[s, c] if u[s, c] > 0.0 else 0.0
+                        size += 1
                 if give > 0.0:
                     wanted = least + give * nu
                 elif nu > 0.0 or (nu == 0.0 and total > most):
@@ -312,107 +402,95 @@ def _fit_rows(u, inverse, n, rows, tolerance):  # type: ignore[no-untyped-def]
                     continue
                 if abs(total - wanted) <= tolerance:
                     continue
-                shift = 0.0
-                for _ in range(_NEWTON):
-                    total, slope = -give * shift, give
-                    for s in cells:
-                        for c in children:
-                            value = u[s * n + c] - shift * inverse[s * n + c]
-                            if value > 0.0:
-                                total += value
-                                slope += inverse[s * n + c]
-                    if slope == 0.0:
-                        if wanted <= 0.0:
-                            break
-                        highest, steepest = -np.inf, 0.0
-                        for s in cells:
-                            for c in children:
-                                if inverse[s * n + c] > 0.0:
-                                    highest = max(highest, u[s * n + c] / inverse[s * n + c])
-                                    steepest = max(steepest, 1.0 / inverse[s * n + c])
-                        if steepest == 0.0:
-                            break
-                        shift = highest - wanted * steepest
-                        continue
-                    shift += (total - wanted) / slope
-                    if abs(total - wanted) <= 1e-14 * (abs(wanted) + abs(total)):
-                        break
+                shift = _shift_to(row_u, row_pace, size, wanted, give)
                 if give == 0.0 and nu * (nu + shift) < 0.0:
                     shift = -nu  # the bound no longer holds the row: let go
                 if shift == 0.0:
                     continue
-                worst = max(worst, abs(total - wanted), tolerance)
+                shifted = True
                 rows.nu[j] = nu + shift
                 for s in cells:
                     for c in children:
-                        u[s * n + c] -= shift * inverse[s * n + c]
-    return worst
+                        u[s, c] -= shift * step[s] * pace[c]
+    return shifted
 
 
-@compiled
-def _lower_bound(x, g, value, n, m, count, own, open_, rows, h):  # type: ignore[no-untyped-def]
-    """A number that the optimum of f cannot be below, and the largest violation of a limited row at x."""
-    violation = 0.0
-    h[:] = g
+@summing
+def _bounds(x, g, value, n, m, count, own, open_, rows):  # type: ignore[no-untyped-def]
+    """f(x), a number that the optimum cannot be below, and the largest violation at x. Turns g into g + R'nu.
+
+    ``value`` and ``g`` come without the soft rows. For a soft row with sum t and answer y, (t - y)^2 / (2 give) is
+    never below nu (t - y) - give nu^2 / 2, whatever nu (Fenchel).
+    """
+    full = value
+    violation, curved = 0.0, True
+    give = np.zeros(n)
+    for c in range(n):
+        curved = curved and own[c] > 0.0
+    for c in range(n):
+        give[c] = 1.0 / own[c] if curved else 0.0
     for k in range(rows.first.size):
         for r in range(rows.rows[k]):
             for o in range(rows.owners[k]):
                 j = rows.first[k] + r * rows.owners[k] + o
-                if rows.give[j] > 0.0:
-                    continue
                 total = 0.0
                 for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
                     for b in range(rows.child_ptr[k, o], rows.child_ptr[k, o + 1]):
-                        at = rows.cells[k, a] * n + rows.children[k, b]
-                        total += x[at]
-                        h[at] += rows.nu[j]
-                violation = max(violation, total - rows.most[j], rows.least[j] - total)
+                        s, c = rows.cells[k, a], rows.children[k, b]
+                        total += x[s, c]
+                        g[s, c] += rows.nu[j]
+                off = total - rows.least[j]
+                if rows.give[j] > 0.0:
+                    full += 0.5 * off * off / rows.give[j]
+                    value += rows.nu[j] * off - 0.5 * rows.give[j] * rows.nu[j] ** 2
+                    continue
+                violation = max(violation, total - rows.most[j], -off)
                 if rows.nu[j] > 0.0:
                     value += rows.nu[j] * (total - rows.most[j])
                 elif rows.nu[j] < 0.0:
-                    value += rows.nu[j] * (total - rows.least[j])
+                    value += rows.nu[j] * off
     for s in range(m):
-        theta, total = 0.0, 0.0
         for c in range(n):
-            total += x[s * n + c]
+            g[s, c] = g[s, c] if open_[s, c] else _CLOSED
+        theta, total = 0.0, 0.0
         if count[s] >= 0.0:
-            theta = _column_multiplier(x, h, s, n, count[s], own, open_)
+            theta = _column_multiplier(x[s], g[s], n, count[s], own, give)
+            for c in range(n):
+                total += x[s, c]
             value += theta * (total - count[s])
             violation = max(violation, abs(total - count[s]))
-        for c in range(n):
-            i = s * n + c
-            if open_[i]:
-                slope = h[i] + theta
-                if own[c] > 0.0:
-                    move = max(-x[i], -slope / own[c])
-                    value += move * (slope + 0.5 * own[c] * move)
-                elif slope >= 0.0:
-                    value -= slope * x[i]
-                elif slope < 0.0 and count[s] < 0.0:
-                    value = -np.inf
-    return value, violation
+        if curved:
+            for c in range(n):
+                slope = g[s, c] + theta
+                move = max(-x[s, c], -slope * give[c])
+                value += move * (slope + 0.5 * own[c] * move)
+        else:
+            for c in range(n):
+                slope = g[s, c] + theta
+                if slope < 0.0:
+                    return full, -1e300, violation
+                value -= slope * x[s, c] if open_[s, c] else 0.0
+    return full, value, violation
 
 
-@compiled
-def _column_multiplier(x, h, s, n, count, own, open_):  # type: ignore[no-untyped-def]
+@summing
+def _column_multiplier(x, h, n, count, own, give):  # type: ignore[no-untyped-def]
     """The theta that makes the minimum sum to the count (without strong convexity: the best vertex)."""
-    lowest, theta, curved = np.inf, -np.inf, True
+    lowest, theta = h[0], -2 * _CLOSED
     for c in range(n):
-        if open_[s * n + c]:
-            lowest = min(lowest, h[s * n + c])
-            theta = max(theta, own[c] * (x[s * n + c] - count) - h[s * n + c])
-            curved = curved and own[c] > 0.0
-    if not curved:
+        lowest = min(lowest, h[c])
+        theta = max(theta, own[c] * (x[c] - count) - h[c])
+    if give[0] == 0.0:
         return -lowest
+    before = -1.0
     for _ in range(_NEWTON):
         total, slope = 0.0, 0.0
         for c in range(n):
-            if open_[s * n + c]:
-                y = x[s * n + c] - (h[s * n + c] + theta) / own[c]
-                if y > 0.0:
-                    total += y
-                    slope += 1.0 / own[c]
-        if slope == 0.0 or total - count <= 1e-13 * (count + total):
+            y = x[c] - (h[c] + theta) * give[c]
+            total += y if y > 0.0 else 0.0
+            slope += give[c] if y > 0.0 else 0.0
+        if slope == 0.0 or slope == before:
             break
         theta += (total - count) / slope
+        before = slope
     return theta

@@ -1,0 +1,122 @@
+"""The plan of a run, printed: noise, usable counts, time, memory, file sizes, and the guarantee."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tallyveil.certificate import AGREE, guarantee_of
+from tallyveil.cli.account import print_account
+from tallyveil.cli.presets import print_noise
+from tallyveil.files.measured import Pair, Sizes, measurement_sizes
+from tallyveil.measurements import Measurements
+from tallyveil.plan import PlannedNoise, effort_of, planned_noise
+
+if TYPE_CHECKING:
+    from tallyveil.histogram import Histogram
+    from tallyveil.privacy import Strategy
+
+
+def print_plan(
+    people: Histogram, strategy: Strategy, published: list[Pair], *, threads: int | None, as_json: bool
+) -> None:
+    """Print what a run would do. Nothing is drawn, spent or written."""
+    noise, guarantee = planned_noise(strategy), guarantee_of(strategy)
+    effort = effort_of(strategy, people.spine, people.schema, persons=people.total(), threads=threads or 1)
+    sizes, every = sizes_of(people, strategy, published), sizes_of(people, strategy, None)
+    constraints = [constraint.words() for constraint in strategy.constraints]
+    if as_json:
+        told: dict[str, Any] = {
+            "guarantee": {**guarantee.as_json(), "holds": AGREE},
+            "noise": [{"level": n.level, "query": n.query, "sd": n.sd, "usable": n.usable} for n in noise],
+            "constraints": constraints,
+            "effort": {
+                **effort.as_json(),
+                "measurements": {"numbers": sizes.numbers, "bytes": sizes.bytes},
+                "all_measurements": {"numbers": every.numbers, "bytes": every.bytes},
+            },
+            "stamps": list(people.stamps),
+        }
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        return
+    typer.echo(f"{people.total():,} persons: {people}")
+    typer.echo()
+    print_noise(strategy)
+    typer.echo()
+    print_usable(strategy, noise)
+    typer.echo(f"\nThe guarantee, {AGREE}:")
+    print_account(guarantee)
+    if constraints:
+        typer.echo("\nKept:")
+        for words in constraints:
+            typer.echo(f"  {words}")
+    typer.echo("\nAbout:")
+    typer.echo(f"  time          {human_seconds(effort.seconds)}")
+    typer.echo(f"  memory        {human_bytes(effort.memory_bytes)}")
+    typer.echo(
+        f"  release       {human_bytes(effort.release_bytes)}, tables by level {human_bytes(effort.levels_bytes)}"
+    )
+    typer.echo(f"  measurements  {_measurements(sizes, every)}")
+    for stamp in people.stamps:
+        typer.echo(f"\nWould be stamped: {stamp}")
+    typer.echo("\nNothing was spent.")
+
+
+def print_usable(strategy: Strategy, noise: list[PlannedNoise]) -> None:
+    """Print the smallest count that the noise of each query leaves usable, levels across."""
+    from rich.console import Console
+    from rich.table import Table
+
+    title = "Smallest count with a coefficient of variation of 10%"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("query")
+    for level in strategy.levels:
+        table.add_column(level, justify="right")
+    by_place = {(one.query, one.level): one for one in noise}
+    queries = dict.fromkeys(query for level in reversed(list(strategy.queries.values())) for query in level)
+    for query in queries:
+        found = [by_place.get((query, level)) for level in strategy.levels]
+        table.add_row(query, *("-" if one is None else f"{one.usable:,}" for one in found))
+    Console().print(table)
+    typer.echo("Both before post-processing, which mostly lowers them.")
+
+
+def sizes_of(people: Histogram, strategy: Strategy, pairs: list[Pair] | None) -> Sizes:
+    """How large the measurements of some pairs (or of all) will be; none is drawn."""
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("a plan asks for no measurement")
+
+    shape = Measurements(spine=people.spine, schema=people.schema, strategy=strategy, ask=never)
+    return measurement_sizes(shape, pairs)
+
+
+def human_bytes(size: float) -> str:
+    """A size as people write it.
+
+    >>> human_bytes(1500), human_bytes(21e9)
+    ('1.5 kB', '21 GB')
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} TB"
+
+
+def human_seconds(seconds: float) -> str:
+    """A time as people write it.
+
+    >>> human_seconds(4.2), human_seconds(600), human_seconds(9000)
+    ('4 seconds', '10 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+def _measurements(sizes: Sizes, every: Sizes) -> str:
+    some = f"{sizes.numbers:,} numbers, {human_bytes(sizes.bytes)}" if sizes.numbers else "none published"
+    return f"{some} (all of them: {every.numbers:,} numbers, {human_bytes(every.bytes)})"

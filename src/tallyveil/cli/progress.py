@@ -1,0 +1,73 @@
+"""Progress by level on stderr: a bar on a terminal, one line per finished level elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class LevelProgress:
+    """Follows a run through its levels.
+
+    ``work`` is the share of the whole that each level is thought to be. The remaining time is estimated from what was
+    done and how long it took, so it corrects itself as levels turn out faster or slower than thought.
+    """
+
+    def __init__(self, work: Mapping[str, float], *, terminal: bool | None = None) -> None:
+        self._work = dict(work)
+        self._terminal = sys.stderr.isatty() if terminal is None else terminal
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._done: dict[str, float] = {}
+        self._told: set[str] = set()
+        self._started = time.monotonic()
+
+    def __enter__(self) -> LevelProgress:
+        if self._terminal:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TimeElapsedColumn(),
+                TextColumn("about"),
+                TimeRemainingColumn(),
+                TextColumn("left"),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task("starting", total=sum(self._work.values()))
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, level: str, parents_done: int, parents_of_level: int) -> None:
+        """Take note that so many of a level's parents are done."""
+        self._done[level] = parents_done / max(1, parents_of_level)
+        if self._bar is not None and self._task is not None:
+            done = sum(self._work.get(name, 0.0) * share for name, share in self._done.items())
+            words = f"{level}: {parents_done:,} of {parents_of_level:,} parents"
+            self._bar.update(self._task, completed=done, description=words)
+        if parents_done >= parents_of_level and level not in self._told:
+            self._told.add(level)
+            seconds = time.monotonic() - self._started
+            line = f"{level}: {parents_of_level:,} parents done after {seconds:.1f} s"
+            if self._bar is not None:
+                self._bar.console.print(line, highlight=False)
+            else:
+                typer.echo(line, err=True)

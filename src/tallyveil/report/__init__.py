@@ -1,0 +1,1 @@
+"""Pages that a person can read."""

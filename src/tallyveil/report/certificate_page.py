@@ -1,0 +1,107 @@
+"""The certificate as a page: what is guaranteed, what noise was added, what was kept exactly, how it was solved.
+
+Everything on it comes from the certificate and the strategy. The page needs no script and nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from tallyveil.privacy.strategy import Strategy
+
+
+def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
+    """The page of a certificate, as text."""
+    declared, observed = certificate["declared"], certificate.get("observed")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"number": number, "figures": figures, "up": up, "percent": percent, "small": small}
+    template = environment.from_string(files(__package__).joinpath("certificate.html").read_text(encoding="utf-8"))
+    guarantee = declared["guarantee"]
+    return template.render(
+        declared=declared,
+        observed=observed,
+        guarantee=guarantee,
+        approver=certificate.get("approver", ""),
+        reference=certificate.get("reference", ""),
+        factor=factor(guarantee["epsilon"]),
+        pure=strategy.mechanism == "geometric",
+        mechanism="two-sided geometric" if strategy.mechanism == "geometric" else "discrete Gaussian",
+        levels=[(level, share, declared["spine"][level]) for level, share in strategy.levels.items()],
+        rows=_rows(strategy),
+    )
+
+
+def number(value: int) -> str:
+    """A count with its thousands apart."""
+    return f"{value:,}"
+
+
+def figures(value: float) -> str:
+    """A measure to three figures, whole from a hundred on.
+
+    >>> figures(1234.56), figures(22.04), figures(0.0512)
+    ('1,235', '22.0', '0.0512')
+    """
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
+
+
+def up(value: float | None) -> str:
+    """A loss to two decimals, rounded up.
+
+    >>> up(17.14355), up(0.25)
+    ('17.15', '0.25')
+    """
+    return "-" if value is None else f"{math.ceil(value * 100 - 1e-9) / 100:,.2f}"
+
+
+def percent(share: Fraction | float) -> str:
+    """A share in percent.
+
+    >>> percent(Fraction(1, 4)), percent(Fraction(5, 4097))
+    ('25%', '0.122%')
+    """
+    return f"{100 * float(share):.3g}%"
+
+
+def small(value: float | None) -> str:
+    """A bound that is tiny when all went well.
+
+    >>> small(3.2e-9), small(0.0), small(None)
+    ('3.2e-09', '0', 'not certified')
+    """
+    return "not certified" if value is None else f"{value:.2g}"
+
+
+def factor(epsilon: float) -> str:
+    """The largest factor between the chances of an outcome, in words.
+
+    >>> factor(0.1), factor(1.0), factor(17.1), factor(1e9)
+    ('1.11', '2.72', '27 million', 'more than a trillion')
+    """
+    if epsilon > math.log(1e12):
+        return "more than a trillion"
+    value = math.exp(epsilon)
+    for size, word in ((1e9, "billion"), (1e6, "million")):
+        if value >= size:
+            return f"{math.ceil(value / size):,} {word}"
+    return f"{math.ceil(value):,}" if value >= 100 else f"{math.ceil(value * 100 - 1e-9) / 100:g}"
+
+
+def _rows(strategy: Strategy) -> list[tuple[str, list[tuple[float, Fraction] | None]]]:
+    """For each query, level by level: the standard deviation of its noise and its share of the level's budget."""
+    queries = dict.fromkeys(query for level in reversed(list(strategy.queries.values())) for query in level)
+    table = []
+    for query in queries:
+        cells: list[tuple[float, Fraction] | None] = []
+        for level, shares in strategy.queries.items():
+            measured = query in shares
+            sd = math.sqrt(strategy.noise(level, query).actual_variance()) if measured else 0.0
+            cells.append((sd, shares[query]) if measured else None)
+        table.append((query, cells))
+    return table

@@ -1,0 +1,63 @@
+"""A small release with every kind of constraint, made by hand: the released counts are the true ones."""
+
+from dataclasses import replace
+
+from tallyveil import Facilities, Histogram, Schema, Spine, Strategy
+from tallyveil.certificate import declared_of, observed_of
+from tallyveil.mechanisms.measure import measure
+from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
+from tallyveil.release import Relaxed, Release, Solved
+from tallyveil.report.certificate_page import certificate_html
+
+CODES = {
+    "county": ["01", "01", "01", "02", "03", "03"],
+    "tract": ["011", "012", "013", "021", "031", "032"],
+}
+SCHEMA = Schema(attributes={"age": ["child", "adult"], "home": ["house", "prison", "dorm"]})
+CONSTRAINTS = (
+    Invariant(query="total", level="county"),
+    FacilityBounds(attribute="home", level="tract", least={"house": 0, "*": 1}, most={"*": 20}),
+    StructuralZero(cells={"age": ("child",), "home": ("prison",)}),
+    Bound(query="age", level="county", least={"adult": 3}),
+)
+
+
+def small_people() -> Histogram:
+    """Six tracts; 013 is empty."""
+    spine = Spine.from_columns(CODES, root="us")
+    unit, cell, count = [0, 0, 0, 1, 3, 3, 4, 5], [0, 3, 4, 3, 0, 5, 3, 3], [4, 9, 2, 5, 1, 6, 7, 3]
+    return Histogram.from_entries(spine, SCHEMA, unit=unit, cell=cell, count=count)
+
+
+def small_facilities(people: Histogram) -> Facilities:
+    unit, kind, count = [0, 0, 1, 2, 3, 3, 4, 5], [0, 1, 0, 0, 0, 2, 0, 0], [5, 1, 3, 1, 1, 1, 3, 2]
+    types = people.schema.attributes["home"]
+    return Facilities.from_entries(people.spine, attribute="home", types=types, unit=unit, kind=kind, count=count)
+
+
+def small_strategy(people: Histogram, **budget) -> Strategy:
+    plan = Strategy.default(people.spine, people.schema, **(budget or {"rho": 1}))
+    return replace(plan, constraints=CONSTRAINTS, only_child=True)
+
+
+def small_release(**budget) -> Release:
+    people = small_people()
+    plan = small_strategy(people, **budget)
+    noisy = measure(people, plan, RunKey.from_seed(7))
+    solved = [
+        Solved(level="us", parents=1, fast=1, gap=1e-9),
+        Solved(level="county", parents=1, general=1, distance=0.25),
+        Solved(level="tract", copied=1, relaxed=(Relaxed(unit="01", amount=2, constraints=("a", "b")),)),
+    ]
+    declared = declared_of(plan, people.spine, people.schema, facilities=True, stamps=(), seeded=True)
+    return Release(
+        histogram=people,
+        strategy=plan,
+        certificate={"declared": declared, "observed": observed_of(solved)},
+        facilities=small_facilities(people),
+        measurements=noisy,
+    )
+
+
+def page_of(release: Release) -> str:
+    return certificate_html(release.certificate, release.strategy)
