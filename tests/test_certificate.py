@@ -12,7 +12,7 @@ from tallyveil.certificate import declared_of, observed_of
 from tallyveil.errors import InputError
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Invariant, account_of
-from tallyveil.protect import protect
+from tallyveil.protection import protect
 from tallyveil.release import Relaxed, Solved
 from tallyveil.report.certificate_page import certificate_html
 

@@ -35,6 +35,7 @@ ROWS = [
     ["populations", "files"],
     ["mechanisms"],
     ["topdown", "evaluate", "risk"],
+    ["protection"],
     ["scale", "papers", "report"],
     ["explore", "cli", "__main__"],
 ]

@@ -7,12 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil import errors, files, populations, privacy, schemas
+    from tallyveil import errors, files, populations, privacy, schemas, topdown
     from tallyveil.areas import Areas
     from tallyveil.counts import Counts
     from tallyveil.facilities import Facilities
     from tallyveil.histogram import Histogram
+    from tallyveil.measurements import Measurements
+    from tallyveil.optimised import OptimisedSpine
     from tallyveil.privacy.strategy import Strategy
+    from tallyveil.protection import protect
+    from tallyveil.release import Release
     from tallyveil.schema import Grouping, Query, Schema
     from tallyveil.spine import Spine
 
@@ -23,7 +27,10 @@ __all__ = [
     "Facilities",
     "Grouping",
     "Histogram",
+    "Measurements",
+    "OptimisedSpine",
     "Query",
+    "Release",
     "Schema",
     "Spine",
     "Strategy",
@@ -31,7 +38,9 @@ __all__ = [
     "files",
     "populations",
     "privacy",
+    "protect",
     "schemas",
+    "topdown",
 ]
 
 _HOME = {
@@ -40,10 +49,14 @@ _HOME = {
     "Facilities": "facilities",
     "Grouping": "schema",
     "Histogram": "histogram",
+    "Measurements": "measurements",
+    "OptimisedSpine": "optimised",
     "Query": "schema",
+    "Release": "release",
     "Schema": "schema",
     "Spine": "spine",
     "Strategy": "privacy.strategy",
+    "protect": "protection",
 }
 
 

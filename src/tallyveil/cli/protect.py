@@ -214,7 +214,7 @@ def _run(
     from tallyveil.cli.progress import LevelProgress
     from tallyveil.plan import effort_of
     from tallyveil.privacy import RunKey
-    from tallyveil.protect import protect as run
+    from tallyveil.protection import protect as run
 
     try:
         key = None if key_file is None else RunKey.from_file(key_file)

@@ -10,19 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil._compiled import compiled
+from tallyveil.certificate import SEEDED
 from tallyveil.counts import Counts
 from tallyveil.histogram import Histogram
 from tallyveil.measurements import Index, Measurements
 from tallyveil.privacy.constraints import Invariant
-from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
+from tallyveil.privacy.distributions import Geometric
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.ledger import Ledger
 from tallyveil.privacy.sampling import draw
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.streams import measurement_stream
 from tallyveil.schema import TOTAL
-
-SEEDED = "seeded: not for publication"
 
 
 def measure(histogram: Histogram, strategy: Strategy, key: RunKey, *, replicate: int = 0) -> Measurements:
@@ -86,8 +85,9 @@ def _spend(strategy: Strategy) -> None:
     ledger = Ledger(strategy)
     changed = 2 if strategy.neighbours == "replace-one" else 1  # counts that a neighbour changes, by 1 each
     for spend in strategy.spends():
-        cost = {Geometric: lambda n: changed * n.z, DiscreteGaussian: lambda n: changed / (2 * n.variance)}
-        ledger.spend(spend.level, spend.query, cost[type(spend.noise)](spend.noise))
+        noise = spend.noise
+        cost = changed * noise.z if isinstance(noise, Geometric) else changed / (2 * noise.variance)
+        ledger.spend(spend.level, spend.query, cost)
     ledger.close()
 
 

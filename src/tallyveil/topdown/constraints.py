@@ -9,7 +9,7 @@ split state there, which no invariant declares. That is not copied.)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,8 +110,8 @@ def check_counts(
                 code = bytes(spine.codes[spine.depth(level)][unit]).decode()
                 bounds = f"exactly {least:,}" if least == most else f"{least:,} to {most:,}"
                 raise InputError(
-                    f"{whose}: {level} {code!r} has {count:,} in {one.query.labels()[row]!r} of {one.query.name!r}, not "
-                    f"{bounds} ({'; '.join(one.words)}). Correct the counts, the facilities or the constraint."
+                    f"{whose}: {level} {code!r} has {count:,} in {one.query.labels()[row]!r} of {one.query.name!r}, "
+                    f"not {bounds} ({'; '.join(one.words)}). Correct the counts, the facilities or the constraint."
                 )
 
 
@@ -215,9 +215,7 @@ def _both(one: LevelLimits, other: LevelLimits) -> LevelLimits:
         (a, b), (c, d) = one.of(first, last), other.of(first, last)
         return np.maximum(a, c), np.minimum(b, d)
 
-    return LevelLimits(
-        query=one.query, of=of, owners=one.owners, words=(*one.words, *other.words), owner=one.owner
-    )
+    return LevelLimits(query=one.query, of=of, owners=one.owners, words=(*one.words, *other.words), owner=one.owner)
 
 
 def _summed(one: LevelLimits, spine: Spine, depth: int) -> LevelLimits:
@@ -248,6 +246,4 @@ def _sharpened(one: LevelLimits, total: LevelLimits) -> LevelLimits:
 
 
 def _fixed(one: LevelLimits, least: Index, most: Index) -> LevelLimits:
-    return LevelLimits(
-        query=one.query, of=lambda a, b: (least[a:b], most[a:b]), owners=len(least), words=one.words
-    )
+    return LevelLimits(query=one.query, of=lambda a, b: (least[a:b], most[a:b]), owners=len(least), words=one.words)

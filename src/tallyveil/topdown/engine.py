@@ -139,7 +139,7 @@ class _Level:
             how, table = Solved(level=self.level), np.empty(0, np.int64)
         sizes, cell, count = _collect(
             self.first_child, self.above.start, self.above.cell, self.above.count, first, last, parent,
-            nests.child_start, nests.cell_start, nests.cell, nests.block_start, table,
+            nests.cell_start, nests.cell, nests.block_start, table,
         )  # fmt: skip
         children, entries = (np.diff(array[first : last + 1]) for array in (self.first_child, self.above.start))
         return _Piece(
@@ -272,7 +272,9 @@ def _nests(first_child: Index, above: Counts, first: int, last: int) -> tuple[Ne
 
 
 @compiled
-def _collect(first_child, above_start, above_cell, above_count, first, last, parent, child_start, cell_start, cell, block_start, table):  # type: ignore[no-untyped-def]  # fmt: skip
+def _collect(  # type: ignore[no-untyped-def]
+    first_child, above_start, above_cell, above_count, first, last, parent, cell_start, cell, block_start, table
+):
     """Non-zero entries of the children of parents ``first`` to ``last``, child after child."""
     sizes = np.zeros(first_child[last] - first_child[first], np.int64)
     total = 0

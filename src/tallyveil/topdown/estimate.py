@@ -4,8 +4,8 @@ Nearest in weighted least squares (weights 1/variance), with the children summin
 limits kept. The problem and the method are in ``solver``; here the nests are prepared for it, many at a time, and what
 it cannot certify goes to a general solver (``general``).
 
-Exact reductions: queries whose rows coincide on the support (with one household type, ``votingage * hispanic * cenrace``
-is ``detailed``) are merged into one; a query is summed from a finer one, not from the cells; an upper bound of zero
+Exact reductions: queries whose rows coincide on the support are merged into one (with one household type,
+``votingage * hispanic * cenrace`` is ``detailed``); a query is summed from a finer one, not from the cells; an upper bound of zero
 closes entries; a bound that the parent's counts cannot break is dropped.
 """
 
@@ -94,7 +94,7 @@ def estimate(
     scale = max(float(one.weight.max()) for one in asked)
     result = _solve_fast(nests, queries, own, limits, scale, gap, distance, steps)
     for p in np.flatnonzero(result.steps < 0):
-        found = solve_generally(nests, queries, own, limits, int(p))
+        found = solve_generally(nests, queries, own, limits, int(p), nests.table(result.x, int(p)).copy())
         nests.table(result.x, int(p))[:] = found.x
         for name in ("gap", "distance", "violation"):
             getattr(result, name)[p] = getattr(found, name)
@@ -235,6 +235,7 @@ def _solve_fast(
         distance,
         0.5 / scale,
         int(steps),
+        1 + max((int(rows_.max()) for rows_ in [one.row_of_cell for one in (*queries, *limits)]), default=0),  # type: ignore[attr-defined]
         result.x,
         result.gap,
         result.distance,
@@ -249,21 +250,22 @@ def _stacked(partitions: Sequence[NDArray[np.int32]], cells: int) -> NDArray[np.
 
 
 @compiled
-def _solve_nests(
+def _solve_nests(  # type: ignore[no-untyped-def]
     child_start, cell_start, cell, count, block_start, row_of_cell, source, row_start, row, noisy_start, noisy, weight,
     noisy_own, limit_row, limit_rows, limit_first, least, most, owner, want_gap, want_distance, one, most_steps,
-    out, out_gap, out_distance, out_violation, out_steps,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+    most_rows, out, out_gap, out_distance, out_violation, out_steps,
+):  # fmt: skip
     """Prepare each nest and solve it."""
     kinds, asked = limit_row.shape[0], row_of_cell.shape[0]
-    place = np.zeros(1 + max(row_of_cell.max() if asked else 0, limit_row.max() if kinds else 0), np.int64)
+    place = np.zeros(most_rows, np.int64)
     for p in range(len(child_start) - 1):
         c0, s0, b0 = child_start[p], cell_start[p], block_start[p]
         n, m = child_start[p + 1] - c0, cell_start[p + 1] - s0
         if m == 0:
             continue
-        own, own_noisy = weight[asked, c0 : c0 + n].copy(), np.empty((m, n))
+        own, own_noisy = np.empty(n), np.empty((m, n))
         for c in range(n):
+            own[c] = weight[asked, c0 + c]
             for s in range(m):
                 own_noisy[s, c] = noisy_own[b0 + c * m + s]
 
@@ -324,7 +326,9 @@ def _solve_nests(
 
         # queries that outweigh all others by far are met in the projection, as soft rows
         soft = _outweighing(n, m, kept, rows, local, weights, own)
-        softs = soft.sum()
+        softs = 0
+        for q in range(kept):
+            softs += soft[q]
 
         # limits on the rows that the support has
         open_ = np.ones((m, n), np.bool_)
@@ -341,17 +345,19 @@ def _solve_nests(
         low, high, give = np.zeros(total), np.full(total, np.inf), np.zeros(total)
         used_limits = 0
         for k in range(kinds):
-            base = owner[k, c0 : c0 + n].min()
-            owners[k] = owner[k, c0 : c0 + n].max() - base + 1
+            base, last = owner[k, c0], owner[k, c0]
+            for c in range(n):
+                base, last = min(base, owner[k, c0 + c]), max(last, owner[k, c0 + c])
+            owners[k] = last - base + 1
             firsts[k] = used_limits
             for c in range(n):
                 owner_of[k, c] = owner[k, c0 + c] - base
                 child_ptr[k, owner_of[k, c] + 1] += 1
             for o in range(owners[k]):
                 child_ptr[k, o + 1] += child_ptr[k, o]
-            fill = child_ptr[k, : owners[k]].copy()
+            fill = np.zeros(owners[k], np.int64)
             for c in range(n):
-                children[k, fill[owner_of[k, c]]] = c
+                children[k, child_ptr[k, owner_of[k, c]] + fill[owner_of[k, c]]] = c
                 fill[owner_of[k, c]] += 1
             number = 0
             for s in range(m):
@@ -387,7 +393,8 @@ def _solve_nests(
                 firsts[k], numbers[k], owners[k] = used_limits, rows[q], n
                 for c in range(n):
                     owner_of[k, c], children[k, c], child_ptr[k, c + 1] = c, c, c + 1
-                limit_into[k] = local[q]
+                for s in range(m):
+                    limit_into[k, s] = local[q, s]
                 _index_rows(m, rows[q], limit_into[k], ptr[k], cells[k])
                 for r in range(rows[q]):
                     for c in range(n):
@@ -396,12 +403,14 @@ def _solve_nests(
                         used_limits += 1
                 k += 1
 
-        if own.max() == 0.0:  # cells are not measured: begin with shares of the parent
+        measured = False
+        for c in range(n):
+            measured = measured or own[c] > 0.0
+        if not measured:  # cells are not measured: begin with shares of the parent
             for s in range(m):
                 for c in range(n):
                     own_noisy[s, c] = max(0.0, count[s0 + s]) / n
-        x = np.zeros((m, n))
-        gap, distance, violation, steps, value = solve(
+        x, gap, distance, violation, steps, value = solve(
             n,
             m,
             count[s0 : s0 + m],
@@ -415,14 +424,14 @@ def _solve_nests(
             open_,
             want_gap,
             want_distance,
-            max(0.0, one - constant),
+            one,
+            constant,
             most_steps,
-            x,
         )  # fmt: skip
         for c in range(n):
             for s in range(m):
                 out[b0 + c * m + s] = x[s, c]
-        out_gap[p] = gap / max(one, value + constant)
+        out_gap[p] = gap / max(one, value + constant - gap)
         out_distance[p], out_violation[p], out_steps[p] = distance, violation, steps
 
 
@@ -430,18 +439,27 @@ def _solve_nests(
 def _outweighing(n, m, kept, rows, local, weights, own):  # type: ignore[no-untyped-def]
     """Which queries outweigh all the rest together so far that steps of the gradient would be far too short."""
     soft = np.zeros(kept, np.bool_)
-    curvature = np.zeros(kept + 1)  # the largest eigenvalue that each query adds, at most
-    curvature[kept] = own.max()
+    curvature = np.zeros(kept + 1)  # the largest eigenvalue that each query adds, at most; last the cells' own
+    for c in range(n):
+        curvature[kept] = max(curvature[kept], own[c])
     size = np.zeros(m, np.int64)
     for q in range(kept):
-        size[: rows[q]] = 0
+        heaviest, longest = 0.0, 0
+        for c in range(n):
+            heaviest = max(heaviest, weights[q, c])
+        for r in range(rows[q]):
+            size[r] = 0
         for s in range(m):
             size[local[q, s]] += 1
-        curvature[q] = weights[q].max() * size[: rows[q]].max()
+            longest = max(longest, size[local[q, s]])
+        curvature[q] = heaviest * longest
     for _ in range(kept):
-        rest = curvature.sum()
-        top = np.argmax(curvature)
-        if top == kept or rest == curvature[top] or curvature[top] <= OUTWEIGHING * (rest - curvature[top]):
+        rest, top = 0.0, kept
+        for q in range(kept + 1):
+            rest += curvature[q]
+            top = q if curvature[q] > curvature[top] else top
+        rest -= curvature[top]
+        if top == kept or rest == 0.0 or curvature[top] <= OUTWEIGHING * rest:
             break
         soft[top] = True
         curvature[top] = 0.0
@@ -455,9 +473,9 @@ def _index_rows(m, number, into, ptr, cells):  # type: ignore[no-untyped-def]
         ptr[into[s] + 1] += 1
     for r in range(number):
         ptr[r + 1] += ptr[r]
-    fill = ptr[:number].copy()
+    fill = np.zeros(number, np.int64)
     for s in range(m):
-        cells[fill[into[s]]] = s
+        cells[ptr[into[s]] + fill[into[s]]] = s
         fill[into[s]] += 1
 
 
@@ -488,7 +506,7 @@ def _support_rows(cell_start, cell, row_of_cell, size):  # type: ignore[no-untyp
 
 @compiled
 def _places(child_start, child, start, rows, size):  # type: ignore[no-untyped-def]
-    """unit * size + row for every child of every nest and every row of the nest."""
+    """Places (unit * size + row) for every child of every nest and every row of the nest."""
     total = 0
     for p in range(len(start) - 1):
         total += (child_start[p + 1] - child_start[p]) * (start[p + 1] - start[p])

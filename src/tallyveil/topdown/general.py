@@ -1,6 +1,8 @@
 """The general path: one nest as a sparse quadratic program (PIQP), for what the fast path cannot certify.
 
-Query rows are variables of their own, so the matrices stay sparse: minimise 1/2 sum w (t - y)^2 with t = Q x.
+The unknowns are d = x - x0, x0 being where the fast path stopped, and the residuals r in standard deviations,
+r = W^(1/2) (Q x - y): minimise 1/2 r'r. So weights of very different size stand side by side as rows of one matrix, and
+counts of millions do not hide fractions of a person.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+_GOOD = 1e-7
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Program:
-    """minimise 1/2 z'Pz + c'z + constant subject to Az = b, lower <= Gz <= upper, low <= z <= high; x is z's beginning."""
+    """minimise 1/2 z'Pz subject to Az = b, lower <= Gz <= upper, low <= z <= high; z is d and then r."""
 
     P: sp.csc_matrix
-    c: Floats
-    constant: float
     A: sp.csc_matrix
     b: Floats
     G: sp.csc_matrix
@@ -36,16 +38,11 @@ class Program:
     upper: Floats
     low: Floats
     high: Floats
-    entries: int
-
-    def value(self, z: Floats) -> float:
-        """The objective."""
-        return float(0.5 * z @ (self.P @ z) + self.c @ z + self.constant)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """A general solver's answer: gap and distance come from its duality gap."""
+    """A general solver's answer, children x cells; gap and distance come from its duality gap."""
 
     x: Floats
     gap: float
@@ -53,42 +50,50 @@ class Found:
     violation: float
 
 
-def program_of(nests: Nests, queries: Sequence[Asked], own: Asked, limits: Sequence[Limits], p: int) -> Program:
-    """One nest, written out. Entries are ordered child after child."""
+def program_of(
+    nests: Nests,
+    queries: Sequence[Asked],
+    own: Asked,
+    limits: Sequence[Limits],
+    p: int,
+    near: Floats,
+    *,
+    unit: float = 1.0,
+) -> Program:
+    """One nest, written out around the table ``near``. Entries are ordered child after child, r is in units."""
     n, m = nests.shape(p)
-    children = np.arange(nests.child_start[p], nests.child_start[p + 1])
+    span = slice(int(nests.child_start[p]), int(nests.child_start[p + 1]))
     cell = nests.cell[nests.cell_start[p] : nests.cell_start[p + 1]]
-    count = nests.count[nests.cell_start[p] : nests.cell_start[p + 1]].astype(np.float64)
-    eye = sp.identity(n, format="csr")
-    scale = max(float(one.weight[children].max()) for one in (*queries, own))
-    diagonal = [np.repeat(own.weight[children] / scale, m)]
-    target = [nests.table(own.noisy, p).reshape(-1).astype(np.float64)]
-    links = []
-    sizes = nests.child_start
-    for query in queries:
+    count = nests.count[nests.cell_start[p] : nests.cell_start[p + 1]]
+    x = near.reshape(-1)
+    design, off = [], []
+    for query in (*queries, own):
+        root = np.sqrt(query.weight[span]) / unit
+        if not root.any():
+            continue
         rows = query.rows[query.start[p] : query.start[p + 1]]
-        before = int((np.diff(sizes)[:p] * np.diff(query.start)[:p]).sum())
-        k = len(rows)
-        member = sp.csr_matrix(
-            (np.ones(m), (np.searchsorted(rows, query.row_of_cell[cell]), np.arange(m))), shape=(k, m)
-        )
-        links.append(sp.kron(eye, member))
-        diagonal.append(np.repeat(query.weight[children] / scale, k))
-        target.append(query.noisy[before : before + n * k])
-    w, y = np.concatenate(diagonal), np.concatenate(target)
-    aux = len(w) - n * m
-    equal, right = [], []
-    if links:
-        equal.append(sp.hstack([sp.vstack(links), -sp.identity(aux)]))
-        right.append(np.zeros(aux))
+        before = int((np.diff(nests.child_start)[:p] * np.diff(query.start)[:p]).sum())
+        noisy = query.noisy[before : before + n * len(rows)].reshape(n, len(rows))
+        member = sp.csr_matrix((np.ones(m), (np.searchsorted(rows, query.row_of_cell[cell]), np.arange(m))))
+        design.append(sp.kron(sp.diags(root), member))
+        off.append((root[:, None] * (noisy - near @ member.T)).reshape(-1))
+    measured = sp.vstack(design)
+    residuals = measured.shape[0]
+    equal, right = [sp.hstack([measured, -sp.identity(residuals)])], [np.concatenate(off)]
+
+    def padded(rows: sp.spmatrix) -> sp.spmatrix:
+        return sp.hstack([rows, sp.csr_matrix((rows.shape[0], residuals))])
+
     if count[0] >= 0:
-        columns = sp.kron(np.ones((1, n)), sp.identity(m))
-        equal.append(sp.hstack([columns, sp.csr_matrix((m, aux))]))
-        right.append(count)
-    high = np.full(len(w), np.inf)
-    bounded, lower, upper = [], [], []
+        columns = sp.csr_matrix(sp.kron(np.ones((1, n)), sp.identity(m)))
+        equal.append(padded(columns))
+        right.append(count - columns @ x)
+    high = np.full(n * m + residuals, np.inf)
+    bounded: list[sp.spmatrix] = []
+    lower: list[float] = []
+    upper: list[float] = []
     for limit in limits:
-        owner = limit.owner[children]
+        owner = limit.owner[span]
         for o in np.unique(owner):
             for r in np.unique(limit.row_of_cell[cell]):
                 inside = np.outer(owner == o, limit.row_of_cell[cell] == r).reshape(-1)
@@ -98,64 +103,75 @@ def program_of(nests: Nests, queries: Sequence[Asked], own: Asked, limits: Seque
                     continue
                 if least <= 0 and most >= UNLIMITED:
                     continue
-                row = sp.csr_matrix(np.concatenate([inside, np.zeros(aux)]).astype(np.float64))
+                row, here = padded(sp.csr_matrix(inside.astype(np.float64))), float(x[inside].sum())
                 if least == most:
                     equal.append(row)
-                    right.append(np.array([least]))
+                    right.append(np.array([least - here]))
                 else:
                     bounded.append(row)
-                    lower.append(least if least > 0 else -np.inf)
-                    upper.append(most if most < UNLIMITED else np.inf)
-    z = len(w)
+                    lower.append(least - here if least > 0 else -np.inf)
+                    upper.append(most - here if most < UNLIMITED else np.inf)
+    z = n * m + residuals
     return Program(
-        P=sp.diags(w).tocsc(),
-        c=-w * y,
-        constant=0.5 * float(w @ y**2),
-        A=(sp.vstack(equal) if equal else sp.csr_matrix((0, z))).tocsc(),
-        b=np.concatenate(right) if right else np.zeros(0),
+        P=sp.diags(np.repeat([0.0, 1.0], [n * m, residuals])).tocsc(),
+        A=sp.vstack(equal).tocsc(),
+        b=np.concatenate(right),
         G=(sp.vstack(bounded) if bounded else sp.csr_matrix((0, z))).tocsc(),
         lower=np.array(lower),
         upper=np.array(upper),
-        low=np.concatenate([np.zeros(n * m), np.full(aux, -np.inf)]),
-        high=high,
-        entries=n * m,
+        low=np.concatenate([-x, np.full(residuals, -np.inf)]),
+        high=np.where(high == 0, 0.0, high),
     )
 
 
-def solve_generally(nests: Nests, queries: Sequence[Asked], own: Asked, limits: Sequence[Limits], p: int) -> Found:
-    """Solve one nest with PIQP."""
+def solve_generally(
+    nests: Nests, queries: Sequence[Asked], own: Asked, limits: Sequence[Limits], p: int, near: Floats
+) -> Found:
+    """Solve one nest with PIQP, from the table where the fast path stopped: in another unit of r if one fails."""
+    best = Found(x=near, gap=np.inf, distance=np.inf, violation=np.inf)
+    for unit in (1.0, 10.0, 100.0, 0.1, 1000.0):
+        found = _solved(nests, queries, own, limits, p, near, unit)
+        if found is not None and found.gap < best.gap:
+            best = found
+        if best.gap <= _GOOD and best.violation <= _GOOD:
+            return best
+    if best.gap == np.inf:
+        raise TallyveilError("the general solver failed, though the constraints had been found feasible. Report this.")
+    return best
+
+
+def _solved(
+    nests: Nests,
+    queries: Sequence[Asked],
+    own: Asked,
+    limits: Sequence[Limits],
+    p: int,
+    near: Floats,
+    unit: float,
+) -> Found | None:
     import piqp
 
-    problem = program_of(nests, queries, own, limits, p)
+    program = program_of(nests, queries, own, limits, p, near, unit=unit)
     solver = piqp.SparseSolver()
-    solver.settings.eps_abs = 1e-9
-    solver.settings.eps_rel = 1e-10
-    solver.settings.max_iter = 500
+    solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = 1e-10
+    solver.settings.eps_rel = solver.settings.eps_duality_gap_rel = 1e-10
+    solver.settings.max_iter = 300
+    zero = np.zeros(len(program.low))
     solver.setup(
-        problem.P,
-        problem.c,
-        problem.A,
-        problem.b,
-        problem.G,
-        problem.lower,
-        problem.upper,
-        problem.low,
-        problem.high,
+        program.P, zero, program.A, program.b, program.G, program.lower, program.upper, program.low, program.high
     )
-    status = solver.solve()
-    if status not in (piqp.PIQP_SOLVED, piqp.PIQP_MAX_ITER_REACHED):
-        raise TallyveilError(f"the general solver stopped with {status}. Report this: the constraints were checked before.")
+    if solver.solve() not in (piqp.PIQP_SOLVED, piqp.PIQP_MAX_ITER_REACHED):
+        return None
     n, m = nests.shape(p)
-    z = np.clip(solver.result.x, problem.low, problem.high)
-    x = z[: n * m]
-    off = [np.abs(problem.A @ z - problem.b), problem.lower - problem.G @ z, problem.G @ z - problem.upper]
-    info = solver.result.info
+    z = np.clip(solver.result.x, program.low, program.high)
+    residuals = z[n * m :]
+    off = [np.abs(program.A @ z - program.b), program.lower - program.G @ z, program.G @ z - program.upper]
+    value = 0.5 * float(residuals @ residuals) * unit**2
+    gap = abs(value - float(solver.result.info.dual_obj) * unit**2)
     weight = float(own.weight[nests.child_start[p] : nests.child_start[p + 1]].min())
-    scale = max(float(one.weight[nests.child_start[p] : nests.child_start[p + 1]].max()) for one in (*queries, own))
-    gap = float(abs(info.duality_gap))
     return Found(
-        x=x.reshape(n, m),
-        gap=gap / max(0.5 / scale, problem.value(z)),
-        distance=float(np.sqrt(2 * gap * scale / weight)) if weight > 0 else np.inf,
+        x=near + z[: n * m].reshape(n, m),
+        gap=gap / max(0.5, value - gap),
+        distance=float(np.sqrt(2 * gap / weight)) if weight > 0 else np.inf,
         violation=float(max((one.max() for one in off if one.size), default=0.0)),
     )

@@ -7,6 +7,7 @@ variables. Nests are worked on many at a time: one after another in flat arrays.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,11 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Nests:
-    """Several nests. Nest ``p`` has children ``child_start[p]`` to ``child_start[p + 1]`` and support cells
-    ``cell_start[p]`` to ``cell_start[p + 1]``; its table begins at ``block_start[p]``, one row per child, one column per
-    support cell, row after row.
+    """Several nests.
+
+    Nest ``p`` has children ``child_start[p]`` to ``child_start[p + 1]`` and support cells ``cell_start[p]`` to
+    ``cell_start[p + 1]``; its table begins at ``block_start[p]``, one row per child, one column per support cell, row
+    after row.
 
     Attributes
     ----------
@@ -47,7 +50,7 @@ class Nests:
             int(self.cell_start[p + 1] - self.cell_start[p]),
         )
 
-    def table(self, values: NDArray[np.generic], p: int) -> NDArray[np.generic]:
+    def table(self, values: NDArray[Any], p: int) -> NDArray[Any]:
         """A nest's part of an array laid out like the blocks, as children x cells."""
         return values[self.block_start[p] : self.block_start[p + 1]].reshape(self.shape(p))
 

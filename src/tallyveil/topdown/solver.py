@@ -9,9 +9,9 @@ For one nest, with x the children's cells (n children, m support cells), the pro
 
 Without the last constraints the feasible set is one simplex for each cell. The Hessian H has no negative entries, so
 D = diag(H 1) majorises it; with all children's weights at their largest, D_s omega_c does too. A step of D^-1 g,
-projected in D's metric, decreases f, and FISTA with gradient restart makes that fast. The projection keeps u, from which
-x = max(0, u): a multiplier theta_s for each cell shifts u by -theta_s / D until the children sum to the parent, and a
-multiplier nu for each limited row does the same for its bounds, in turns (dual block ascent; each turn is a
+projected in D's metric, decreases f, and FISTA with gradient restart makes that fast. The projection keeps u, from
+which x = max(0, u): a multiplier theta_s for each cell shifts u by -theta_s / D until the children sum to the parent,
+and a multiplier nu for each limited row does the same for its bounds, in turns (dual block ascent; each turn is a
 one-dimensional Newton iteration).
 
 A solve ends by proof, not by a small step. For any theta, and any nu of the right sign,
@@ -65,8 +65,8 @@ class Rows(NamedTuple):
 
     Row r of owner o of kind k is number ``first[k] + r * owners[k] + o``; its cells are ``cells[k, ptr[k, r]]`` and on,
     its children ``children[k, child_ptr[k, o]]`` and on.
-    A row with ``give`` is soft: not bounded, but a measured row whose weight 1/give is so large that it is better met in
-    the projection than by steps of the gradient; ``least`` is its noisy answer.
+    A row with ``give`` is soft: not bounded, but a measured row whose weight 1/give is so large that it is better met
+    in the projection than by steps of the gradient; ``least`` is its noisy answer.
     """
 
     first: Any
@@ -85,18 +85,24 @@ class Rows(NamedTuple):
 
 
 @summing
-def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, most_steps, out):  # type: ignore[no-untyped-def]
-    """Solve one nest into ``out``; gives the bound on f - f*, on the distance, the violation, the steps taken and f.
+def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, constant, most_steps):  # type: ignore[no-untyped-def]
+    """Solve one nest: the table, the bound on f - f*, on the distance, the violation, the steps taken and f.
 
-    It stops when the gap is below ``want_gap * max(one, f)`` and the distance below ``want_distance``; the steps are
-    negative where it did not come to that.
+    It stops when the gap is below ``want_gap * max(one, f*)`` for certain, and the distance below ``want_distance``;
+    the steps are negative where it did not come to that. ``constant`` is what merged queries add to f.
     """
     x, old = np.zeros((m, n)), np.zeros((m, n))
     step, pace, theta, sums = np.empty(m), np.empty(n), np.zeros(m), np.empty(queries.noisy.shape)
-    limited, closed = rows.first.size > 0, not open_.all()
+    limited, closed = rows.first.size > 0, False
+    for s in range(m):
+        for c in range(n):
+            closed = closed or not open_[s, c]
     g = np.empty((m, n))
     u = np.empty((m, n) if limited else (1, n))
-    direct = np.empty(((queries.source < 0).sum(), m), np.int64)
+    j = 0
+    for q in range(queries.source.size):
+        j += queries.source[q] < 0
+    direct = np.empty((j, m), np.int64)  # the rows made from cells that each cell falls into
     j = 0
     for q in range(queries.source.size):
         if queries.source[q] < 0:
@@ -108,28 +114,44 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, most_
         for c in range(n):
             g[s, c] = queries.noisy_own[s, c] if open_[s, c] else -_CLOSED
     _project(g, step, pace, n, m, count, theta, rows, 1e-3, _SWEEPS, x)
-    theta[:] = 0.0
-    rows.nu[:] = 0.0
-    old[:] = x
+    for j in range(rows.nu.size):
+        rows.nu[j] = 0.0
     scale, least_own = 0.0, np.inf
     for s in range(m):
+        theta[s] = 0.0
         scale += max(0.0, count[s])
+        for c in range(n):
+            old[s, c] = x[s, c]
     for c in range(n):
         least_own = min(least_own, queries.own[c])
-    dust = 1e-8 + 1e-15 * scale
+    dust = 1e-10 + 1e-15 * scale
     momentum, ahead, tolerance, next_check, still = 1.0, 0.0, 1.0, 8, 0.05 * min(1.0, want_distance)
     gap, distance, violation = np.inf, np.inf, np.inf
     for taken in range(1, most_steps + 1):
         _pull(x, old, ahead, n, m, queries, sums)
         if limited:
             _ascend(x, old, ahead, n, m, queries, sums, step, pace, theta, rows, open_, u)
-            g[:] = x  # room
             _project(u, step, pace, n, m, count, theta, rows, max(dust, tolerance), _SWEEPS, g)
             turn, moved = _turned(x, old, ahead, step, pace, n, m, g)
             x, old, g = g, x, old
         else:
             turn, moved = _step(
-                x, old, ahead, n, m, queries.own, queries.noisy_own, direct, sums, step, pace, count, theta, open_, closed, u[0]
+                x,
+                old,
+                ahead,
+                n,
+                m,
+                queries.own,
+                queries.noisy_own,
+                direct,
+                sums,
+                step,
+                pace,
+                count,
+                theta,
+                open_,
+                closed,
+                u[0],
             )
             x, old = old, x
         tolerance = 0.02 * moved
@@ -138,13 +160,12 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, most_
                 _project(u, step, pace, n, m, count, theta, rows, dust, _LAST_SWEEPS, x)
             value = 0.5 * _pull(x, x, 0.0, n, m, queries, sums)
             value += _gradient(x, n, m, queries, sums, g)
-            value, bound, violation = _bounds(x, g, value, n, m, count, queries.own, open_, rows)
-            gap = max(0.0, value - bound)
+            gap, soft, violation = _gap(x, g, n, m, count, queries.own, open_, rows)
+            value += soft
             distance = np.sqrt(2.0 * gap / least_own) if least_own > 0.0 else np.inf
             near = distance <= want_distance or least_own == 0.0
-            if gap <= want_gap * max(one, value) and near and violation <= 10.0 * dust:
-                out[:] = x
-                return gap, distance, violation, taken, value
+            if gap <= want_gap * max(one, constant + value - gap) and near and violation <= 10.0 * dust:
+                return x, gap, distance, violation, taken, value
             next_check = taken + max(4, taken // 12)
         if turn > 0.0:  # the momentum points uphill: begin anew
             momentum, ahead = 1.0, 0.0
@@ -152,8 +173,7 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, most_
             after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
             ahead = (momentum - 1.0) / after
             momentum = after
-    out[:] = x
-    return gap, distance, violation, -most_steps, 0.0
+    return x, gap, distance, violation, -most_steps, 0.0
 
 
 @summing
@@ -220,13 +240,13 @@ def _gradient(x, n, m, queries, sums, g):  # type: ignore[no-untyped-def]
 @summing
 def _majorise(n, m, queries, sums, step, pace):  # type: ignore[no-untyped-def]
     """1/D: for each cell at the largest weights, and for each child how much its weights fall short of them."""
-    pace[:] = 0.0
     largest = 0.0
     for c in range(n):
         largest = max(largest, queries.own[c])
     for c in range(n):
         pace[c] = queries.own[c] / largest if largest > 0.0 else 0.0
-    step[:] = largest
+    for s in range(m):
+        step[s] = largest
     for q in range(queries.source.size):
         most = 0.0
         for c in range(n):
@@ -416,14 +436,15 @@ def _fit_rows(u, step, pace, n, m, rows, tolerance):  # type: ignore[no-untyped-
 
 
 @summing
-def _bounds(x, g, value, n, m, count, own, open_, rows):  # type: ignore[no-untyped-def]
-    """f(x), a number that the optimum cannot be below, and the largest violation at x. Turns g into g + R'nu.
+def _gap(x, g, n, m, count, own, open_, rows):  # type: ignore[no-untyped-def]
+    """How far f(x) is above the optimum at most, the soft rows' part of f(x), and the largest violation.
 
-    ``value`` and ``g`` come without the soft rows. For a soft row with sum t and answer y, (t - y)^2 / (2 give) is
-    never below nu (t - y) - give nu^2 / 2, whatever nu (Fenchel).
+    ``g`` comes without the soft rows and becomes g + R'nu. For a soft row with sum t and answer y, (t - y)^2 / (2 give)
+    is never below nu (t - y) - give nu^2 / 2, whatever nu (Fenchel). The terms are added one by one, not as a
+    difference of large sums: the bound stays sharp at any size of f. What a violation would gain counts as a loss: the
+    nearest table without it may be worse by as much.
     """
-    full = value
-    violation, curved = 0.0, True
+    gap, soft, violation, curved = 0.0, 0.0, 0.0, True
     give = np.zeros(n)
     for c in range(n):
         curved = curved and own[c] > 0.0
@@ -433,22 +454,19 @@ def _bounds(x, g, value, n, m, count, own, open_, rows):  # type: ignore[no-unty
         for r in range(rows.rows[k]):
             for o in range(rows.owners[k]):
                 j = rows.first[k] + r * rows.owners[k] + o
-                total = 0.0
+                nu, total = rows.nu[j], 0.0
                 for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
                     for b in range(rows.child_ptr[k, o], rows.child_ptr[k, o + 1]):
                         s, c = rows.cells[k, a], rows.children[k, b]
                         total += x[s, c]
-                        g[s, c] += rows.nu[j]
+                        g[s, c] += nu
                 off = total - rows.least[j]
                 if rows.give[j] > 0.0:
-                    full += 0.5 * off * off / rows.give[j]
-                    value += rows.nu[j] * off - 0.5 * rows.give[j] * rows.nu[j] ** 2
-                    continue
-                violation = max(violation, total - rows.most[j], -off)
-                if rows.nu[j] > 0.0:
-                    value += rows.nu[j] * (total - rows.most[j])
-                elif rows.nu[j] < 0.0:
-                    value += rows.nu[j] * off
+                    soft += 0.5 * off * off / rows.give[j]
+                    gap += 0.5 * (off - rows.give[j] * nu) ** 2 / rows.give[j]
+                else:
+                    violation = max(violation, total - rows.most[j], -off)
+                    gap += abs(nu * (total - rows.most[j]) if nu > 0.0 else nu * off)
     for s in range(m):
         for c in range(n):
             g[s, c] = g[s, c] if open_[s, c] else _CLOSED
@@ -457,20 +475,20 @@ def _bounds(x, g, value, n, m, count, own, open_, rows):  # type: ignore[no-unty
             theta = _column_multiplier(x[s], g[s], n, count[s], own, give)
             for c in range(n):
                 total += x[s, c]
-            value += theta * (total - count[s])
+            gap += abs(theta * (total - count[s]))
             violation = max(violation, abs(total - count[s]))
         if curved:
             for c in range(n):
                 slope = g[s, c] + theta
                 move = max(-x[s, c], -slope * give[c])
-                value += move * (slope + 0.5 * own[c] * move)
+                gap -= move * (slope + 0.5 * own[c] * move)
         else:
             for c in range(n):
                 slope = g[s, c] + theta
                 if slope < 0.0:
-                    return full, -1e300, violation
-                value -= slope * x[s, c] if open_[s, c] else 0.0
-    return full, value, violation
+                    return np.inf, soft, violation
+                gap += slope * x[s, c] if open_[s, c] else 0.0
+    return max(0.0, gap), soft, violation
 
 
 @summing

@@ -39,6 +39,8 @@ def protect(
     ----------
     truth
         The counts, or a synthetic census with its facilities.
+    strategy
+        The budget, how it is divided, and what must hold.
     facilities
         Public counts of households and group quarters, where the strategy bounds persons by them.
     seed, key
@@ -50,6 +52,8 @@ def protect(
         How many to work with; the result does not depend on it. By default, all cores.
     failsafe
         Change a parent as little as possible where constraints cannot all hold, instead of stopping.
+    progress
+        Called with a level, how many of its parents are done, and how many there are.
 
     Examples
     --------
@@ -73,9 +77,7 @@ def protect(
     limits = limits_by_level(measurements, used)
     check_counts(people, limits, possible_cells(people.schema, strategy), whose="the data")  # before any noise
     with _pool(threads) as run:
-        histogram, solved = topdown(
-            measurements, facilities=used, failsafe=failsafe, run=run, progress=progress
-        )
+        histogram, solved = topdown(measurements, facilities=used, failsafe=failsafe, run=run, progress=progress)
     certificate = {
         "declared": declared_of(
             strategy,
