@@ -5,8 +5,8 @@ limits kept. The problem and the method are in ``solver``; here the nests are pr
 it cannot certify goes to a general solver (``general``).
 
 Exact reductions: queries whose rows coincide on the support are merged into one (with one household type,
-``votingage * hispanic * cenrace`` is ``detailed``); a query is summed from a finer one, not from the cells; an upper bound of zero
-closes entries; a bound that the parent's counts cannot break is dropped.
+``votingage * hispanic * cenrace`` is ``detailed``); a query is summed from a finer one, not from the cells; an upper
+bound of zero closes entries; a bound that the parent's counts cannot break is dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 GAP, DISTANCE = 1e-6, 0.05  # a solve ends when both are proved: relative to max(1, optimum), and in persons
 OUTWEIGHING = 200.0  # a query of so much more weight than all others is met in the projection
-STEPS = 4000  # of the fast path, before a general solver takes over
+STEPS = 3000  # of the fast path, before a general solver takes over
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import TallyveilError
 from tallyveil.topdown.nests import UNLIMITED, Limits, Nests
+from tallyveil.topdown.solver import CLOSED, column_multiplier
 
 if TYPE_CHECKING:
     from tallyveil.topdown.estimate import Asked
@@ -38,11 +39,14 @@ class Program:
     upper: Floats
     low: Floats
     high: Floats
+    measured: sp.csr_matrix  # r = measured x - target, rows of the queries first, then of the cells themselves
+    target: Floats
+    cells_measured: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """A general solver's answer, children x cells; gap and distance come from its duality gap."""
+    """A general solver's answer, children x cells, with bounds that are ours: they hold whatever the solver did."""
 
     x: Floats
     gap: float
@@ -66,7 +70,7 @@ def program_of(
     cell = nests.cell[nests.cell_start[p] : nests.cell_start[p + 1]]
     count = nests.count[nests.cell_start[p] : nests.cell_start[p + 1]]
     x = near.reshape(-1)
-    design, off = [], []
+    design, off, target = [], [], []
     for query in (*queries, own):
         root = np.sqrt(query.weight[span]) / unit
         if not root.any():
@@ -77,6 +81,7 @@ def program_of(
         member = sp.csr_matrix((np.ones(m), (np.searchsorted(rows, query.row_of_cell[cell]), np.arange(m))))
         design.append(sp.kron(sp.diags(root), member))
         off.append((root[:, None] * (noisy - near @ member.T)).reshape(-1))
+        target.append((root[:, None] * noisy).reshape(-1))
     measured = sp.vstack(design)
     residuals = measured.shape[0]
     equal, right = [sp.hstack([measured, -sp.identity(residuals)])], [np.concatenate(off)]
@@ -120,14 +125,17 @@ def program_of(
         lower=np.array(lower),
         upper=np.array(upper),
         low=np.concatenate([-x, np.full(residuals, -np.inf)]),
-        high=np.where(high == 0, 0.0, high),
+        high=high,
+        measured=sp.csr_matrix(measured),
+        target=np.concatenate(target),
+        cells_measured=bool(own.weight[span].any()),
     )
 
 
 def solve_generally(
     nests: Nests, queries: Sequence[Asked], own: Asked, limits: Sequence[Limits], p: int, near: Floats
 ) -> Found:
-    """Solve one nest with PIQP, from the table where the fast path stopped: in another unit of r if one fails."""
+    """Solve one nest with PIQP, from the table where the fast path stopped, in one unit of r after another."""
     best = Found(x=near, gap=np.inf, distance=np.inf, violation=np.inf)
     for unit in (1.0, 10.0, 100.0, 0.1, 1000.0):
         found = _solved(nests, queries, own, limits, p, near, unit)
@@ -135,19 +143,15 @@ def solve_generally(
             best = found
         if best.gap <= _GOOD and best.violation <= _GOOD:
             return best
+    again = _solved(nests, queries, own, limits, p, best.x, 1.0)  # around the best yet
+    best = again if again is not None and again.gap < best.gap else best
     if best.gap == np.inf:
         raise TallyveilError("the general solver failed, though the constraints had been found feasible. Report this.")
     return best
 
 
 def _solved(
-    nests: Nests,
-    queries: Sequence[Asked],
-    own: Asked,
-    limits: Sequence[Limits],
-    p: int,
-    near: Floats,
-    unit: float,
+    nests: Nests, queries: Sequence[Asked], own: Asked, limits: Sequence[Limits], p: int, near: Floats, unit: float
 ) -> Found | None:
     import piqp
 
@@ -163,15 +167,57 @@ def _solved(
     if solver.solve() not in (piqp.PIQP_SOLVED, piqp.PIQP_MAX_ITER_REACHED):
         return None
     n, m = nests.shape(p)
+    entries, residuals = n * m, len(program.target)
     z = np.clip(solver.result.x, program.low, program.high)
-    residuals = z[n * m :]
-    off = [np.abs(program.A @ z - program.b), program.lower - program.G @ z, program.G @ z - program.upper]
-    value = 0.5 * float(residuals @ residuals) * unit**2
-    gap = abs(value - float(solver.result.info.dual_obj) * unit**2)
-    weight = float(own.weight[nests.child_start[p] : nests.child_start[p + 1]].min())
+    x = near + z[:entries].reshape(n, m)
+    rows = sp.vstack([program.A[residuals:], program.G])[:, :entries]  # columns, exact rows, bounded rows
+    duals = np.concatenate([solver.result.y[residuals:], solver.result.z_u - solver.result.z_l])
+    if nests.count[nests.cell_start[p]] >= 0:  # the columns' multipliers are found again, exactly
+        rows, duals = rows[m:], duals[m:]
+    at = rows @ z[:entries]
+    exact = len(at) - len(program.lower)
+    leans_on = np.concatenate(
+        [
+            program.b[len(program.b) - exact :],
+            np.where(duals[exact:] > 0, program.upper, program.lower),
+        ]
+    )
+    leans_on = np.where(np.isfinite(leans_on), leans_on, at)
+    weight = own.weight[nests.child_start[p] : nests.child_start[p + 1]]
+    residual = program.measured @ x.reshape(-1) - program.target
+    queries_rows = residuals - (entries if program.cells_measured else 0)
+    pull = np.concatenate([solver.result.y[:queries_rows], residual[queries_rows:]])
+    gap = 0.5 * float(np.sum((residual[:queries_rows] - pull[:queries_rows]) ** 2))
+    gap += float(np.sum(np.abs(duals * (at - leans_on))))
+    slope = (program.measured.T @ pull + rows.T @ duals).reshape(n, m)
+    closed = (program.high[:entries] == 0).reshape(n, m)
+    count = nests.count[nests.cell_start[p] : nests.cell_start[p + 1]].astype(np.float64)
+    gap = (gap + _columns_gap(x, slope, closed, count, weight / unit**2)) * unit**2
+    value = 0.5 * float(residual @ residual) * unit**2
+    off = [np.abs(program.A @ z - program.b)[residuals:], program.lower - program.G @ z, program.G @ z - program.upper]
     return Found(
-        x=near + z[: n * m].reshape(n, m),
+        x=x,
         gap=gap / max(0.5, value - gap),
-        distance=float(np.sqrt(2 * gap / weight)) if weight > 0 else np.inf,
+        distance=float(np.sqrt(2 * gap / weight.min())) if weight.min() > 0 else np.inf,
         violation=float(max((one.max() for one in off if one.size), default=0.0)),
     )
+
+
+def _columns_gap(x: Floats, slope: Floats, closed: NDArray[np.bool_], count: Floats, weight: Floats) -> float:
+    """The part of the gap that is left when the other multipliers are fixed (``solver``, module docstring)."""
+    n = len(x)
+    give = 1.0 / weight if (weight > 0).all() else np.zeros(n)
+    gap = 0.0
+    for s in range(x.shape[1]):
+        h = np.where(closed[:, s], CLOSED, slope[:, s])
+        theta = column_multiplier(x[:, s].copy(), h, n, count[s], weight, give) if count[s] >= 0 else 0.0
+        gap += abs(theta * (x[:, s].sum() - count[s])) if count[s] >= 0 else 0.0
+        open_slope, some = (h + theta)[~closed[:, s]], x[~closed[:, s], s]
+        if give.any():
+            move = np.maximum(-some, -open_slope * give[~closed[:, s]])
+            gap -= float(np.sum(move * (open_slope + 0.5 * weight[~closed[:, s]] * move)))
+        elif (open_slope < 0).any():
+            return np.inf
+        else:
+            gap += float(np.sum(open_slope * some))
+    return max(0.0, gap)

@@ -39,7 +39,8 @@ from tallyveil._compiled import summing
 _NEWTON = 60  # steps of a one-dimensional Newton iteration, which ends by itself: a guard against dust
 _SWEEPS = 12  # turns of columns and rows in one step of the gradient
 _LAST_SWEEPS = 2000  # and before a solution is judged
-_CLOSED = 1e200  # what keeps an entry at 0: u is minus that, or its gradient that
+_TURNS = 4  # so many turns for each step that may be taken, in all: beyond that the general path is quicker
+CLOSED = 1e200  # what keeps an entry at 0: u is minus that, or its gradient that
 
 
 class Queries(NamedTuple):
@@ -112,7 +113,7 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
     _majorise(n, m, queries, sums, step, pace)
     for s in range(m):  # begin with the cells' own answers, projected
         for c in range(n):
-            g[s, c] = queries.noisy_own[s, c] if open_[s, c] else -_CLOSED
+            g[s, c] = queries.noisy_own[s, c] if open_[s, c] else -CLOSED
     _project(g, step, pace, n, m, count, theta, rows, 1e-3, _SWEEPS, x)
     for j in range(rows.nu.size):
         rows.nu[j] = 0.0
@@ -126,12 +127,12 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
         least_own = min(least_own, queries.own[c])
     dust = 1e-10 + 1e-15 * scale
     momentum, ahead, tolerance, next_check, still = 1.0, 0.0, 1.0, 8, 0.05 * min(1.0, want_distance)
-    gap, distance, violation = np.inf, np.inf, np.inf
+    gap, distance, violation, turns = np.inf, np.inf, np.inf, 0
     for taken in range(1, most_steps + 1):
         _pull(x, old, ahead, n, m, queries, sums)
         if limited:
             _ascend(x, old, ahead, n, m, queries, sums, step, pace, theta, rows, open_, u)
-            _project(u, step, pace, n, m, count, theta, rows, max(dust, tolerance), _SWEEPS, g)
+            turns += _project(u, step, pace, n, m, count, theta, rows, max(dust, tolerance), _SWEEPS, g)
             turn, moved = _turned(x, old, ahead, step, pace, n, m, g)
             x, old, g = g, x, old
         else:
@@ -157,7 +158,7 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
         tolerance = 0.02 * moved
         if (taken >= next_check and moved <= still) or taken >= next_check + 60 or moved == 0.0:
             if limited:
-                _project(u, step, pace, n, m, count, theta, rows, dust, _LAST_SWEEPS, x)
+                turns += _project(u, step, pace, n, m, count, theta, rows, dust, _LAST_SWEEPS, x)
             value = 0.5 * _pull(x, x, 0.0, n, m, queries, sums)
             value += _gradient(x, n, m, queries, sums, g)
             gap, soft, violation = _gap(x, g, n, m, count, queries.own, open_, rows)
@@ -167,6 +168,8 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
             if gap <= want_gap * max(one, constant + value - gap) and near and violation <= 10.0 * dust:
                 return x, gap, distance, violation, taken, value
             next_check = taken + max(4, taken // 12)
+            if turns > _TURNS * most_steps:
+                break
         if turn > 0.0:  # the momentum points uphill: begin anew
             momentum, ahead = 1.0, 0.0
         else:
@@ -285,7 +288,7 @@ def _step(x, old, ahead, n, m, own, noisy_own, direct, sums, step, pace, count, 
             u[c] = x[s, c] + ahead * (x[s, c] - old[s, c]) - step[s] * pace[c] * (u[c] + theta[s])
         if closed:
             for c in range(n):
-                u[c] = u[c] if open_[s, c] else -_CLOSED
+                u[c] = u[c] if open_[s, c] else -CLOSED
         shift = 0.0
         if count[s] >= 0.0:
             shift = _shift_to(u, pace, n, count[s], 0.0)
@@ -333,10 +336,10 @@ def _shift_to(u, pace, n, wanted, give):  # type: ignore[no-untyped-def]
         if slope == before:
             break
         if slope == 0.0:  # nobody is above 0: begin where one alone has all that is wanted
-            highest = -2.0 * _CLOSED
+            highest = -2.0 * CLOSED
             for c in range(n):
                 highest = max(highest, (u[c] - wanted) / pace[c])
-            if highest < -0.1 * _CLOSED or wanted <= 0.0:
+            if highest < -0.1 * CLOSED or wanted <= 0.0:
                 break
             shift = highest
             continue
@@ -361,21 +364,25 @@ def _ascend(x, old, ahead, n, m, queries, sums, step, pace, theta, rows, open_, 
                 u[s, c] += rows.nu[base + rows.owner[k, c]]
         for c in range(n):
             v = x[s, c] + ahead * (x[s, c] - old[s, c])
-            u[s, c] = v - step[s] * pace[c] * u[s, c] if open_[s, c] else -_CLOSED
+            u[s, c] = v - step[s] * pace[c] * u[s, c] if open_[s, c] else -CLOSED
 
 
 @summing
 def _project(u, step, pace, n, m, count, theta, rows, tolerance, sweeps, x):  # type: ignore[no-untyped-def]
-    """Project: columns and rows in turns, columns last, until no row is off by more than the tolerance."""
+    """Project: columns and rows in turns, columns last, until no row is off by more than the tolerance.
+
+    Gives the number of turns.
+    """
     _fit_columns(u, step, pace, n, m, count, theta)
+    turns = 0
     if rows.first.size > 0:
-        for _ in range(sweeps):
-            if not _fit_rows(u, step, pace, n, m, rows, tolerance):
-                break
+        while turns < sweeps and _fit_rows(u, step, pace, n, m, rows, tolerance):
             _fit_columns(u, step, pace, n, m, count, theta)
+            turns += 1
     for s in range(m):
         for c in range(n):
             x[s, c] = u[s, c] if u[s, c] > 0.0 else 0.0
+    return turns
 
 
 @summing
@@ -469,10 +476,10 @@ def _gap(x, g, n, m, count, own, open_, rows):  # type: ignore[no-untyped-def]
                     gap += abs(nu * (total - rows.most[j]) if nu > 0.0 else nu * off)
     for s in range(m):
         for c in range(n):
-            g[s, c] = g[s, c] if open_[s, c] else _CLOSED
+            g[s, c] = g[s, c] if open_[s, c] else CLOSED
         theta, total = 0.0, 0.0
         if count[s] >= 0.0:
-            theta = _column_multiplier(x[s], g[s], n, count[s], own, give)
+            theta = column_multiplier(x[s], g[s], n, count[s], own, give)
             for c in range(n):
                 total += x[s, c]
             gap += abs(theta * (total - count[s]))
@@ -492,9 +499,9 @@ def _gap(x, g, n, m, count, own, open_, rows):  # type: ignore[no-untyped-def]
 
 
 @summing
-def _column_multiplier(x, h, n, count, own, give):  # type: ignore[no-untyped-def]
+def column_multiplier(x, h, n, count, own, give):  # type: ignore[no-untyped-def]
     """The theta that makes the minimum sum to the count (without strong convexity: the best vertex)."""
-    lowest, theta = h[0], -2 * _CLOSED
+    lowest, theta = h[0], -2 * CLOSED
     for c in range(n):
         lowest = min(lowest, h[c])
         theta = max(theta, own[c] * (x[c] - count) - h[c])
