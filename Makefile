@@ -20,8 +20,8 @@ $(VENV)/dev: pyproject.toml | $(VENV)/bin/pip
 $(VENV)/docs: pyproject.toml | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,docs]' && touch $@
 
-demo: $(VENV)/user      ## what tallyveil does today, in one screen
-	$(BIN)/tallyveil demo
+demo: $(VENV)/user      ## protect a synthetic census, and see the error by level (in tallyveil-demo)
+	rm -rf tallyveil-demo && $(BIN)/tallyveil demo
 
 test: $(VENV)/dev       ## every test that runs in minutes (2 cores)
 	$(BIN)/pytest -n 2 -m "not slow"
@@ -42,4 +42,4 @@ docs: $(VENV)/docs      ## the manual as pages, in docs/_build/html
 	$(BIN)/python docs/generate_reference.py && $(BIN)/sphinx-build -q -W -b html docs docs/_build/html
 
 clean:           ## remove what the tasks above made
-	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) tallyveil-demo docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

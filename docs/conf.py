@@ -6,6 +6,7 @@ project = "tallyveil"
 author = "The tallyveil developers"
 release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+myst_enable_extensions = ["dollarmath"]  # formulas between dollars
 html_theme = "furo"
 html_title = f"tallyveil {release}"
 exclude_patterns = ["_build"]

@@ -167,6 +167,81 @@ def test_synth_writes_a_census_that_reads_back(tmp_path, shape):
     assert run("synth", shape, "--persons", "10", "-o", str(file)).returncode == 2
 
 
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory) -> Done:
+    """The demo, run in a folder of its own, named as a newcomer would see it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("demo"))
+        done = run("demo", "-o", "town")
+        patch.setattr("tallyveil.cli.demo.PERSONS", 1)  # were it to run again, it would show
+        again = run("demo", "-o", "town")
+        assert (again.returncode, again.stdout) == (2, "")
+        assert again.stderr == "tallyveil: town exists. Name a new folder; nothing is overwritten.\n"
+        next_ = done.stdout.split("Next:\n")[1].replace("\\\n", " ").strip().splitlines()
+        followed = [run(*line.split()[1:]) for line in next_]
+    assert done.returncode == 0, done.stderr
+    assert [one.returncode for one in followed] == [0, 0]
+    assert all(line.startswith("holds ") for line in followed[0].stdout.splitlines())
+    assert "Nothing was spent." in followed[1].stdout
+    return done
+
+
+def test_the_demo_says_what_is_guaranteed_and_that_its_release_is_seeded(shown):
+    assert "Guaranteed: 1-differential privacy (pure), for neighbours that agree on all invariants" in shown.stdout
+    assert "Stamped: seeded: not for publication" in shown.stdout
+    assert "town/release: " in shown.stdout
+
+
+def test_the_demo_shows_exact_state_totals_and_errors_below(shown):
+    totals = {line.split()[0]: line.split()[2:] for line in shown.stdout.splitlines() if " total  " in line}
+    assert totals["us"][1:] == totals["state"][1:] == ["0", "0", "100%"]
+    assert all(0 < int(totals[level][1]) < int(totals[level][2]) for level in ("county", "enumdist"))
+
+
+def test_the_demos_errors_are_those_worked_out_by_hand():
+    from tallyveil import Histogram, Spine
+    from tallyveil.cli.demo import errors_by_level
+    from tallyveil.schemas import PERSONS_1940
+
+    spine = Spine.from_columns({"enumdist": ["1", "2", "3"]}, root="us")
+    truth = Histogram.from_entries(spine, PERSONS_1940, unit=[0, 0, 1], cell=[0, 1, 0], count=[10, 4, 6])
+    noisy = Histogram.from_entries(spine, PERSONS_1940, unit=[0, 1, 1], cell=[0, 0, 23], count=[10, 5, 5])
+    table = {(one.level, one.query): one[2:] for one in errors_by_level(truth, noisy)}
+    assert table["us", "total"] == (1, 0, 0, 1)
+    assert table["enumdist", "total"] == (2, 4, 4, 0)  # 14 and 10, 6 and 10; nobody in the third
+    median, p95 = 2.5, 4.85  # of 0, 4, 1 and 5
+    assert table["enumdist", "votingage * hispanic * race"] == (4, median, pytest.approx(p95), 1 / 4)
+
+
+def test_a_slow_demo_says_that_it_compiles_and_gets_help(capsys, monkeypatch, tmp_path):
+    import time
+
+    from tallyveil.cli import compiling
+
+    called = tmp_path / "called"
+    monkeypatch.setattr(compiling, "HELPER", (sys.executable, "-c", f"open({str(called)!r}, 'w'); input()"))
+    with compiling.compiling_aloud():
+        pass
+    assert (capsys.readouterr().err, called.exists()) == ("", False)
+    monkeypatch.setattr(compiling, "PATIENCE", 0.01)
+    with compiling.compiling_aloud():
+        until = time.monotonic() + 30
+        while not called.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+    assert called.exists()
+    assert capsys.readouterr().err == "compiling kernels (once; up to a minute)\n"
+
+
+def test_the_helper_compiles_what_a_run_needs():
+    from tallyveil import Strategy, populations, protect
+    from tallyveil.cli.compiling import compile_rounding
+    from tallyveil.topdown import rounding
+
+    compile_rounding()
+    protect(populations.census_1940(persons=3000, seed=7), Strategy.preset("e2e-2018", epsilon=1), seed=1, threads=1)
+    assert len(rounding._round.signatures) == 1
+
+
 def test_an_interrupted_run_exits_with_130_and_leaves_nothing(tmp_path, monkeypatch):
     def interrupted(*_, **__):
         signal.raise_signal(signal.SIGINT)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tallyveil.privacy.account import Account, account_of
+from tallyveil.privacy.account import account_of
 from tallyveil.privacy.budget import rounded_up, text
 from tallyveil.privacy.constraints import Invariant, StructuralZero
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
@@ -29,7 +29,6 @@ from tallyveil.spine import Spine
 SEEDED = "seeded: not for publication"
 AGREE = "for neighbours that agree on all invariants"
 PROTECTION = "computational, through the stream cipher"
-LARGEST_FOR_PLD = 1000  # rho; at 10^9 the distribution would not fit into memory
 PACKAGES = ("tallyveil", "numpy", "numba", "scipy")
 
 _NEIGHBOURS = {
@@ -59,11 +58,12 @@ def declared_of(
     facilities: bool,
     stamps: tuple[str, ...],
     seeded: bool,
+    measured_on: Spine | None = None,
 ) -> dict[str, Any]:
     """The declared part, ready for JSON: from public inputs only.
 
     ``facilities`` says whether public counts of facilities were used; ``stamps`` is what the release must be stamped
-    with, and ``seeded`` adds the stamp of a seeded run.
+    with, and ``seeded`` adds the stamp of a seeded run. ``measured_on`` is the optimised spine, if there was one.
     """
     strategy.check(spine, schema)
     invariants = [constraint for constraint in strategy.constraints if isinstance(constraint, Invariant)]
@@ -71,7 +71,7 @@ def declared_of(
         "strategy": strategy.name or "unnamed",
         "stamps": list(dict.fromkeys([*([SEEDED] if seeded else []), *stamps])),
         "guarantee": {
-            **guarantee_of(strategy).as_json(),
+            **account_of(strategy).as_json(),
             "words": _guarantee(strategy),
             "holds": AGREE,
             "neighbours": strategy.neighbours,
@@ -81,7 +81,7 @@ def declared_of(
             "protection": PROTECTION,
         },
         "budget": _budget(strategy),
-        "only_child": _only_child(strategy, spine),
+        "only_child": _only_child(strategy, measured_on or spine),
         "constraints": _constraints(strategy, schema),
         "facilities": facilities,
         "post_processing": {
@@ -90,6 +90,7 @@ def declared_of(
             "passes": {level: [list(queries) for queries in passes] for level, passes in strategy.passes.items()},
         },
         "spine": {level: spine.size(level) for level in spine.levels},
+        **({"measured_on": {level: measured_on.size(level) for level in spine.levels}} if measured_on else {}),
         "schema": {
             "attributes": {name: len(labels) for name, labels in schema.attributes.items()},
             "cells": schema.cells,
@@ -126,12 +127,6 @@ def observed_of(solved: Sequence[Solved]) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """The versions that a release depends on."""
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
-
-
-def guarantee_of(strategy: Strategy) -> Account:
-    """The guarantee of a strategy; for budgets beyond any use without the privacy loss distribution."""
-    with np.errstate(over="ignore"):
-        return account_of(strategy, pld=strategy.budget <= LARGEST_FOR_PLD)
 
 
 def noise_name(noise: Geometric | DiscreteGaussian) -> str:

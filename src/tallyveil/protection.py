@@ -12,6 +12,7 @@ from tallyveil.errors import InputError
 from tallyveil.facilities import Facilities
 from tallyveil.histogram import Histogram
 from tallyveil.mechanisms.measure import measure
+from tallyveil.optimised import OptimisedSpine
 from tallyveil.populations.population import Population
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey
@@ -31,6 +32,7 @@ def protect(
     replicate: int = 0,
     threads: int | None = None,
     failsafe: bool = False,
+    optimised: OptimisedSpine | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Protect counts with a strategy.
@@ -52,6 +54,8 @@ def protect(
         How many to work with; the result does not depend on it. By default, all cores.
     failsafe
         Change a parent as little as possible where constraints cannot all hold, instead of stopping.
+    optimised
+        A spine to measure and estimate on instead of the counts' own (``Spine.optimised``); the release is on theirs.
     progress
         Called with a level, how many of its parents are done, and how many there are.
 
@@ -73,9 +77,13 @@ def protect(
     run_key = key or (RunKey.from_system() if seed is None else RunKey.from_seed(seed))
     bounded = any(isinstance(constraint, FacilityBounds) for constraint in strategy.constraints)
     used = built if bounded else None
-    measurements = measure(people, strategy, run_key, replicate=replicate)
+    counts, parts = people, {}
+    if optimised is not None:
+        counts, parts = optimised.moved(people), dict(optimised.part_of)
+        used = optimised.moved_facilities(used) if used is not None else None
+    measurements = measure(counts, strategy, run_key, replicate=replicate, parts=parts)
     limits = limits_by_level(measurements, used)
-    check_counts(people, limits, possible_cells(people.schema, strategy), whose="the data")  # before any noise
+    check_counts(counts, limits, possible_cells(people.schema, strategy), whose="the data")  # before any noise
     with _pool(threads) as run:
         histogram, solved = topdown(measurements, facilities=used, failsafe=failsafe, run=run, progress=progress)
     certificate = {
@@ -86,14 +94,15 @@ def protect(
             facilities=used is not None,
             stamps=people.stamps,
             seeded=run_key.seeded,
+            measured_on=optimised.spine if optimised is not None else None,
         ),
         "observed": observed_of(solved),
     }
     return Release(
-        histogram=histogram,
+        histogram=histogram if optimised is None else optimised.restored(histogram),
         strategy=strategy,
         certificate=certificate,
-        facilities=used,
+        facilities=built if bounded else None,
         measurements=measurements,
     )
 

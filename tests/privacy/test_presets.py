@@ -111,3 +111,11 @@ def test_the_privacy_loss_distribution_gives_the_gaussian_mechanisms_epsilon_and
     account = account_of(strategy, delta="1e-10")
     assert closed - 1e-6 <= account.pld_epsilon <= closed * 1.001
     assert account.pld_epsilon < account.epsilon
+
+
+def test_budgets_beyond_any_use_have_no_privacy_loss_distribution():
+    strategy = Strategy.preset("pl94-2020-us-units")
+    assert account_of(strategy.with_budget(rho=1000)).pld_epsilon is not None
+    beyond = account_of(strategy.with_budget(rho="1e9"))
+    assert beyond.pld_epsilon is None
+    assert beyond.epsilon > 1e9

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tallyveil.certificate import AGREE, guarantee_of
+from tallyveil.certificate import AGREE
 from tallyveil.cli.account import print_account
 from tallyveil.cli.presets import print_noise
 from tallyveil.files.measured import Pair, Sizes, measurement_sizes
 from tallyveil.measurements import Measurements
 from tallyveil.plan import PlannedNoise, effort_of, planned_noise
+from tallyveil.privacy import account_of
 
 if TYPE_CHECKING:
     from tallyveil.histogram import Histogram
@@ -23,7 +24,7 @@ def print_plan(
     people: Histogram, strategy: Strategy, published: list[Pair], *, threads: int | None, as_json: bool
 ) -> None:
     """Print what a run would do. Nothing is drawn, spent or written."""
-    noise, guarantee = planned_noise(strategy), guarantee_of(strategy)
+    noise, guarantee = planned_noise(strategy), account_of(strategy)
     effort = effort_of(strategy, people.spine, people.schema, persons=people.total(), threads=threads or 1)
     sizes, every = sizes_of(people, strategy, published), sizes_of(people, strategy, None)
     constraints = [constraint.words() for constraint in strategy.constraints]

@@ -14,7 +14,7 @@ from tallyveil.privacy.budget import Number, exact, exact_delta, rounded_up
 from tallyveil.privacy.distributions import DiscreteGaussian
 from tallyveil.privacy.strategy import REPORTING_DELTA, Strategy
 
-LARGEST_FOR_PLD = 1000  # rho; far beyond any use, and at 10^9 the distribution would not fit into memory
+LARGEST_FOR_PLD = 1000  # rho; far beyond any use. At 10^9 the distribution would not fit into memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +22,10 @@ class Account:
     """A guarantee.
 
     ``epsilon`` with ``delta`` is the guarantee (Eq. 7 of kazan2022), ``implied_epsilon`` a way to compare (Theorem 2),
-    ``pld_epsilon`` the tighter figure from privacy loss distributions (none above rho 1000). ``per_attribute``: what the release tells about
-    one attribute of a person (only queries that depend on it). ``within_level``: what it tells about where in a unit of
-    that level the person lives (only levels below it). Pure strategies have no rho, delta or implied epsilon.
+    ``pld_epsilon`` the tighter figure from privacy loss distributions (None above a rho of 1000). ``per_attribute``:
+    what the release tells about one attribute of a person (only queries that depend on it). ``within_level``: what it
+    tells about where in a unit of that level the person lives (only levels below it). Pure strategies have no rho,
+    delta, implied or pld epsilon.
     """
 
     epsilon: float
@@ -68,7 +69,8 @@ def account_of_epsilon(epsilon: Number, delta: Number = REPORTING_DELTA) -> Acco
 def account_of(strategy: Strategy, *, delta: Number | None = None, pld: bool = True) -> Account:
     """The guarantee of a whole strategy, by composition over its levels and queries.
 
-    Without ``pld``, and where rho is above 1000, the privacy loss distribution is left out: ``pld_epsilon`` is None.
+    ``pld_epsilon`` is None without ``pld``, and for budgets beyond any use (rho above 1000): the distribution of the
+    privacy loss grows with rho, and would take minutes and gigabytes.
 
     >>> figures = account_of(Strategy.preset("pl94-2020-us-persons"), pld=False)
     >>> round(figures.epsilon, 2), round(figures.within_level["state"], 2)
@@ -87,12 +89,13 @@ def account_of(strategy: Strategy, *, delta: Number | None = None, pld: bool = T
         return strategy.budget * sum(shares, Fraction(0))
 
     levels = list(strategy.levels)
+    tightly = gaussian and pld and strategy.budget <= LARGEST_FOR_PLD
     return Account(
         epsilon=epsilon(strategy.budget),
         rho=rounded_up(strategy.budget) if gaussian else None,
         delta=float(delta_) if gaussian else None,
         implied_epsilon=implied_epsilon(strategy.budget) if gaussian else None,
-        pld_epsilon=pld_epsilon(strategy, delta_) if gaussian and pld and strategy.budget <= LARGEST_FOR_PLD else None,
+        pld_epsilon=pld_epsilon(strategy, delta_) if tightly else None,
         per_attribute={
             name: epsilon(spent(lambda _, query, name=name: name in strategy.depends_on(query)))  # type: ignore[misc]
             for name in strategy.attributes

@@ -343,6 +343,7 @@ def _solve_nests(  # type: ignore[no-untyped-def]
         owner_of, children = np.empty((all_, n), np.int64), np.empty((all_, n), np.int64)
         ptr, child_ptr = np.zeros((all_, m + 1), np.int64), np.zeros((all_, n + 1), np.int64)
         low, high, give = np.zeros(total), np.full(total, np.inf), np.zeros(total)
+        plain = np.ones(all_, np.bool_)
         used_limits = 0
         for k in range(kinds):
             base, last = owner[k, c0], owner[k, c0]
@@ -352,6 +353,7 @@ def _solve_nests(  # type: ignore[no-untyped-def]
             firsts[k] = used_limits
             for c in range(n):
                 owner_of[k, c] = owner[k, c0 + c] - base
+                plain[k] = plain[k] and owner_of[k, c] == c
                 child_ptr[k, owner_of[k, c] + 1] += 1
             for o in range(owners[k]):
                 child_ptr[k, o + 1] += child_ptr[k, o]
@@ -418,8 +420,8 @@ def _solve_nests(  # type: ignore[no-untyped-def]
                 made_from[:kept], into, local, rows[:kept], offset[:kept], weights, values[:used], soft, own, own_noisy,
             ),
             Rows(
-                firsts, numbers, owners, limit_into, owner_of, ptr, cells, child_ptr, children, low, high,
-                give, np.zeros(total),
+                firsts, numbers, owners, limit_into, owner_of, plain, ptr, cells, child_ptr, children, low,
+                high, give, np.zeros(total),
             ),
             open_,
             want_gap,

@@ -39,6 +39,7 @@ from tallyveil._compiled import summing
 _NEWTON = 60  # steps of a one-dimensional Newton iteration, which ends by itself: a guard against dust
 _SWEEPS = 12  # turns of columns and rows in one step of the gradient
 _LAST_SWEEPS = 2000  # and before a solution is judged
+_POWERS = 1  # power steps towards the best majoriser: more gain nothing
 _TURNS = 4  # so many turns for each step that may be taken, in all: beyond that the general path is quicker
 CLOSED = 1e200  # what keeps an entry at 0: u is minus that, or its gradient that
 
@@ -75,6 +76,7 @@ class Rows(NamedTuple):
     owners: Any
     into: Any
     owner: Any
+    plain: Any  # whether each child is its own owner
     ptr: Any
     cells: Any
     child_ptr: Any
@@ -242,35 +244,42 @@ def _gradient(x, n, m, queries, sums, g):  # type: ignore[no-untyped-def]
 
 @summing
 def _majorise(n, m, queries, sums, step, pace):  # type: ignore[no-untyped-def]
-    """1/D: for each cell at the largest weights, and for each child how much its weights fall short of them."""
+    """1/D: for each cell at the largest weights, and for each child how much its weights fall short of them.
+
+    D_s = (H v)_s / v_s majorises H for any v > 0; a few power steps from v = 1 make its largest entries smaller.
+    """
     largest = 0.0
     for c in range(n):
         largest = max(largest, queries.own[c])
     for c in range(n):
         pace[c] = queries.own[c] / largest if largest > 0.0 else 0.0
-    for s in range(m):
-        step[s] = largest
+    heaviest = np.zeros(queries.source.size)
     for q in range(queries.source.size):
-        most = 0.0
-        for c in range(n):
-            most = max(most, queries.weight[q, c])
-        if queries.soft[q]:
-            most = 0.0
-        else:
+        if not queries.soft[q]:
             for c in range(n):
-                pace[c] = max(pace[c], queries.weight[q, c] / most)
-        for r in range(queries.rows[q]):  # cells in each row, in the first column of sums
-            sums[queries.offset[q] + r, 0] = 0.0
-        p = queries.source[q]
-        for r in range(m if p < 0 else queries.rows[p]):
-            sums[queries.offset[q] + queries.into[q, r], 0] += 1.0 if p < 0 else sums[queries.offset[p] + r, 0]
-        for s in range(m):
-            i = queries.into[q, s if p < 0 else queries.local[p, s]]
-            step[s] += most * sums[queries.offset[q] + i, 0]
-    for s in range(m):
-        step[s] = 1.0 / step[s]
+                heaviest[q] = max(heaviest[q], queries.weight[q, c])
+            for c in range(n):
+                pace[c] = max(pace[c], queries.weight[q, c] / heaviest[q])
     for c in range(n):
         pace[c] = 1.0 / pace[c]
+    v, image = np.ones(m), np.empty(m)
+    for power in range(_POWERS + 1):
+        for s in range(m):
+            image[s] = largest * v[s]
+        for q in range(queries.source.size):
+            for r in range(queries.offset[q], queries.offset[q] + queries.rows[q]):  # row sums in the first column
+                sums[r, 0] = 0.0
+            for s in range(m):
+                sums[queries.offset[q] + queries.local[q, s], 0] += v[s]
+            for s in range(m):
+                image[s] += heaviest[q] * sums[queries.offset[q] + queries.local[q, s], 0]
+        for s in range(m):
+            step[s] = v[s] / image[s]
+        highest = 0.0
+        for s in range(m):
+            highest = max(highest, image[s])
+        for s in range(m):
+            v[s] = image[s] / highest
 
 
 @summing
@@ -360,8 +369,12 @@ def _ascend(x, old, ahead, n, m, queries, sums, step, pace, theta, rows, open_, 
         _add_rows(s, n, queries, sums, u[s])
         for k in range(rows.first.size):
             base = rows.first[k] + rows.into[k, s] * rows.owners[k]
-            for c in range(n):
-                u[s, c] += rows.nu[base + rows.owner[k, c]]
+            if rows.plain[k]:
+                for c in range(n):
+                    u[s, c] += rows.nu[base + c]
+            else:
+                for c in range(n):
+                    u[s, c] += rows.nu[base + rows.owner[k, c]]
         for c in range(n):
             v = x[s, c] + ahead * (x[s, c] - old[s, c])
             u[s, c] = v - step[s] * pace[c] * u[s, c] if open_[s, c] else -CLOSED
@@ -403,32 +416,32 @@ def _fit_rows(u, step, pace, n, m, rows, tolerance):  # type: ignore[no-untyped-
     Tells whether any row was shifted.
     """
     shifted = False
-    row_u, row_pace = np.empty(n * m), np.empty(n * m)
+    row_u, row_pace, totals = np.empty(n * m), np.empty(n * m), np.empty(n)
     for k in range(rows.first.size):
         for r in range(rows.rows[k]):
-            cells = rows.cells[k, rows.ptr[k, r] : rows.ptr[k, r + 1]]
+            begin, end = rows.ptr[k, r], rows.ptr[k, r + 1]
+            first = rows.first[k] + r * rows.owners[k]
+            if not _row_totals(u, n, k, begin, end, first, rows, totals):
+                continue
             for o in range(rows.owners[k]):
-                j = rows.first[k] + r * rows.owners[k] + o
-                nu, least, most, give = rows.nu[j], rows.least[j], rows.most[j], rows.give[j]
-                if give == 0.0 and nu == 0.0 and least <= 0.0 and most == np.inf:
-                    continue
-                children = rows.children[k, rows.child_ptr[k, o] : rows.child_ptr[k, o + 1]]
-                total, size = 0.0, 0
-                for s in cells:
-                    for c in children:
-                        row_u[size], row_pace[size] = u[s, c], step[s] * pace[c]
-                        total += u[s, c] if u[s, c] > 0.0 else 0.0
-                        size += 1
+                j, total = first + o, totals[o]
+                nu, give = rows.nu[j], rows.give[j]
                 if give > 0.0:
-                    wanted = least + give * nu
-                elif nu > 0.0 or (nu == 0.0 and total > most):
-                    wanted = most
-                elif nu < 0.0 or total < least:
-                    wanted = least
+                    wanted = rows.least[j] + give * nu
+                elif nu > 0.0 or (nu == 0.0 and total > rows.most[j]):
+                    wanted = rows.most[j]
+                elif nu < 0.0 or total < rows.least[j]:
+                    wanted = rows.least[j]
                 else:
                     continue
                 if abs(total - wanted) <= tolerance:
                     continue
+                size = 0
+                for a in range(begin, end):
+                    for b in range(rows.child_ptr[k, o], rows.child_ptr[k, o + 1]):
+                        s, c = rows.cells[k, a], rows.children[k, b]
+                        row_u[size], row_pace[size] = u[s, c], step[s] * pace[c]
+                        size += 1
                 shift = _shift_to(row_u, row_pace, size, wanted, give)
                 if give == 0.0 and nu * (nu + shift) < 0.0:
                     shift = -nu  # the bound no longer holds the row: let go
@@ -436,10 +449,32 @@ def _fit_rows(u, step, pace, n, m, rows, tolerance):  # type: ignore[no-untyped-
                     continue
                 shifted = True
                 rows.nu[j] = nu + shift
-                for s in cells:
-                    for c in children:
+                for a in range(begin, end):
+                    for b in range(rows.child_ptr[k, o], rows.child_ptr[k, o + 1]):
+                        s, c = rows.cells[k, a], rows.children[k, b]
                         u[s, c] -= shift * step[s] * pace[c]
     return shifted
+
+
+@summing
+def _row_totals(u, n, k, begin, end, first, rows, totals):  # type: ignore[no-untyped-def]
+    """Each owner's sum over one limited row; tells whether anything limits the row at all."""
+    limited = False
+    for o in range(rows.owners[k]):
+        j = first + o
+        totals[o] = 0.0
+        limited = limited or rows.give[j] > 0.0 or rows.nu[j] != 0.0 or rows.least[j] > 0.0 or rows.most[j] < np.inf
+    if not limited:
+        return False
+    for a in range(begin, end):
+        s = rows.cells[k, a]
+        if rows.plain[k]:
+            for c in range(n):
+                totals[c] += u[s, c] if u[s, c] > 0.0 else 0.0
+        else:
+            for c in range(n):
+                totals[rows.owner[k, c]] += max(0.0, u[s, c])
+    return True
 
 
 @summing
