@@ -123,6 +123,20 @@ def test_some_cell_that_is_truly_empty_is_not_empty_in_a_release():
     assert np.any(emptied)  # and somebody's cell is empty in some release
 
 
+@pytest.mark.parametrize("budget", [{"epsilon": 2}, {"rho": "1/4"}])
+def test_a_truly_empty_cell_hears_the_same_noise_as_any_other(budget):
+    """Noise on true non-zeros only would show who is there: the spread on zeros is the declared one, to 5%."""
+    table = np.zeros((8000, 6), dtype=int)
+    table[::2, :] = 7
+    spine = Spine.from_columns({"block": [f"{block:04d}" for block in range(8000)]}, root="us")
+    noisy = measure(people_of(spine, table), Strategy.default(spine, SCHEMA, **budget), SEED)
+    errors = noisy.ask("block", "detailed", np.arange(table.size)).reshape(table.shape) - table
+    variance = noisy.noise("block", "detailed", 1).actual_variance()
+    for some in (errors[table == 0], errors[table > 0]):
+        assert abs(some.var() / variance - 1) < 0.05
+        assert abs(some.mean()) < 4 * np.sqrt(variance / some.size)
+
+
 def test_pieces_of_any_size_and_order_give_the_same_counts(monkeypatch):
     people = some_people([[4, 1, 7], [2], [1], [5, 5]])
     noisy = measure(people, Strategy.default(people.spine, SCHEMA, epsilon=1), SEED)

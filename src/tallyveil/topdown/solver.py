@@ -41,6 +41,7 @@ _SWEEPS = 12  # turns of columns and rows in one step of the gradient
 _LAST_SWEEPS = 2000  # and before a solution is judged
 _POWERS = 1  # power steps towards the best majoriser: more gain nothing
 _TURNS = 4  # so many turns for each step that may be taken, in all: beyond that the general path is quicker
+FAR = 1e100
 CLOSED = 1e200  # what keeps an entry at 0: u is minus that, or its gradient that
 
 
@@ -96,12 +97,16 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
     """
     x, old = np.zeros((m, n)), np.zeros((m, n))
     step, pace, theta, sums = np.empty(m), np.empty(n), np.zeros(m), np.empty(queries.noisy.shape)
-    limited, closed = rows.first.size > 0, False
+    limited, closed = False, False  # bounds are enforced once the solution without them breaks them
     for s in range(m):
         for c in range(n):
-            closed = closed or not open_[s, c]
+            if not open_[s, c]:  # an answer so far below 0 keeps the entry there, where cells have weight
+                queries.noisy_own[s, c] = -FAR
+                closed = closed or queries.own[c] == 0.0
+    for j in range(rows.least.size):
+        limited = limited or rows.give[j] > 0.0 or (rows.least[j] == rows.most[j] and rows.most[j] > 0.0)
     g = np.empty((m, n))
-    u = np.empty((m, n) if limited else (1, n))
+    u = np.empty((m, n))
     j = 0
     for q in range(queries.source.size):
         j += queries.source[q] < 0
@@ -115,8 +120,11 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
     _majorise(n, m, queries, sums, step, pace)
     for s in range(m):  # begin with the cells' own answers, projected
         for c in range(n):
-            g[s, c] = queries.noisy_own[s, c] if open_[s, c] else -CLOSED
-    _project(g, step, pace, n, m, count, theta, rows, 1e-3, _SWEEPS, x)
+            u[s, c] = queries.noisy_own[s, c] if open_[s, c] else -CLOSED
+        _fit_column(u, s, step, pace, n, count, theta)
+    if limited:
+        _project(u, step, pace, n, m, count, theta, rows, 1e-3, _SWEEPS)
+    _settle(x, old, 0.0, step, pace, n, m, u, x)
     for j in range(rows.nu.size):
         rows.nu[j] = 0.0
     scale, least_own = 0.0, np.inf
@@ -133,41 +141,30 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
     for taken in range(1, most_steps + 1):
         _pull(x, old, ahead, n, m, queries, sums)
         if limited:
-            _ascend(x, old, ahead, n, m, queries, sums, step, pace, theta, rows, open_, u)
-            turns += _project(u, step, pace, n, m, count, theta, rows, max(dust, tolerance), _SWEEPS, g)
-            turn, moved = _turned(x, old, ahead, step, pace, n, m, g)
+            _ascend(x, old, ahead, n, m, queries, direct, sums, step, pace, count, theta, rows, open_, closed, u)
+            turns += _project(u, step, pace, n, m, count, theta, rows, max(dust, tolerance), _SWEEPS)
+            turn, moved = _settle(x, old, ahead, step, pace, n, m, u, g)
             x, old, g = g, x, old
         else:
             turn, moved = _step(
-                x,
-                old,
-                ahead,
-                n,
-                m,
-                queries.own,
-                queries.noisy_own,
-                direct,
-                sums,
-                step,
-                pace,
-                count,
-                theta,
-                open_,
-                closed,
-                u[0],
+                x, old, ahead, n, m, queries, direct, sums, step, pace, count, theta, open_, closed, u[0]
             )
             x, old = old, x
         tolerance = 0.02 * moved
-        if (taken >= next_check and moved <= still) or taken >= next_check + 60 or moved == 0.0:
+        near = still if limited or rows.first.size == 0 else 2.0 * still  # bounds are looked at earlier
+        if (taken >= next_check and moved <= near) or taken >= next_check + 60 or moved == 0.0:
             if limited:
-                turns += _project(u, step, pace, n, m, count, theta, rows, dust, _LAST_SWEEPS, x)
+                turns += _project(u, step, pace, n, m, count, theta, rows, dust, _LAST_SWEEPS)
+                _settle(x, x, 0.0, step, pace, n, m, u, x)
             value = 0.5 * _pull(x, x, 0.0, n, m, queries, sums)
-            value += _gradient(x, n, m, queries, sums, g)
+            value += _gradient(x, n, m, queries, sums, open_, g)
             gap, soft, violation = _gap(x, g, n, m, count, queries.own, open_, rows)
             value += soft
+            if not limited and violation > 10.0 * dust:
+                limited, turn = True, 1.0
             distance = np.sqrt(2.0 * gap / least_own) if least_own > 0.0 else np.inf
-            near = distance <= want_distance or least_own == 0.0
-            if gap <= want_gap * max(one, constant + value - gap) and near and violation <= 10.0 * dust:
+            close = distance <= want_distance or least_own == 0.0
+            if gap <= want_gap * max(one, constant + value - gap) and close and violation <= 10.0 * dust:
                 return x, gap, distance, violation, taken, value
             next_check = taken + max(4, taken // 12)
             if turns > _TURNS * most_steps:
@@ -230,12 +227,12 @@ def _add_rows(s, n, queries, sums, out):  # type: ignore[no-untyped-def]
 
 
 @summing
-def _gradient(x, n, m, queries, sums, g):  # type: ignore[no-untyped-def]
+def _gradient(x, n, m, queries, sums, open_, g):  # type: ignore[no-untyped-def]
     """The gradient at x, once the rows' pull is known; gives the cells' own part of f(x)."""
     value = 0.0
     for s in range(m):
         for c in range(n):
-            off = x[s, c] - queries.noisy_own[s, c]
+            off = x[s, c] - queries.noisy_own[s, c] if open_[s, c] else 0.0
             value += queries.own[c] * off * off
             g[s, c] = queries.own[c] * off
         _add_rows(s, n, queries, sums, g[s])
@@ -263,7 +260,7 @@ def _majorise(n, m, queries, sums, step, pace):  # type: ignore[no-untyped-def]
     for c in range(n):
         pace[c] = 1.0 / pace[c]
     v, image = np.ones(m), np.empty(m)
-    for power in range(_POWERS + 1):
+    for _ in range(_POWERS + 1):
         for s in range(m):
             image[s] = largest * v[s]
         for q in range(queries.source.size):
@@ -283,12 +280,12 @@ def _majorise(n, m, queries, sums, step, pace):  # type: ignore[no-untyped-def]
 
 
 @summing
-def _step(x, old, ahead, n, m, own, noisy_own, direct, sums, step, pace, count, theta, open_, closed, u):  # type: ignore[no-untyped-def]
+def _step(x, old, ahead, n, m, queries, direct, sums, step, pace, count, theta, open_, closed, u):  # type: ignore[no-untyped-def]
     """One step without limits, cell by cell, into ``old``; gives whether the momentum turned uphill, and the change."""
     turn, moved = 0.0, 0.0
     for s in range(m):
         for c in range(n):
-            u[c] = own[c] * (x[s, c] + ahead * (x[s, c] - old[s, c]) - noisy_own[s, c])
+            u[c] = queries.own[c] * (x[s, c] + ahead * (x[s, c] - old[s, c]) - queries.noisy_own[s, c])
         for q in range(direct.shape[0]):
             at = direct[q, s]
             for c in range(n):
@@ -315,15 +312,17 @@ def _step(x, old, ahead, n, m, own, noisy_own, direct, sums, step, pace, count, 
 
 
 @summing
-def _turned(x, old, ahead, step, pace, n, m, new):  # type: ignore[no-untyped-def]
-    """Whether the momentum points uphill (positive) at the new point, and the largest change."""
+def _settle(x, old, ahead, step, pace, n, m, u, new):  # type: ignore[no-untyped-def]
+    """The new point from u; gives whether the momentum turned uphill (positive), and the largest change."""
     turn, moved = 0.0, 0.0
     for s in range(m):
         uphill = 0.0
         for c in range(n):
-            forth = new[s, c] - x[s, c]
-            uphill += (x[s, c] + ahead * (x[s, c] - old[s, c]) - new[s, c]) * forth / pace[c]
+            value = u[s, c] if u[s, c] > 0.0 else 0.0
+            forth = value - x[s, c]
+            uphill += (x[s, c] + ahead * (x[s, c] - old[s, c]) - value) * forth / pace[c]
             moved = max(moved, abs(forth))
+            new[s, c] = value
         turn += uphill / step[s]
     return turn, moved
 
@@ -360,13 +359,16 @@ def _shift_to(u, pace, n, wanted, give):  # type: ignore[no-untyped-def]
 
 
 @summing
-def _ascend(x, old, ahead, n, m, queries, sums, step, pace, theta, rows, open_, u):  # type: ignore[no-untyped-def]
-    """The point to project, with the multipliers of the last projection taken off already."""
+def _ascend(x, old, ahead, n, m, queries, direct, sums, step, pace, count, theta, rows, open_, closed, u):  # type: ignore[no-untyped-def]
+    """A step with limits up to the first projection: the multipliers of the last one are taken off already."""
     for s in range(m):
         for c in range(n):
             v = x[s, c] + ahead * (x[s, c] - old[s, c])
             u[s, c] = queries.own[c] * (v - queries.noisy_own[s, c]) + theta[s]
-        _add_rows(s, n, queries, sums, u[s])
+        for q in range(direct.shape[0]):
+            at = direct[q, s]
+            for c in range(n):
+                u[s, c] += sums[at, c]
         for k in range(rows.first.size):
             base = rows.first[k] + rows.into[k, s] * rows.owners[k]
             if rows.plain[k]:
@@ -376,37 +378,32 @@ def _ascend(x, old, ahead, n, m, queries, sums, step, pace, theta, rows, open_, 
                 for c in range(n):
                     u[s, c] += rows.nu[base + rows.owner[k, c]]
         for c in range(n):
-            v = x[s, c] + ahead * (x[s, c] - old[s, c])
-            u[s, c] = v - step[s] * pace[c] * u[s, c] if open_[s, c] else -CLOSED
+            u[s, c] = x[s, c] + ahead * (x[s, c] - old[s, c]) - step[s] * pace[c] * u[s, c]
+        if closed:
+            for c in range(n):
+                u[s, c] = u[s, c] if open_[s, c] else -CLOSED
+        _fit_column(u, s, step, pace, n, count, theta)
 
 
 @summing
-def _project(u, step, pace, n, m, count, theta, rows, tolerance, sweeps, x):  # type: ignore[no-untyped-def]
-    """Project: columns and rows in turns, columns last, until no row is off by more than the tolerance.
-
-    Gives the number of turns.
-    """
-    _fit_columns(u, step, pace, n, m, count, theta)
+def _project(u, step, pace, n, m, count, theta, rows, tolerance, sweeps):  # type: ignore[no-untyped-def]
+    """Rows and columns in turns, columns last, until no row is off by more than the tolerance; gives the turns."""
     turns = 0
-    if rows.first.size > 0:
-        while turns < sweeps and _fit_rows(u, step, pace, n, m, rows, tolerance):
-            _fit_columns(u, step, pace, n, m, count, theta)
-            turns += 1
-    for s in range(m):
-        for c in range(n):
-            x[s, c] = u[s, c] if u[s, c] > 0.0 else 0.0
+    while turns < sweeps and _fit_rows(u, step, pace, n, m, rows, tolerance):
+        for s in range(m):
+            _fit_column(u, s, step, pace, n, count, theta)
+        turns += 1
     return turns
 
 
 @summing
-def _fit_columns(u, step, pace, n, m, count, theta):  # type: ignore[no-untyped-def]
-    """Shift every cell's children until they sum to the parent: exact projection onto the product of simplices."""
-    for s in range(m):
-        if count[s] >= 0.0:
-            shift = _shift_to(u[s], pace, n, count[s], 0.0)
-            theta[s] += shift / step[s]
-            for c in range(n):
-                u[s, c] -= shift * pace[c]
+def _fit_column(u, s, step, pace, n, count, theta):  # type: ignore[no-untyped-def]
+    """Shift a cell's children until they sum to the parent: exact projection onto a simplex."""
+    if count[s] >= 0.0:
+        shift = _shift_to(u[s], pace, n, count[s], 0.0)
+        theta[s] += shift / step[s]
+        for c in range(n):
+            u[s, c] -= shift * pace[c]
 
 
 @summing
