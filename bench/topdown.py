@@ -69,13 +69,9 @@ def some(nests, asked, limits, which):
     for one in asked:
         start, rows = picked(one.start, which)
         _, noisy = picked(np.append(0, np.cumsum(np.diff(nests.child_start) * np.diff(one.start))), which)
-        fewer.append(
-            replace(one, start=start, rows=one.rows[rows], noisy=one.noisy[noisy], weight=one.weight[child])
-        )
+        fewer.append(replace(one, start=start, rows=one.rows[rows], noisy=one.noisy[noisy], weight=one.weight[child]))
     bounds = [
-        replace(
-            one, owner=np.arange(len(child)), least=one.least[one.owner[child]], most=one.most[one.owner[child]]
-        )
+        replace(one, owner=np.arange(len(child)), least=one.least[one.owner[child]], most=one.most[one.owner[child]])
         for one in limits
     ]
     return few, fewer, bounds
@@ -113,7 +109,7 @@ def program(nests, asked, limits, p):
     columns = sp.csr_matrix(sp.kron(np.ones((1, n)), sp.identity(m)))[:, open_]
     del most
     bounded = [sp.csr_matrix(inside[open_].astype(float)) for inside, _, _ in least]
-    G = sp.hstack([sp.vstack(bounded), sp.csr_matrix((len(bounded), aux))]) if bounded else sp.csr_matrix((0, len(w)))
+    rows = sp.hstack([sp.vstack(bounded), sp.csr_matrix((len(bounded), aux))]) if bounded else sp.csr_matrix((0, len(w)))
     return {
         "P": sp.diags(w).tocsc(),
         "c": -w * y,
@@ -121,7 +117,7 @@ def program(nests, asked, limits, p):
             [sp.hstack([sp.vstack(links), -sp.identity(aux)]), sp.hstack([columns, sp.csr_matrix((m, aux))])]
         ).tocsc(),
         "b": np.concatenate([np.zeros(aux), count]),
-        "G": G.tocsc(),
+        "G": rows.tocsc(),
         "lower": np.array([float(low) for _, low, _ in least]),
         "upper": np.array([np.inf if high >= UNLIMITED else float(high) for _, _, high in least]),
         "low": np.concatenate([np.zeros(entries), np.full(aux, -np.inf)]),
@@ -146,11 +142,11 @@ def with_clarabel(one):
     bound = np.flatnonzero(np.isfinite(one["low"]))
     signs = sp.csr_matrix((-np.ones(len(bound)), (np.arange(len(bound)), bound)), shape=(len(bound), len(one["c"])))
     upper = np.isfinite(one["upper"])
-    A = sp.vstack([one["A"], signs, -one["G"], one["G"][upper]]).tocsc()
+    equal = sp.vstack([one["A"], signs, -one["G"], one["G"][upper]]).tocsc()
     b = np.concatenate([one["b"], np.zeros(len(bound)), -one["lower"], one["upper"][upper]])
     cones = [clarabel.ZeroConeT(len(one["b"])), clarabel.NonnegativeConeT(len(b) - len(one["b"]))]
     start = thread_time()
-    clarabel.DefaultSolver(sp.triu(one["P"]).tocsc(), one["c"], A, b, cones, settings).solve()
+    clarabel.DefaultSolver(sp.triu(one["P"]).tocsc(), one["c"], equal, b, cones, settings).solve()
     return thread_time() - start
 
 

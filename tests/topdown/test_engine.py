@@ -238,7 +238,7 @@ def test_a_conflict_is_an_error_that_names_unit_level_and_both_constraints(crowd
         topdown(noisy, facilities=built)
     text = str(problem.value)
     assert text.startswith("the children of unit 'state' (level 'county'): ")
-    assert f"In conflict: total is exact for every county and {ROOM.words()}. " in text
+    assert f"total is exact for every county and {ROOM.words()}: the children can keep each, but not all" in text
     assert text.endswith("Loosen a constraint, or use the failsafe.")
 
 

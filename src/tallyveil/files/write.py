@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tallyveil.errors import InputError
 from tallyveil.files.atomic import replacing
 from tallyveil.files.codebook import Codebook, Layout, codebook_to_toml
+from tallyveil.files.geography import CUTS
 from tallyveil.files.tables import wide_columns
 from tallyveil.histogram import Histogram
 from tallyveil.spine import Spine
@@ -74,8 +75,11 @@ def level_table(histogram: Histogram, level: str, queries: Sequence[str]) -> pa.
 def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
     """The codebook of a table written in this layout."""
     schema, spine = histogram.schema, histogram.spine
+    levels = list(spine.items())[int(has_named_root(spine)) :]
+    short = [level for level, codes in levels if np.char.str_len(codes).min() < CUTS.get(level, 0)]
     return Codebook(
-        levels=spine.levels[int(has_named_root(spine)) :],
+        pad=dict.fromkeys(short, 1),  # their codes are as they should be: no zeros were lost
+        levels=tuple(level for level, _ in levels),
         root=spine.levels[0] if has_named_root(spine) else None,
         attributes={name: tuple(labels) for name, labels in schema.attributes.items()},
         groupings=schema.groupings,

@@ -229,7 +229,9 @@ def _summed(one: LevelLimits, spine: Spine, depth: int) -> LevelLimits:
         a, b = one.of(int(first_child[start]), int(first_child[stop]))
         cuts = first_child[start:stop] - first_child[start]
         least[start:stop] = np.add.reduceat(a, cuts, axis=0)
-        most[start:stop] = np.add.reduceat(b.astype(np.float64), cuts, axis=0).clip(max=float(UNLIMITED))
+        free = np.add.reduceat(b >= UNLIMITED, cuts, axis=0) > 0
+        bounded = np.add.reduceat(np.where(b >= UNLIMITED, 0, b), cuts, axis=0)
+        most[start:stop] = np.where(free, UNLIMITED, bounded)
         start = stop
     return _fixed(one, least, most)
 
@@ -239,9 +241,11 @@ def _sharpened(one: LevelLimits, total: LevelLimits) -> LevelLimits:
     least, most = one.of(0, one.owners)
     exact = total.of(0, total.owners)[0]
     others_least = least.sum(axis=1, keepdims=True) - least
-    some = most.astype(np.float64)
-    others_most = some.sum(axis=1, keepdims=True) - some
-    lower = np.maximum(least, (exact - others_most).clip(min=0).astype(np.int64))
+    free = most >= UNLIMITED
+    bounded = np.where(free, 0, most)
+    others_most = bounded.sum(axis=1, keepdims=True) - bounded
+    others_free = free.sum(axis=1, keepdims=True) - free > 0
+    lower = np.maximum(least, np.where(others_free, 0, exact - others_most))
     return _fixed(one, lower, np.minimum(most, np.maximum(exact - others_least, 0)))
 
 

@@ -117,10 +117,13 @@ class _Level:
                 unit = f"{bytes(self.codes[parent[conflict.nest]]).decode()}"
                 if not self.failsafe:
                     raise InputError(
-                        f"the children of unit {unit!r} (level {self.level!r}): {conflict.words}. In conflict: "
-                        f"{' and '.join(conflict.limits)}. Loosen a constraint, or use the failsafe."
+                        f"the children of unit {unit!r} (level {self.level!r}): {conflict.words}. "
+                        f"Loosen a constraint, or use the failsafe."
                     )
-                nests, found = self._relaxed(nests, conflict.nest, limits)
+                try:
+                    nests, found = self._relaxed(nests, conflict.nest, limits)
+                except InputError as problem:
+                    raise InputError(f"the children of unit {unit!r} (level {self.level!r}): {problem}") from None
                 relaxed.append(Relaxed(unit=unit, amount=found.amount, constraints=found.limits))
             estimated = _estimated(nests, self.level, self.measurements, limits)
             try:
@@ -190,9 +193,7 @@ def _root(
     bounds = [one.at(nests) for one in limits]
     conflict = first_conflict(nests, bounds)
     if conflict is not None:
-        raise InputError(
-            f"level {level!r}: {conflict.words}. In conflict: {' and '.join(conflict.limits)}. Loosen a constraint."
-        )
+        raise InputError(f"level {level!r}: {conflict.words}. Loosen a constraint.")
     estimated = _estimated(nests, level, measurements, bounds)
     rounded = round_nests(estimated.x, nests, bounds, measurements.schema, measurements.strategy.rounding)
     table = np.zeros((1, measurements.schema.cells), np.int64)
