@@ -110,22 +110,31 @@ def estimate_in_passes(
     A pass before the last is solved in the rows that matter to it, so its answer is always within reach of the cells.
     """
     held: list[Limits] = []
+    earlier: list[Estimated] = []
     for queries in asked[:-1]:
         small, into = _collapsed(nests, [*queries, *limits, *held])
-        found = estimate(small, [replace(one, row_of_cell=into(one.row_of_cell)) for one in queries],
-                         [replace(one, row_of_cell=into(one.row_of_cell)) for one in (*limits, *held)])  # fmt: skip
-        for number, one in enumerate(queries):
+        found = estimate(
+            small,
+            [replace(one, row_of_cell=into(one.row_of_cell)) for one in queries],
+            [replace(one, row_of_cell=into(one.row_of_cell)) for one in (*limits, *held)],
+        )
+        earlier.append(found)
+        for one in queries:
             reached = _margin(small, found.x, into(one.row_of_cell), int(one.row_of_cell.max()) + 1)
             held.append(
                 Limits(
-                    name=f"pass {len(held) + number}",
+                    name=f"pass {len(earlier)}",
                     row_of_cell=one.row_of_cell,
                     least=reached - slack,  # type: ignore[arg-type]
                     most=reached + slack,  # type: ignore[arg-type]
                     owner=np.arange(len(nests.child)),
                 )
             )
-    return estimate(nests, asked[-1], [*limits, *held])
+    last = estimate(nests, asked[-1], [*limits, *held])
+    for name, worst in (("gap", np.maximum), ("violation", np.maximum), ("general", np.logical_or)):
+        for found in earlier:
+            worst(getattr(last, name), getattr(found, name), out=getattr(last, name))
+    return last
 
 
 def _collapsed(nests: Nests, wanted: Sequence[Asked | Limits]):  # type: ignore[no-untyped-def]

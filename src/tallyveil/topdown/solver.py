@@ -136,6 +136,7 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
     for c in range(n):
         least_own = min(least_own, queries.own[c])
     dust = 1e-10 + 1e-15 * scale
+    fine = max(1e-7, dust)  # how far a limited row may be off when a solution is judged; finer each time it is not good
     momentum, ahead, tolerance, next_check, still = 1.0, 0.0, 1.0, 8, 0.05 * min(1.0, want_distance)
     gap, distance, violation, turns = np.inf, np.inf, np.inf, 0
     for taken in range(1, most_steps + 1):
@@ -154,19 +155,20 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
         near = still if limited or rows.first.size == 0 else 2.0 * still  # bounds are looked at earlier
         if (taken >= next_check and moved <= near) or taken >= next_check + 60 or moved == 0.0:
             if limited:
-                turns += _project(u, step, pace, n, m, count, theta, rows, dust, _LAST_SWEEPS)
+                turns += _project(u, step, pace, n, m, count, theta, rows, fine, _LAST_SWEEPS)
                 _settle(x, x, 0.0, step, pace, n, m, u, x)
             value = 0.5 * _pull(x, x, 0.0, n, m, queries, sums)
             value += _gradient(x, n, m, queries, sums, open_, g)
             gap, soft, violation = _gap(x, g, n, m, count, queries.own, open_, rows)
             value += soft
-            if not limited and violation > 10.0 * dust:
+            if not limited and violation > fine:
                 limited, turn = True, 1.0
             distance = np.sqrt(2.0 * gap / least_own) if least_own > 0.0 else np.inf
             close = distance <= want_distance or least_own == 0.0
-            if gap <= want_gap * max(one, constant + value - gap) and close and violation <= 10.0 * dust:
+            if gap <= want_gap * max(one, constant + value - gap) and close and violation <= 5.0 * fine:
                 return x, gap, distance, violation, taken, value
             next_check = taken + max(4, taken // 12)
+            fine = max(dust, 0.1 * fine)
             if turns > _TURNS * most_steps:
                 break
         if turn > 0.0:  # the momentum points uphill: begin anew
@@ -387,13 +389,54 @@ def _ascend(x, old, ahead, n, m, queries, direct, sums, step, pace, count, theta
 
 @summing
 def _project(u, step, pace, n, m, count, theta, rows, tolerance, sweeps):  # type: ignore[no-untyped-def]
-    """Rows and columns in turns, columns last, until no row is off by more than the tolerance; gives the turns."""
-    turns = 0
-    while turns < sweeps and _fit_rows(u, step, pace, n, m, rows, tolerance):
+    """Rows and columns in turns, columns last, until no row is off by more than the tolerance; gives the turns.
+
+    After two plain turns the rows' multipliers are carried on in the direction they moved, with a momentum that begins
+    anew whenever the worst row gets worse (accelerated block ascent of the dual).
+    """
+    turns, momentum, before = 0, 1.0, np.inf
+    last, ahead, moves = rows.nu.copy(), np.zeros(rows.nu.size), np.empty(n)
+    while turns < sweeps:
+        off = _fit_rows(u, step, pace, n, m, rows, tolerance)
+        if off == 0.0:
+            break
+        if turns > 1:
+            momentum = 1.0 if off > before else momentum
+            after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+            for j in range(rows.nu.size):
+                ahead[j] = (momentum - 1.0) / after * (rows.nu[j] - last[j])
+                if rows.give[j] == 0.0 and rows.nu[j] * (rows.nu[j] + ahead[j]) <= 0.0:
+                    ahead[j] = 0.0  # a bound pushes in one direction only
+                last[j] = rows.nu[j]
+                rows.nu[j] += ahead[j]
+            momentum = after
+            for s in range(m):
+                _shifts_of(s, n, rows, ahead, moves)
+                for c in range(n):
+                    u[s, c] -= step[s] * pace[c] * moves[c]
+        else:
+            for j in range(rows.nu.size):
+                last[j] = rows.nu[j]
+        before = off
         for s in range(m):
             _fit_column(u, s, step, pace, n, count, theta)
         turns += 1
     return turns
+
+
+@summing
+def _shifts_of(s, n, rows, shift, moves):  # type: ignore[no-untyped-def]
+    """By how much the rows' shifts move the entries of one cell, before its step."""
+    for c in range(n):
+        moves[c] = 0.0
+    for k in range(rows.first.size):
+        base = rows.first[k] + rows.into[k, s] * rows.owners[k]
+        if rows.plain[k]:
+            for c in range(n):
+                moves[c] += shift[base + c]
+        else:
+            for c in range(n):
+                moves[c] += shift[base + rows.owner[k, c]]
 
 
 @summing
@@ -410,9 +453,9 @@ def _fit_column(u, s, step, pace, n, count, theta):  # type: ignore[no-untyped-d
 def _fit_rows(u, step, pace, n, m, rows, tolerance):  # type: ignore[no-untyped-def]
     """Shift each limited row that is out of its bounds, or that its multiplier holds where it need not be.
 
-    Tells whether any row was shifted.
+    Gives by how much the worst one was off.
     """
-    shifted = False
+    worst = 0.0
     row_u, row_pace, totals = np.empty(n * m), np.empty(n * m), np.empty(n)
     for k in range(rows.first.size):
         for r in range(rows.rows[k]):
@@ -444,13 +487,13 @@ def _fit_rows(u, step, pace, n, m, rows, tolerance):  # type: ignore[no-untyped-
                     shift = -nu  # the bound no longer holds the row: let go
                 if shift == 0.0:
                     continue
-                shifted = True
+                worst = max(worst, abs(total - wanted))
                 rows.nu[j] = nu + shift
                 for a in range(begin, end):
                     for b in range(rows.child_ptr[k, o], rows.child_ptr[k, o + 1]):
                         s, c = rows.cells[k, a], rows.children[k, b]
                         u[s, c] -= shift * step[s] * pace[c]
-    return shifted
+    return worst
 
 
 @summing
