@@ -84,7 +84,7 @@ def program(nests, asked, limits, p):
     cell = nests.cell[nests.cell_start[p] : nests.cell_start[p + 1]]
     count = nests.count[nests.cell_start[p] : nests.cell_start[p + 1]].astype(float)
     open_ = np.ones(n * m, bool)
-    least, most = [], []
+    least = []
     for limit in limits:
         for c in range(n):
             for r in np.unique(limit.row_of_cell[cell]):
@@ -107,9 +107,10 @@ def program(nests, asked, limits, p):
     w, y = np.concatenate(weights), np.concatenate(targets)
     aux, entries = len(w) - int(open_.sum()), int(open_.sum())
     columns = sp.csr_matrix(sp.kron(np.ones((1, n)), sp.identity(m)))[:, open_]
-    del most
     bounded = [sp.csr_matrix(inside[open_].astype(float)) for inside, _, _ in least]
-    rows = sp.hstack([sp.vstack(bounded), sp.csr_matrix((len(bounded), aux))]) if bounded else sp.csr_matrix((0, len(w)))
+    limited = sp.csr_matrix((0, len(w)))
+    if bounded:
+        limited = sp.hstack([sp.vstack(bounded), sp.csr_matrix((len(bounded), aux))])
     return {
         "P": sp.diags(w).tocsc(),
         "c": -w * y,
@@ -117,7 +118,7 @@ def program(nests, asked, limits, p):
             [sp.hstack([sp.vstack(links), -sp.identity(aux)]), sp.hstack([columns, sp.csr_matrix((m, aux))])]
         ).tocsc(),
         "b": np.concatenate([np.zeros(aux), count]),
-        "G": rows.tocsc(),
+        "G": limited.tocsc(),
         "lower": np.array([float(low) for _, low, _ in least]),
         "upper": np.array([np.inf if high >= UNLIMITED else float(high) for _, _, high in least]),
         "low": np.concatenate([np.zeros(entries), np.full(aux, -np.inf)]),
