@@ -20,7 +20,10 @@ $(VENV)/dev: pyproject.toml | $(VENV)/bin/pip
 $(VENV)/docs: pyproject.toml | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,docs]' && touch $@
 
-demo: $(VENV)/user      ## protect a synthetic census, and see the error by level (in tallyveil-demo)
+$(VENV)/kernels: $(VENV)/user
+	$(BIN)/python -m tallyveil.cli.compiling && touch $@
+
+demo: $(VENV)/kernels   ## protect a synthetic census, and see the error by level (in tallyveil-demo)
 	rm -rf tallyveil-demo && $(BIN)/tallyveil demo
 
 test: $(VENV)/dev       ## every test that runs in minutes (2 cores)

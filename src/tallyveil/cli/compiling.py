@@ -1,4 +1,7 @@
-"""A first run compiles kernels, which takes longer than the run: say so, so that nobody thinks it hangs."""
+"""A first run compiles kernels, which takes longer than the run: say so, so that nobody thinks it hangs.
+
+``python -m tallyveil.cli.compiling`` compiles them beforehand, as a part of setting up.
+"""
 
 from __future__ import annotations
 
@@ -21,3 +24,16 @@ def compiling_aloud() -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
+
+
+def compile_kernels() -> None:
+    """Protect a hamlet, so that all kernels of a run are compiled and kept."""
+    from tallyveil.populations import census_1940
+    from tallyveil.privacy import Strategy
+    from tallyveil.protection import protect
+
+    protect(census_1940(persons=5_000, seed=1), Strategy.preset("e2e-2018", epsilon=1), seed=1)
+
+
+if __name__ == "__main__":
+    compile_kernels()

@@ -97,7 +97,8 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
     """
     x, old = np.zeros((m, n)), np.zeros((m, n))
     step, pace, theta, sums = np.empty(m), np.empty(n), np.zeros(m), np.empty(queries.noisy.shape)
-    limited, closed = False, False  # bounds are enforced once the solution without them breaks them
+    limited = closed = n < 0  # no; bounds are enforced once the solution without them breaks them
+    few, many = _SWEEPS + 0 * n, _LAST_SWEEPS + 0 * n  # variables: a literal argument is compiled for twice
     for s in range(m):
         for c in range(n):
             if not open_[s, c]:  # an answer so far below 0 keeps the entry there, where cells have weight
@@ -123,7 +124,7 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
             u[s, c] = queries.noisy_own[s, c] if open_[s, c] else -CLOSED
         _fit_column(u, s, step, pace, n, count, theta)
     if limited:
-        _project(u, step, pace, n, m, count, theta, rows, 1e-3, _SWEEPS)
+        _project(u, step, pace, n, m, count, theta, rows, 1e-3, few)
     _settle(x, old, 0.0, step, pace, n, m, u, x)
     for j in range(rows.nu.size):
         rows.nu[j] = 0.0
@@ -143,7 +144,7 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
         _pull(x, old, ahead, n, m, queries, sums)
         if limited:
             _ascend(x, old, ahead, n, m, queries, direct, sums, step, pace, count, theta, rows, open_, closed, u)
-            turns += _project(u, step, pace, n, m, count, theta, rows, max(dust, tolerance), _SWEEPS)
+            turns += _project(u, step, pace, n, m, count, theta, rows, max(dust, tolerance), few)
             turn, moved = _settle(x, old, ahead, step, pace, n, m, u, g)
             x, old, g = g, x, old
         else:
@@ -155,7 +156,7 @@ def solve(n, m, count, queries, rows, open_, want_gap, want_distance, one, const
         near = still if limited or rows.first.size == 0 else 2.0 * still  # bounds are looked at earlier
         if (taken >= next_check and moved <= near) or taken >= next_check + 60 or moved == 0.0:
             if limited:
-                turns += _project(u, step, pace, n, m, count, theta, rows, fine, _LAST_SWEEPS)
+                turns += _project(u, step, pace, n, m, count, theta, rows, fine, many)
                 _settle(x, x, 0.0, step, pace, n, m, u, x)
             value = 0.5 * _pull(x, x, 0.0, n, m, queries, sums)
             value += _gradient(x, n, m, queries, sums, open_, g)
