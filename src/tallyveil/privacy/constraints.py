@@ -73,7 +73,7 @@ class FacilityBounds:
 
     def words(self) -> str:
         """The constraint as a sentence for the certificate."""
-        least, most = (", ".join(f"{k} {v}" for k, v in table.items()) for table in (self.least, self.most))
+        least, most = (_per_type(table) for table in (self.least, self.most))
         return (
             f"persons by {self.attribute} in every {self.level}: per facility at least ({least}) and at most ({most}); "
             f"nobody where there is no facility"
@@ -245,6 +245,12 @@ def constraint_from_toml(table: Mapping[str, Any]) -> Constraint:
         f"constraint with {', '.join(sorted(keys)) or 'no fields'}: not understood. Write one of: invariant + level; "
         f"facilities + level + least + most; zero; bound + level + least or most (+ units)."
     )
+
+
+def _per_type(table: Mapping[str, int]) -> str:
+    """Numbers by type in words; "*" is every type, or every other."""
+    others = "every other type" if len(table) > 1 else "every type"
+    return ", ".join(f"{others if name == ALL else name} {number}" for name, number in table.items())
 
 
 def _whole_numbers(what: str, name: str, given: Any) -> dict[str, int]:

@@ -41,7 +41,7 @@ _SWEEPS = 12  # turns of columns and rows in one step of the gradient
 _LAST_SWEEPS = 2000  # and before a solution is judged
 _POWERS = 1  # power steps towards the best majoriser: more gain nothing
 _TURNS = 4  # so many turns for each step that may be taken, in all: beyond that the general path is quicker
-FAR = 1e100
+FAR = 1e100  # below 0: the answer of an entry that must stay 0, where cells are measured
 CLOSED = 1e200  # what keeps an entry at 0: u is minus that, or its gradient that
 
 
