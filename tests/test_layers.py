@@ -10,7 +10,7 @@ ROOT = Path(tallyveil.__file__).parent
 # Rows from the top; within a row from the left. A name stands for a module or a whole folder.
 ROWS = [
     ["errors", "_compiled", "_frozen"],
-    ["spine", "schema", "counts", "histogram", "facilities", "areas", "optimised", "schemas"],
+    ["spine", "schema", "counts", "histogram", "estimates", "facilities", "areas", "optimised", "schemas"],
     [
         "privacy.budget",
         "privacy.accounting",

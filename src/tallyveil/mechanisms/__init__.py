@@ -1,1 +1,24 @@
-"""Where truth meets noise, and nowhere else (DESIGN, rule 1)."""
+"""Where truth meets noise, and nowhere else (DESIGN, rule 1): TopDown's measurements, simple mechanisms, baselines."""
+
+from tallyveil.mechanisms.averaged import averaged
+from tallyveil.mechanisms.geometric import geometric
+from tallyveil.mechanisms.measure import measure
+from tallyveil.mechanisms.raked import raked
+from tallyveil.mechanisms.reconciled import total_and_strata, with_invariant
+from tallyveil.mechanisms.sampling import sample
+from tallyveil.mechanisms.suppression import Suppressed, suppress
+from tallyveil.mechanisms.swapping import Swapped, swap
+
+__all__ = [
+    "Suppressed",
+    "Swapped",
+    "averaged",
+    "geometric",
+    "measure",
+    "raked",
+    "sample",
+    "suppress",
+    "swap",
+    "total_and_strata",
+    "with_invariant",
+]

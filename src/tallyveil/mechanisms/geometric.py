@@ -1,0 +1,54 @@
+"""The geometric mechanism: noise on every count of the finest units (GDPC, section 2.2 of flaxman2019)."""
+
+from __future__ import annotations
+
+from tallyveil.estimates import Estimates
+from tallyveil.mechanisms.noisy import People, Replicates, noise_parameter, noise_stream, noisy_answers, people_of
+from tallyveil.privacy.budget import Number
+from tallyveil.privacy.entropy import RunKey
+from tallyveil.privacy.strategy import Neighbours
+from tallyveil.schema import TOTAL
+
+
+def geometric(
+    people: People,
+    *,
+    epsilon: Number,
+    query: str = TOTAL,
+    neighbours: Neighbours = "add-or-remove",
+    seed: int | None = None,
+    key: RunKey | None = None,
+    replicate: Replicates = 0,
+) -> Estimates:
+    """Every count of a query at the leaves plus G(z); whole numbers, some negative.
+
+    The noise is G(z) itself, with ratio exp(-z); the authors' notebooks drew ratio 1 - z (erratum 1).
+
+    Parameters
+    ----------
+    people
+        The counts, or a synthetic census.
+    epsilon
+        What is spent. For add-or-remove neighbours, the paper's reading, z is epsilon: adding or removing a person
+        changes one count by 1. Moving a person changes two, so under replace-one neighbours the same noise costs
+        2 epsilon (erratum 10); with ``neighbours="replace-one"`` z is epsilon/2 and epsilon holds for them.
+    query
+        What is counted in each leaf.
+    neighbours
+        For which neighbours epsilon holds.
+    seed, key
+        Where randomness comes from: the operating system by default; a seed is for research.
+    replicate
+        Which sample of the noise; a range gives one replicate for each number, the same ones as asked one by one.
+
+    Examples
+    --------
+    >>> from tallyveil.populations import uniform_tree
+    >>> geometric(uniform_tree(persons=1000, mean=10, levels=2, seed=1), epsilon=1, seed=1, replicate=range(3))
+    Estimates('total' at level2, 3 replicates)
+    """
+    truth = people_of(people)
+    z, asked, leaf = noise_parameter(epsilon, neighbours), truth.schema.query(query).name, truth.spine.leaf
+    stream = noise_stream(truth, "geometric", z, asked, seed=seed, key=key)
+    noisy = noisy_answers(truth, stream, z=z, query=asked, level=leaf, replicate=replicate)
+    return Estimates(spine=truth.spine, schema=truth.schema, query=asked, tables={leaf: noisy})

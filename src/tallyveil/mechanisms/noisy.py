@@ -1,0 +1,75 @@
+"""What the papers' mechanisms have in common: exact geometric noise on a query at a level, replicate by replicate.
+
+Noise is a function of its place in a stream, and the stream one of the key and what is measured (DESIGN, rule 2): the
+people, the mechanism, its parameters z and its query. What is done with the noisy answers afterwards is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.errors import BudgetError, InputError
+from tallyveil.histogram import Histogram
+from tallyveil.populations.population import Population
+from tallyveil.privacy.budget import Number, exact
+from tallyveil.privacy.distributions import Geometric
+from tallyveil.privacy.entropy import RunKey, Stream
+from tallyveil.privacy.sampling import draw
+from tallyveil.privacy.strategy import Neighbours
+
+People = Histogram | Population
+Replicates = int | range
+
+
+def noise_parameter(epsilon: Number, neighbours: Neighbours, *, name: str = "epsilon") -> Fraction:
+    """The z of G(z) that spends epsilon on one query: a neighbour changes one count by 1, or two.
+
+    >>> noise_parameter(1, "add-or-remove"), noise_parameter(1, "replace-one")
+    (Fraction(1, 1), Fraction(1, 2))
+    """
+    if neighbours not in ("replace-one", "add-or-remove"):
+        raise BudgetError(f'neighbours must be "replace-one" or "add-or-remove". Got {neighbours!r} instead.')
+    return exact(epsilon, name) / (2 if neighbours == "replace-one" else 1)
+
+
+def people_of(people: People) -> Histogram:
+    """The persons of a synthetic census, or the histogram itself."""
+    return people.people if isinstance(people, Population) else people
+
+
+def noise_stream(people: Histogram, *measured: object, seed: int | None, key: RunKey | None) -> Stream:
+    """The stream of a mechanism on these people, by its name and parameters; from the system if neither is given."""
+    if seed is not None and key is not None:
+        raise InputError("a seed and a key are both given. Give one.")
+    run_key = key or (RunKey.from_system() if seed is None else RunKey.from_seed(seed))
+    return run_key.stream(chain(people.canonical_bytes(), _as_bytes(measured)))
+
+
+def noisy_answers(
+    people: Histogram, stream: Stream, *, z: Fraction, query: str, level: str, replicate: Replicates, number: int = 0
+) -> NDArray[np.int64]:
+    """A query's answers at a level plus G(z), replicates x units x rows; ``number`` tells measurements apart."""
+    if isinstance(replicate, range) and len(replicate) == 0:
+        raise InputError(f"{replicate} has no replicates. Give a number, or a range of one or more.")
+    truth = people.answer(query, level=level).dense()
+    noise = draw(
+        Geometric(z=z),
+        stream,
+        np.arange(truth.size, dtype=np.int64),
+        level=people.spine.depth(level),
+        query=number,
+        replicate=range(replicate, replicate + 1) if isinstance(replicate, int) else replicate,
+    ).reshape(-1, *truth.shape)
+    noise += truth
+    return noise
+
+
+def _as_bytes(measured: tuple[object, ...]) -> Iterator[bytes]:
+    yield b"simple mechanism"
+    for part in measured:
+        yield str(part).encode()

@@ -1,0 +1,111 @@
+"""Swapping: similar people trade places, as in the censuses before 2020.
+
+Some people are drawn at random. Those who agree on the matching attributes and live under one parent are pooled, and
+dealt back at random so that each leaf receives as many of them as it gave. So each leaf keeps its counts of the
+matching attributes, and the parent keeps everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil._compiled import compiled
+from tallyveil.counts import Counts
+from tallyveil.errors import InputError
+from tallyveil.histogram import Histogram
+from tallyveil.mechanisms.noisy import People, people_of
+from tallyveil.mechanisms.sampling import as_share, draw_people, generator
+from tallyveil.privacy.budget import Number
+
+Whole = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Swapped:
+    """Counts after swapping, how many people were drawn, and how many of them live in another leaf now.
+
+    Fewer move than are drawn: who finds nobody to trade with stays, and some are dealt back to their own leaf.
+    """
+
+    people: Histogram
+    drawn: int
+    moved: int
+
+    def __repr__(self) -> str:
+        return f"Swapped({self.moved:,} of {self.drawn:,} drawn moved; {self.people!r})"
+
+
+def swap(people: People, *, rate: Number, match: str, level: str, seed: int, replicate: int = 0) -> Swapped:
+    """Let similar people trade places between the leaves under one parent.
+
+    Swapping is no differential privacy: what it hides depends on who else lives there, and on the rate and the seed
+    staying secret. The numbers come from NumPy's generator, for research.
+
+    Parameters
+    ----------
+    people
+        The counts, or a synthetic census.
+    rate
+        Which share of all people is drawn, from 0 to 1.
+    match
+        The attributes on which people must agree to trade places, written as a query (``"votingage * hispanic"``).
+    level
+        Under whose units people trade: a level above the leaves.
+    seed, replicate
+        Whole numbers from 0. The same pair gives the same result; any other an independent one.
+
+    Examples
+    --------
+    >>> from tallyveil.populations import census_1940
+    >>> truth = census_1940(persons=20_000, seed=1).people
+    >>> after = swap(truth, rate=0.1, match="votingage * hispanic", level="county", seed=1)
+    >>> after.drawn, after.moved <= after.drawn
+    (2000, True)
+    >>> key = "votingage * hispanic"
+    >>> after.people.answer(key, level="enumdist") == truth.answer(key, level="enumdist")
+    True
+    >>> after.people.at("county") == truth.at("county")
+    True
+    """
+    truth = people_of(people)
+    spine, leaves, keys = truth.spine, truth.leaves, truth.schema.query(match)
+    if spine.depth(level) == len(spine.levels) - 1:
+        raise InputError(f"level {level!r} is the finest: nobody can move within one. Give a level above it.")
+    rng = generator("swap", seed, replicate)
+    drawn = draw_people(leaves.count, round(as_share(rate, "rate") * truth.total()), rng)
+    some = np.flatnonzero(drawn)
+    unit, cell = leaves.unit(), leaves.cell.astype(np.int64)
+    parent = np.searchsorted(spine.leaves_under(level), unit[some], side="right") - 1
+    pool = parent * keys.size + keys.row_of_cell[cell[some]]
+    order = np.argsort(pool, kind="stable")
+    persons = np.repeat(some[order], drawn[some[order]])  # the entry that each person drawn comes from, by pool
+    ends = np.flatnonzero(np.diff(np.repeat(pool[order], drawn[some[order]]), append=-1)) + 1
+    place, who = unit[persons], persons.copy()
+    _shuffle(rng, np.concatenate([[0], ends]).astype(np.int64), who)
+    after = Counts.from_entries(
+        np.concatenate([unit, place]),
+        np.concatenate([cell, cell[who]]),
+        np.concatenate([leaves.count - drawn, np.ones(len(who), dtype=np.int64)]),
+        units=leaves.units,
+        cells=leaves.cells,
+    )
+    return Swapped(
+        people=Histogram(spine=spine, schema=truth.schema, leaves=after, stamps=truth.stamps),
+        drawn=len(who),
+        moved=int(np.count_nonzero(unit[who] != place)),
+    )
+
+
+@compiled
+def _shuffle(rng, bounds, who):  # type: ignore[no-untyped-def]
+    """Put each run into random order (Fisher and Yates)."""
+    for run in range(len(bounds) - 1):
+        first = bounds[run]
+        for i in range(bounds[run + 1] - 1, first, -1):
+            j = rng.integers(first, i + 1)
+            who[i], who[j] = who[j], who[i]
