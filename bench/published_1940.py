@@ -12,81 +12,24 @@ References
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 import tallyveil as tv
 from tallyveil.privacy.constraints import FacilityBounds
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "published" / "petti_flaxman_2020_results.csv"
 STRATA = "votingage * hispanic * race"
+COUNTS = {"tc": "total", "sc": STRATA}
 STATISTICS = {"mae": "median_abs", "pct95": "p95_abs", "rmse": "rmse"}  # published spelling: ours
 LEVELS = {"state": "state", "county": "county", "enum_dist": "enumdist"}
 NAMES = {"tc": "totals", "sc": "strata", "enumdist": "district"}  # in print
 EPSILONS = (0.25, 0.5, 0.75, 1.0, 2.0, 4.0, 6.0, 8.0)
-
-Whole = NDArray[np.int64]
-Key = tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tables:
-    """What residuals are taken of, at one level: totals and 24 strata of each unit."""
-
-    total: Whole
-    strata: Whole
-
-    @classmethod
-    def of(cls, people: tv.Histogram, level: str) -> Tables:
-        strata = people.answer(STRATA, level=level).dense()
-        return cls(total=strata.sum(axis=1), strata=strata)
-
-
-def residuals(truth: Whole, protected: Whole) -> Whole:
-    """Protected minus precise, over the cells that are non-zero in the precise or the protected data (the authors')."""
-    union = (truth != 0) | (protected != 0)
-    return (protected - truth)[union]
-
-
-def summary(residual: Whole) -> dict[str, float]:
-    """Median, 95th percentile and root mean square of the absolute error."""
-    size = np.abs(residual)
-    return {
-        "median_abs": float(np.median(size)),
-        "p95_abs": float(np.quantile(size, 0.95)),
-        "rmse": float(np.sqrt(np.mean(size.astype(np.float64) ** 2))),
-    }
-
-
-def empty_cells(strata: Whole) -> Whole:
-    """How many of a unit's 24 strata are empty: the homogeneity index as the paper defines it."""
-    return (strata == 0).sum(axis=1)
-
-
-def empty_product(strata: Whole) -> Whole:
-    """24 less ages x ethnicities x races that occur in the unit: the index as the authors computed it.
-
-    Their notebook (aflaxman/dp_2020_census, 000_fig3.ipynb) multiplies the numbers of distinct values; so only 0, 4, 8,
-    12, 14, 16 and 18 to 23 can occur, as in the published table.
-
-    >>> empty_product(np.eye(1, 24, dtype=np.int64)).tolist()        # one person: one age, one ethnicity, one race
-    [23]
-    """
-    table = strata.reshape(-1, 2, 2, 6) != 0
-    present = [table.any(axis=tuple({1, 2, 3} - {axis})).sum(axis=1) for axis in (1, 2, 3)]
-    return 24 - np.prod(present, axis=0)
-
-
-def bias_by(index: Whole, residual: Whole) -> pd.DataFrame:
-    """Mean residual, its standard error and the number of residuals for each value of the index."""
-    groups = pd.DataFrame({"index": index, "residual": residual}).groupby("index").residual
-    return groups.agg(bias="mean", error="sem", n="size")
 
 
 def within(ours: float, theirs: float, *, share: float = 0.25) -> bool:
@@ -115,19 +58,25 @@ def run(
     population: tv.populations.Population, epsilon: float, replicates: Iterable[int], *, bounds: bool = True
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Protect at this budget; the error figures, and the bias by homogeneity under both definitions of it."""
-    truth = {level: Tables.of(population.people, level) for level in LEVELS.values()}
-    pooled: dict[Key, list[Whole]] = {}
     strategy = tv.Strategy.preset("e2e-2018", epsilon=str(epsilon))
     if not bounds:
         kept = tuple(rule for rule in strategy.constraints if not isinstance(rule, FacilityBounds))
         strategy = replace(strategy, constraints=kept)
-    for replicate in replicates:
-        release = tv.protect(population, strategy, seed=1, replicate=replicate)
-        for level, precise in truth.items():
-            protected = Tables.of(release.histogram, level)
-            pooled.setdefault(("tc", level), []).append(protected.total - precise.total)
-            pooled.setdefault(("sc", level), []).append(residuals(precise.strata, protected.strata))
-    return _errors(pooled, epsilon), _biases(pooled, truth, epsilon)
+    releases = [tv.protect(population, strategy, seed=1, replicate=replicate) for replicate in replicates]
+    levels = LEVELS.values()
+    found = tv.evaluate.error(population, releases, levels=levels, queries=COUNTS.values())
+    errors = found[found.statistic.isin(STATISTICS.values())].rename(columns={"value": "ours"})
+    errors = errors.assign(
+        count=errors["query"].map({query: count for count, query in COUNTS.items()}), epsilon=epsilon
+    )
+    biases = [
+        tv.evaluate.bias(population, releases, level=level, of=STRATA, definition=definition)
+        .rename(columns={"group": "index", "standard_error": "error"})
+        .assign(definition=definition, epsilon=epsilon)
+        for definition in ("cells", "product")
+        for level in levels
+    ]
+    return errors[["count", "level", "epsilon", "statistic", "ours"]], pd.concat(biases, ignore_index=True)
 
 
 def compare(figures: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
@@ -152,25 +101,6 @@ def compare_bias(biases: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     table = biases.merge(theirs[["level", "epsilon", "index", "theirs"]])
     clear = table[["bias", "theirs"]].abs().min(axis=1) > 2 * table.error
     return table.assign(clear=clear, agrees=np.sign(table.bias) == np.sign(table.theirs))
-
-
-def _errors(pooled: Mapping[Key, list[Whole]], epsilon: float) -> pd.DataFrame:
-    rows = [
-        {"count": count, "level": level, "epsilon": epsilon, "statistic": statistic, "ours": value}
-        for (count, level), parts in pooled.items()
-        for statistic, value in summary(np.concatenate(parts)).items()
-    ]
-    return pd.DataFrame(rows)
-
-
-def _biases(pooled: Mapping[Key, list[Whole]], truth: Mapping[str, Tables], epsilon: float) -> pd.DataFrame:
-    parts = []
-    for name, index_of in (("cells", empty_cells), ("product", empty_product)):
-        for level, tables in truth.items():
-            residual = pooled["tc", level]
-            table = bias_by(np.tile(index_of(tables.strata), len(residual)), np.concatenate(residual))
-            parts.append(table.reset_index().assign(definition=name, level=level, epsilon=epsilon))
-    return pd.concat(parts, ignore_index=True)
 
 
 def main() -> None:

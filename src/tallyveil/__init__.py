@@ -7,9 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil import errors, files, populations, privacy, schemas, topdown
+    from tallyveil import errors, evaluate, files, mechanisms, populations, privacy, schemas, topdown
     from tallyveil.areas import Areas
     from tallyveil.counts import Counts
+    from tallyveil.estimates import Estimates, Sample
     from tallyveil.facilities import Facilities
     from tallyveil.histogram import Histogram
     from tallyveil.measurements import Measurements
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Areas",
     "Counts",
+    "Estimates",
     "Facilities",
     "Grouping",
     "Histogram",
@@ -31,11 +33,14 @@ __all__ = [
     "OptimisedSpine",
     "Query",
     "Release",
+    "Sample",
     "Schema",
     "Spine",
     "Strategy",
     "errors",
+    "evaluate",
     "files",
+    "mechanisms",
     "populations",
     "privacy",
     "protect",
@@ -46,6 +51,7 @@ __all__ = [
 _HOME = {
     "Areas": "areas",
     "Counts": "counts",
+    "Estimates": "estimates",
     "Facilities": "facilities",
     "Grouping": "schema",
     "Histogram": "histogram",
@@ -53,6 +59,7 @@ _HOME = {
     "OptimisedSpine": "optimised",
     "Query": "schema",
     "Release": "release",
+    "Sample": "estimates",
     "Schema": "schema",
     "Spine": "spine",
     "Strategy": "privacy.strategy",

@@ -4,7 +4,6 @@ import importlib.util
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -23,49 +22,6 @@ def load_bench():
 
 
 bench = load_bench()
-
-
-def test_residuals_are_taken_over_cells_that_either_table_fills():
-    truth = np.array([[0, 5, 2], [0, 0, 7]])
-    protected = np.array([[0, 5, 0], [3, 0, 9]])
-    assert bench.residuals(truth, protected).tolist() == [0, -2, 3, 2]  # the two cells empty in both are left out
-
-
-def test_the_error_is_summed_up_by_median_95th_percentile_and_root_mean_square():
-    figures = bench.summary(np.array([-4, 0, 1, -1, 2]))
-    assert figures["median_abs"] == 1
-    assert figures["p95_abs"] == pytest.approx(2 + 0.8 * 2)  # 0.95 x 4 steps: four fifths of the way from 2 to 4
-    assert figures["rmse"] == pytest.approx(np.sqrt(22 / 5))
-
-
-def strata(*cells: tuple[int, int, int]) -> np.ndarray:
-    table = np.zeros((1, 2, 2, 6), dtype=np.int64)
-    for cell in cells:
-        table[0][cell] += 3
-    return table.reshape(1, 24)
-
-
-@pytest.mark.parametrize(
-    ("cells", "empty", "product"),
-    [
-        ([(1, 0, 0)], 23, 23),
-        ([(0, 0, 0), (1, 0, 0)], 22, 22),
-        ([(0, 0, 0), (1, 0, 1)], 22, 20),  # 2 ages x 1 ethnicity x 2 races
-        ([(0, 0, 0), (1, 0, 0), (1, 1, 4)], 21, 16),  # 2 x 2 x 2
-        ([(0, 0, race) for race in range(6)], 18, 18),  # 1 x 1 x 6
-        ([(1, race % 2, race) for race in range(6)], 18, 12),  # 1 x 2 x 6
-    ],
-)
-def test_the_homogeneity_index_of_the_text_and_the_one_that_was_computed_differ(cells, empty, product):
-    assert bench.empty_cells(strata(*cells)).tolist() == [empty]
-    assert bench.empty_product(strata(*cells)).tolist() == [product]
-
-
-def test_bias_is_the_mean_residual_of_units_with_the_same_index():
-    table = bench.bias_by(np.array([20, 22, 20, 22]), np.array([-1, 4, -3, 10]))
-    assert table.bias.to_dict() == {20: -2, 22: 7}
-    assert table.error.to_dict() == pytest.approx({20: 1, 22: 3})
-    assert table.n.to_dict() == {20: 2, 22: 2}
 
 
 @pytest.mark.parametrize(

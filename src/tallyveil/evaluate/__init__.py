@@ -1,0 +1,35 @@
+"""What protection costs and what it buys: error, bias, margins, empirical privacy loss, audits."""
+
+from tallyveil.evaluate.bias import bias, homogeneity
+from tallyveil.evaluate.compare import like_a_sample
+from tallyveil.evaluate.derived import derived, dissimilarity, isolation, ranks, ratio, share
+from tallyveil.evaluate.epl import EmpiricalLoss, epl, frequencies
+from tallyveil.evaluate.error import error, error_by_size, sizes
+from tallyveil.evaluate.exchangeable import exchangeability
+from tallyveil.evaluate.implausible import implausible
+from tallyveil.evaluate.residuals import Residuals, residuals
+from tallyveil.evaluate.sweep import sweep, trials
+
+__all__ = [
+    "EmpiricalLoss",
+    "Residuals",
+    "bias",
+    "derived",
+    "dissimilarity",
+    "epl",
+    "error",
+    "error_by_size",
+    "exchangeability",
+    "frequencies",
+    "homogeneity",
+    "implausible",
+    "isolation",
+    "like_a_sample",
+    "ranks",
+    "ratio",
+    "residuals",
+    "share",
+    "sizes",
+    "sweep",
+    "trials",
+]

@@ -1,0 +1,132 @@
+"""Like which sample? The sampling fraction whose error and empirical privacy loss are nearest to a release's.
+
+Petti & Flaxman compare TopDown with simple random sampling without replacement, counts scaled up (their Figure 2 and
+Table 1): a budget of 1 is like a sample of 50 % for stratified counts of counties. The answer depends on level and
+query (the authors' figures for districts give 35 %), so both always stand beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import pandas as pd
+
+from tallyveil.evaluate.epl import epl
+from tallyveil.evaluate.error import statistics
+from tallyveil.evaluate.residuals import Residuals, Source, people_of, residuals
+from tallyveil.histogram import Histogram
+from tallyveil.mechanisms.sampling import sample
+from tallyveil.populations.population import Population
+
+FRACTIONS = tuple(Fraction(step, 20) for step in range(1, 20))  # 5 %, 10 %, ..., 95 %
+HALF = 0.5  # persons: a median error of 0 is taken as less than that
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Likeness:
+    """Which sample a release is like.
+
+    Attributes
+    ----------
+    level, query
+        What was compared.
+    table
+        ``method``, ``fraction``, ``median_abs``, ``epl``, ``distance`` from the release (missing for the release
+        itself, and where a loss is undefined).
+    fraction
+        The nearest sampling fraction; None where the release's loss is undefined.
+    undefined
+        Why it is None.
+    """
+
+    level: str
+    query: str
+    table: pd.DataFrame
+    fraction: float | None
+    undefined: str | None = None
+
+    def words(self) -> str:
+        """The answer in a sentence, with its level and query."""
+        of = f"counts of {self.query!r} at level {self.level!r}"
+        if self.fraction is None:
+            return f"{of}: no sample is like it ({self.undefined})"
+        return f"{of}: like a sample of {100 * self.fraction:g}%"
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures under their JSON keys."""
+        rows = self.table.astype(object).where(self.table.notna(), None).to_dict(orient="records")
+        told = {"level": self.level, "query": self.query, "fraction": self.fraction, "undefined": self.undefined}
+        return {**told, "table": rows}
+
+
+def like_a_sample(
+    truth: Histogram | Population,
+    released: Source | Sequence[Source],
+    *,
+    level: str,
+    query: str = "detailed",
+    fractions: Sequence[Fraction | float] = FRACTIONS,
+    others: Sequence[tuple[str, Source]] = (),
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Likeness:
+    """The sampling fraction nearest to a release: in log median absolute error and log loss (petti2020, Table 1).
+
+    Parameters
+    ----------
+    truth, released, level, query
+        As for :func:`~tallyveil.evaluate.residuals`.
+    fractions
+        Which samples to draw, each once.
+    others
+        Further methods to put beside it, by name.
+    seed
+        Of the samples.
+    progress
+        Called with the number of samples done, and of all.
+    """
+    people = people_of(truth)
+    own = profile(residuals(people, released, level=level, query=query))
+    rows: list[dict[str, Any]] = [{"method": "release", "fraction": None, **own, "distance": None}]
+    for name, source in others:
+        figures = profile(residuals(people, source, level=level, query=query))
+        rows.append({"method": name, "fraction": None, **figures, "distance": distance(own, figures)})
+    for number, fraction in enumerate(fractions):
+        drawn = sample(people, fraction, seed=seed)
+        figures = profile(residuals(people, drawn, level=level, query=query))
+        found = {"method": "sample", "fraction": float(fraction), **figures, "distance": distance(own, figures)}
+        rows.append(found)
+        if progress is not None:
+            progress(number + 1, len(fractions))
+    table = pd.DataFrame(rows).astype({"fraction": float, "median_abs": float, "epl": float, "distance": float})
+    samples = table[(table.method == "sample") & table.distance.notna()]
+    nearest = None if samples.empty else float(samples.loc[samples.distance.idxmin(), "fraction"])
+    reason = None if nearest is not None else "the loss is undefined: " + (own["undefined"] or "of every sample")
+    table = table.drop(columns="undefined")
+    return Likeness(level=level, query=people.schema.query(query).name, table=table, fraction=nearest, undefined=reason)
+
+
+def profile(found: Residuals) -> dict[str, Any]:
+    """The two figures that are compared: median absolute error and the authors' loss."""
+    loss = epl(found)
+    return {
+        "median_abs": statistics(found.value, zeros=found.zeros)["median_abs"],
+        "epl": loss.epl,
+        "undefined": loss.undefined,
+    }
+
+
+def distance(one: dict[str, Any], other: dict[str, Any]) -> float | None:
+    """How far apart two profiles are: the hypotenuse of the log ratios; None where a loss is undefined.
+
+    >>> round(distance({"median_abs": 6, "epl": 0.164}, {"median_abs": 5, "epl": 0.15}), 3)    # epsilon 1 and 50 %
+    0.203
+    """
+    if not one["epl"] or not other["epl"]:
+        return None
+    error = math.log(max(one["median_abs"], HALF) / max(other["median_abs"], HALF))
+    return math.hypot(error, math.log(one["epl"] / other["epl"]))

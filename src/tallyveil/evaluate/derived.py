@@ -1,0 +1,165 @@
+"""Statistics that demographers derive from counts: shares, ratios, segregation indices, ranks, or a function of yours.
+
+Each takes counts (units x rows of a query) and gives one number for each unit, or for each unit of a level above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from tallyveil.errors import InputError
+from tallyveil.estimates import Estimates, Sample
+from tallyveil.evaluate.residuals import Source, aligned, people_of
+from tallyveil.histogram import Histogram
+from tallyveil.populations.population import Population
+
+Floats = NDArray[np.float64]
+Statistic = Callable[[Floats], ArrayLike]
+
+
+def share(part: ArrayLike, whole: ArrayLike) -> Floats:
+    """A part of a whole; missing where the whole is 0.
+
+    >>> share([1, 0], [4, 0]).tolist()
+    [0.25, nan]
+    """
+    top, bottom = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
+    result: Floats = np.full(np.broadcast(top, bottom).shape, np.nan)
+    np.divide(top, bottom, out=result, where=bottom != 0)
+    return result
+
+
+def ratio(one: ArrayLike, other: ArrayLike, *, per: float = 100.0) -> Floats:
+    """So many of one for each hundred of the other, such as children for each hundred adults.
+
+    >>> ratio([30], [120]).tolist()
+    [25.0]
+    """
+    return per * share(one, other)
+
+
+def dissimilarity(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None = None) -> Floats:
+    r"""Index of dissimilarity: the share of a group that would have to move to live as the other does.
+
+    .. math:: D = \tfrac12 \sum_i \left| \frac{a_i}{A} - \frac{b_i}{B} \right|
+
+    over the units ``i`` of each unit above (Duncan & Duncan 1955). ``groups`` has the unit above of each unit; without
+    it there is one.
+
+    >>> dissimilarity([10, 0], [0, 10]).tolist(), dissimilarity([5, 5], [1, 1]).tolist()
+    ([1.0], [0.0])
+    """
+    a, b, above = _grouped(one, other, groups)
+    size = int(above.max(initial=-1)) + 1
+    total_a, total_b = (np.bincount(above, weights=x, minlength=size) for x in (a, b))
+    apart = np.abs(share(a, total_a[above]) - share(b, total_b[above]))
+    return np.asarray(np.bincount(above, weights=apart, minlength=size) / 2)
+
+
+def isolation(one: ArrayLike, everybody: ArrayLike, groups: ArrayLike | None = None) -> Floats:
+    r"""Isolation index: the share of a group's neighbours that belong to it, for its average member.
+
+    .. math:: P = \sum_i \frac{a_i}{A} \frac{a_i}{t_i}
+
+    over the units ``i`` of each unit above (Bell 1954).
+
+    >>> isolation([10, 0], [10, 10]).tolist(), isolation([5, 5], [10, 10]).tolist()
+    ([1.0], [0.5])
+    """
+    a, everyone, above = _grouped(one, everybody, groups)
+    size = int(above.max(initial=-1)) + 1
+    total = np.bincount(above, weights=a, minlength=size)
+    met = np.where(a > 0, share(a, total[above]) * share(a, everyone), 0.0)
+    summed = np.bincount(above, weights=met, minlength=size)
+    return np.where(total > 0, summed, np.nan)
+
+
+def ranks(values: ArrayLike) -> Floats:
+    """Rank of each value, the largest being 1; equal ones share the mean of their ranks.
+
+    >>> ranks([10, 30, 30]).tolist()
+    [3.0, 1.5, 1.5]
+    """
+    return np.asarray(pd.Series(np.asarray(values, dtype=np.float64)).rank(ascending=False), dtype=np.float64)
+
+
+def derived(
+    truth: Histogram | Population,
+    released: Source | Sequence[Source],
+    statistics: Mapping[str, Statistic] | Statistic,
+    *,
+    level: str,
+    query: str = "total",
+) -> pd.DataFrame:
+    """A statistic of the true counts beside the same statistic of the released ones.
+
+    Parameters
+    ----------
+    truth, released, level, query
+        As for :func:`~tallyveil.evaluate.residuals`.
+    statistics
+        Functions by name, each from an array (units x rows of the query) to numbers.
+
+    Returns
+    -------
+    DataFrame
+        ``statistic``, ``place`` (the number's position: the unit's code where there is one number for each unit),
+        ``replicate``, ``true``, ``released``, ``error``.
+
+    Examples
+    --------
+    >>> from tallyveil import Schema, Spine
+    >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
+    >>> schema = Schema(attributes={"age": ["child", "adult"]})
+    >>> truth = Histogram.from_entries(spine, schema, unit=[0, 0, 1], cell=[0, 1, 1], count=[10, 40, 7])
+    >>> released = Histogram.from_entries(spine, schema, unit=[0, 1, 1], cell=[1, 0, 1], count=[48, 2, 7])
+    >>> derived(truth, released, {"children": lambda c: share(c[:, 0], c.sum(axis=1))}, level="block", query="age")
+      statistic place  replicate  true  released     error
+    0  children     1          0   0.2  0.000000 -0.200000
+    1  children     2          0   0.0  0.222222  0.222222
+    """
+    people = people_of(truth)
+    functions = statistics if isinstance(statistics, Mapping) else {"statistic": statistics}
+    sources = list(released) if isinstance(released, Sequence) else [released]
+    tables = [table for source in sources for table in _tables(source, people, level=level, query=query)]
+    codes = people.spine.labels(level)
+    precise = people.answer(query, level=level).dense().astype(np.float64)
+    frames = []
+    for name, function in functions.items():
+        true = _figures(function, precise, name)
+        place: Any = codes if len(true) == len(codes) else np.arange(len(true)).astype(str)
+        for number, table in enumerate(tables):
+            protected = _figures(function, table, name)
+            if len(protected) != len(true):
+                raise InputError(f"statistic {name!r} gave {len(true):,} numbers, then {len(protected):,}.")
+            columns = {"statistic": name, "place": place, "replicate": number, "true": true, "released": protected}
+            frames.append(pd.DataFrame(columns | {"error": protected - true}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _tables(source: Source, truth: Histogram, *, level: str, query: str) -> list[Floats]:
+    if isinstance(source, Estimates):
+        return list(source.answer(query, level=level).astype(np.float64))
+    people = aligned(people_of(source.people if isinstance(source, Sample) else source), truth)
+    scale = float(source.fraction) if isinstance(source, Sample) else 1.0
+    return [people.answer(query, level=level).dense() / scale]
+
+
+def _figures(function: Statistic, table: Floats, name: str) -> Floats:
+    figures = np.atleast_1d(np.asarray(function(table), dtype=np.float64))
+    if figures.ndim != 1:
+        raise InputError(f"statistic {name!r} gave an array of {figures.ndim} dimensions. Give one number per unit.")
+    return figures
+
+
+def _grouped(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    above = np.zeros(len(a), dtype=np.int64) if groups is None else np.asarray(groups, dtype=np.int64)
+    if not len(a) == len(b) == len(above):
+        raise InputError(f"{len(a):,}, {len(b):,} and {len(above):,} numbers: give one of each per unit.")
+    return a, b, above

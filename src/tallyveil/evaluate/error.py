@@ -1,0 +1,214 @@
+"""Error: how far released counts are from the true ones, by level and query (petti2020, "Our evaluation approach").
+
+Statistics of all replicates pooled, as the authors pooled four runs; their sampling error from the differences between
+replicates. The papers' "MAE" is the median absolute error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tallyveil.areas import Areas
+from tallyveil.evaluate.residuals import AREA, Over, Residuals, Source, people_of, residuals
+from tallyveil.evaluate.tally import tally
+from tallyveil.histogram import Histogram
+from tallyveil.populations.population import Population
+from tallyveil.schema import DETAILED, TOTAL, Schema
+
+STATISTICS = ("median_abs", "mean_abs", "p95_abs", "max_abs", "rmse", "bias", "share_exact")
+
+
+def error(
+    truth: Histogram | Population,
+    released: Source | Sequence[Source],
+    *,
+    levels: Iterable[str] | None = None,
+    queries: Iterable[str] | None = None,
+    areas: Areas | None = None,
+    over: Over = "nonempty",
+    quantiles: Sequence[float] = (),
+) -> pd.DataFrame:
+    """How far released counts are from the true ones.
+
+    Parameters
+    ----------
+    truth, released, over
+        As for :func:`~tallyveil.evaluate.residuals`.
+    levels, queries
+        Which counts; by default all levels, and the total, each attribute and all cells.
+    areas
+        Areas off the spine to ask about, after the levels (``levels=[]`` for the areas alone).
+    quantiles
+        Further quantiles of the absolute error: 0.99 gives the statistic ``p99_abs``.
+
+    Returns
+    -------
+    DataFrame
+        ``level``, ``query``, ``statistic``, ``value``, ``sampling_error`` (the standard error of the value, from
+        replicates; missing where there is one), ``n`` (residuals), ``replicates``.
+
+    Examples
+    --------
+    >>> from tallyveil import Schema, Spine
+    >>> spine = Spine.from_columns({"block": ["1", "2", "3"]}, root="town")
+    >>> schema = Schema(attributes={"age": ["child", "adult"]})
+    >>> truth = Histogram.from_entries(spine, schema, unit=[0, 0, 1], cell=[0, 1, 1], count=[10, 40, 7])
+    >>> released = Histogram.from_entries(spine, schema, unit=[0, 1, 1], cell=[1, 0, 1], count=[48, 2, 7])
+    >>> table = error(truth, released, levels=["block"], queries=["age"])
+    >>> dict(zip(table.statistic, table.value.round(2)))  # doctest: +NORMALIZE_WHITESPACE
+    {'median_abs': 5.0, 'mean_abs': 5.0, 'p95_abs': 9.7, 'max_abs': 10.0, 'rmse': 6.48, 'bias': 0.0,
+     'share_exact': 0.25}
+    """
+    people = people_of(truth)
+    frames = [
+        error_of(residuals(people, released, level=level, areas=area, query=query, over=over), quantiles=quantiles)
+        for level, area, query in asked_of(people, levels, queries, areas)
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def error_of(found: Residuals, *, quantiles: Sequence[float] = ()) -> pd.DataFrame:
+    """The statistics of some residuals, as :func:`error` gives them."""
+    pooled = statistics(found.value, zeros=found.zeros, quantiles=quantiles)
+    spread = dict.fromkeys(pooled, np.nan)
+    if found.replicates > 1:
+        each = [
+            statistics(found.value[found.replicate == number], zeros=found.zeros // found.replicates)
+            for number in range(found.replicates)
+        ]
+        spread |= {name: _standard_error([one[name] for one in each]) for name in STATISTICS}
+    return pd.DataFrame(
+        {
+            "level": found.level,
+            "query": found.query,
+            "statistic": list(pooled),
+            "value": list(pooled.values()),
+            "sampling_error": list(spread.values()),
+            "n": found.n,
+            "replicates": found.replicates,
+        }
+    )
+
+
+def statistics(value: NDArray[Any], *, zeros: int = 0, quantiles: Sequence[float] = ()) -> dict[str, float]:
+    """The statistics of some residuals by name; of none at all, 0 and exactly right."""
+    if len(value) + zeros == 0:
+        return dict.fromkeys(STATISTICS, 0.0) | {"share_exact": 1.0}
+    signed = tally(value, zeros=zeros)
+    size = signed.absolute()
+    return {
+        "median_abs": size.percentile(50),
+        "mean_abs": size.mean(),
+        "p95_abs": size.percentile(95),
+        "max_abs": float(size.value[-1]),
+        "rmse": float(np.sqrt(size.mean(2))),
+        "bias": signed.mean(),
+        "share_exact": float(signed.count[signed.value == 0].sum() / signed.n),
+        **{f"p{100 * share:g}_abs": size.percentile(100 * share) for share in quantiles},
+    }
+
+
+def sizes(
+    truth: Histogram | Population,
+    *,
+    levels: Iterable[str] | None = None,
+    queries: Iterable[str] | None = None,
+    areas: Areas | None = None,
+) -> pd.DataFrame:
+    """The sizes of the precise counts that are not 0: ``level``, ``query``, ``statistic``, ``value``, ``n``.
+
+    Statistics are ``median``, ``mean``, ``sd`` and ``p95``.
+    """
+    people = people_of(truth)
+    frames = []
+    for level, area, query in asked_of(people, levels, queries, areas):
+        found = residuals(people, people, level=level, areas=area, query=query)
+        counted = tally(found.true)
+        figures = dict.fromkeys(("median", "mean", "sd", "p95"), 0.0)
+        if counted.n:
+            spread = counted.deviation() if counted.n > 1 else 0.0
+            figures = {"median": counted.percentile(50), "mean": counted.mean(), "sd": spread}
+            figures["p95"] = counted.percentile(95)
+        frames.append(_frame(found, figures, n=counted.n))
+    return pd.concat(frames, ignore_index=True)
+
+
+def error_by_size(found: Residuals) -> pd.DataFrame:
+    """Error by class of true size: ``size``, ``n``, ``mean_true``, and the statistics of each class.
+
+    ``relative`` is the mean absolute error as a share of the mean true count; the class of empty cells has none.
+
+    >>> from tallyveil import Schema, Spine
+    >>> spine = Spine.from_columns({"block": ["1", "2", "3"]}, root="town")
+    >>> schema = Schema(attributes={"age": ["child", "adult"]})
+    >>> truth = Histogram.from_entries(spine, schema, unit=[0, 0, 1], cell=[0, 1, 1], count=[10, 40, 7])
+    >>> released = Histogram.from_entries(spine, schema, unit=[0, 1, 1], cell=[1, 0, 1], count=[48, 2, 7])
+    >>> table = error_by_size(residuals(truth, released, level="block", query="age"))
+    >>> table[["size", "n", "mean_abs", "relative"]]
+          size  n  mean_abs  relative
+    0        0  1       2.0       NaN
+    1    1 - 9  1       0.0      0.00
+    2  10 - 99  2       9.0      0.36
+    """
+    number, names = size_classes(found.true)
+    rows = []
+    for which, name in enumerate(names):
+        inside = number == which
+        zeros = found.zeros if name == "0" else 0
+        if not inside.any() and not zeros:
+            continue
+        figures = statistics(found.value[inside], zeros=zeros)
+        mean = float(found.true[inside].sum()) / (int(inside.sum()) + zeros)
+        relative = figures["mean_abs"] / mean if mean else np.nan
+        place = {"level": found.level, "query": found.query, "size": name, "n": int(inside.sum()) + zeros}
+        rows.append(place | {"mean_true": mean, "relative": relative} | figures)
+    return pd.DataFrame(rows)
+
+
+def size_classes(count: NDArray[Any]) -> tuple[NDArray[np.int64], list[str]]:
+    """The class of each count (0, 1 - 9, 10 - 99, ...), and the names of the classes."""
+    top = int(count.max(initial=0))
+    edges = [10**power for power in range(len(str(top)))]
+    names = ["0", *(f"{edge:,} - {10 * edge - 1:,}" for edge in edges)]
+    return np.searchsorted(np.array(edges), count, side="right").astype(np.int64), names
+
+
+def asked_of(
+    people: Histogram, levels: Iterable[str] | None, queries: Iterable[str] | None, areas: Areas | None
+) -> Iterator[tuple[str | None, Areas | None, str]]:
+    """Every (level, areas, query) that is asked about, a level or areas each."""
+    wanted = default_queries(people.schema) if queries is None else list(queries)
+    places: list[tuple[str | None, Areas | None]] = [
+        (level, None) for level in (people.spine.levels if levels is None else levels) if level != AREA
+    ]
+    if areas is not None:
+        places.append((None, areas))
+    for level, area in places:
+        for query in wanted:
+            yield level, area, query
+
+
+def default_queries(schema: Schema) -> list[str]:
+    """The total, each attribute, and all cells; each once."""
+    return list(dict.fromkeys(schema.query(text).name for text in (TOTAL, *schema.attributes, DETAILED)))
+
+
+def _frame(found: Residuals, figures: dict[str, float], *, n: int) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "level": found.level,
+            "query": found.query,
+            "statistic": list(figures),
+            "value": list(figures.values()),
+            "n": n,
+        }
+    )
+
+
+def _standard_error(figures: Sequence[float]) -> float:
+    return float(np.std(figures, ddof=1) / np.sqrt(len(figures)))
