@@ -180,9 +180,10 @@ def shown(tmp_path_factory) -> Done:
         next_ = done.stdout.split("Next:\n")[1].replace("\\\n", " ").strip().splitlines()
         followed = [run(*line.split()[1:]) for line in next_]
     assert done.returncode == 0, done.stderr
-    assert [one.returncode for one in followed] == [0, 0]
+    assert [one.returncode for one in followed] == [0, 0, 0]
     assert all(line.startswith("holds ") for line in followed[0].stdout.splitlines())
-    assert "Nothing was spent." in followed[1].stdout
+    assert "Empirical privacy loss" in followed[1].stdout
+    assert "Nothing was spent." in followed[2].stdout
     return done
 
 
@@ -196,21 +197,6 @@ def test_the_demo_shows_exact_state_totals_and_errors_below(shown):
     totals = {line.split()[0]: line.split()[2:] for line in shown.stdout.splitlines() if " total  " in line}
     assert totals["us"][1:] == totals["state"][1:] == ["0", "0", "100%"]
     assert all(0 < int(totals[level][1]) < int(totals[level][2]) for level in ("county", "enumdist"))
-
-
-def test_the_demos_errors_are_those_worked_out_by_hand():
-    from tallyveil import Histogram, Spine
-    from tallyveil.cli.demo import errors_by_level
-    from tallyveil.schemas import PERSONS_1940
-
-    spine = Spine.from_columns({"enumdist": ["1", "2", "3"]}, root="us")
-    truth = Histogram.from_entries(spine, PERSONS_1940, unit=[0, 0, 1], cell=[0, 1, 0], count=[10, 4, 6])
-    noisy = Histogram.from_entries(spine, PERSONS_1940, unit=[0, 1, 1], cell=[0, 0, 23], count=[10, 5, 5])
-    table = {(one.level, one.query): one[2:] for one in errors_by_level(truth, noisy)}
-    assert table["us", "total"] == (1, 0, 0, 1)
-    assert table["enumdist", "total"] == (2, 4, 4, 0)  # 14 and 10, 6 and 10; nobody in the third
-    median, p95 = 2.5, 4.85  # of 0, 4, 1 and 5
-    assert table["enumdist", "votingage * hispanic * race"] == (4, median, pytest.approx(p95), 1 / 4)
 
 
 def test_compiling_is_announced_only_where_it_takes_long(monkeypatch, capsys):

@@ -27,12 +27,16 @@ def compiling_aloud() -> Iterator[None]:
 
 
 def compile_kernels() -> None:
-    """Protect a hamlet, so that all kernels of a run are compiled and kept."""
+    """Protect and evaluate a hamlet, so that all kernels of a run are compiled and kept."""
+    from tallyveil.evaluate import epl, error, residuals
     from tallyveil.populations import census_1940
     from tallyveil.privacy import Strategy
     from tallyveil.protection import protect
 
-    protect(census_1940(persons=5_000, seed=1), Strategy.preset("e2e-2018", epsilon=1), seed=1)
+    hamlet = census_1940(persons=5_000, seed=1)
+    release = protect(hamlet, Strategy.preset("e2e-2018", epsilon=1), seed=1)
+    error(hamlet, release)
+    epl(residuals(hamlet, release, level="enumdist", query="race"))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -48,49 +48,23 @@ def demo(
         write(release, place / "release", [])
     people = census.people
     typer.echo(f"A synthetic 1940 census of {people.total():,} persons, protected with the 2018 rules at epsilon 1\n")
-    print_errors(errors_by_level(people, release.histogram))
+    print_errors(people, release.histogram)
     print_outcome(release, strategy, output)
 
 
-class Errors(NamedTuple):
-    """How far a query's published answers at a level are from the truth, in persons."""
+def print_errors(truth: Histogram, published: Histogram) -> None:
+    """Print absolute errors of totals and of stratified counts (those above 0 in the truth or the release)."""
+    from tallyveil.cli.tables import print_table
+    from tallyveil.evaluate import error
 
-    level: str
-    query: str
-    counts: int
-    median: float
-    p95: float
-    exact: float
-
-
-def errors_by_level(truth: Histogram, published: Histogram) -> list[Errors]:
-    """Absolute errors of totals and of stratified counts (those above 0 in the truth or the release)."""
-    import numpy as np
-
-    table = []
-    for level in truth.spine.levels:
-        for query in ("total", STRATIFIED):
-            true, noisy = (one.answer(query, level=level).dense() for one in (truth, published))
-            error = np.abs(noisy - true)[(true > 0) | (noisy > 0)]
-            median, p95 = np.percentile(error, [50, 95])
-            table.append(Errors(level, query, error.size, float(median), float(p95), float((error == 0).mean())))
-    return table
-
-
-def print_errors(errors: list[Errors]) -> None:
-    """Print the errors, a row for each level and query."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="Absolute error, in persons", title_justify="left", box=None, pad_edge=False)
-    table.add_column("level")
-    table.add_column("query", no_wrap=True)
-    for heading in ("counts", "median", "95th percentile", "exact"):
-        table.add_column(heading, justify="right")
-    for one in errors:
-        figures = f"{one.counts:,}", f"{one.median:,.0f}", f"{one.p95:,.0f}", f"{one.exact:.0%}"
-        table.add_row(one.level if one.query == "total" else "", one.query, *figures)
-    Console().print(table)
+    table = error(truth, published, queries=["total", STRATIFIED])
+    wide = table.pivot(index=["level", "query", "n"], columns="statistic", values="value")
+    wide = wide.loc[list(truth.spine.levels)].reset_index()
+    wide = wide.assign(
+        median=wide.median_abs.round(), p95=wide.p95_abs.round(), exact=[f"{share:.0%}" for share in wide.share_exact]
+    )
+    headings = {"level": "level", "query": "query", "n": "counts", "median": "median", "p95": "95th percentile"}
+    print_table(wide, title="Absolute error, in persons", headings=headings | {"exact": "exact"})
 
 
 def print_outcome(release: Release, strategy: Strategy, output: Path) -> None:
@@ -98,8 +72,7 @@ def print_outcome(release: Release, strategy: Strategy, output: Path) -> None:
     declared = release.certificate["declared"]
     invariants = [constraint.words() for constraint in strategy.constraints if constraint.source == "truth"]
     census = f"{output / 'census'}"
-    typer.echo(f"""
-Guaranteed: {declared["guarantee"]["words"]} ({"; ".join(invariants)})
+    typer.echo(f"""Guaranteed: {declared["guarantee"]["words"]} ({"; ".join(invariants)})
 Stamped: {"; ".join(declared["stamps"])}
 
 {output / "release"}: the release; its certificate.html says how it was made
@@ -107,6 +80,7 @@ Stamped: {"; ".join(declared["stamps"])}
 
 Next:
   tallyveil verify {output / "release"}
+  tallyveil evaluate {census}.parquet {output / "release"} --codebook {census}.codebook.toml
   tallyveil protect {census}.parquet --codebook {census}.codebook.toml --units {census}.units.parquet \\
     --facilities {census}.facilities.parquet --strategy e2e-2018 --epsilon 2 --plan""")
 

@@ -14,7 +14,21 @@ from typing import Annotated
 import typer
 
 from tallyveil import __version__
-from tallyveil.cli import account, cite, codebook, demo, presets, protect, synth, verify
+from tallyveil.cli import (
+    account,
+    audit,
+    cite,
+    codebook,
+    compare,
+    demo,
+    epl,
+    evaluate,
+    presets,
+    protect,
+    sweep,
+    synth,
+    verify,
+)
 from tallyveil.errors import InputError, TallyveilError
 
 app = typer.Typer(
@@ -32,6 +46,11 @@ app.command("synth")(synth.synth)
 app.command("codebook")(codebook.codebook)
 app.command("protect")(protect.protect)
 app.command("verify")(verify.verify)
+app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
+app.command("epl")(epl.epl)
+app.command("sweep")(sweep.sweep)
+app.command("audit")(audit.audit)
 app.command("account")(account.account)
 app.add_typer(presets.app, name="presets", no_args_is_help=True)
 app.command("cite")(cite.cite)

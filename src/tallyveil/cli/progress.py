@@ -32,20 +32,7 @@ class LevelProgress:
 
     def __enter__(self) -> LevelProgress:
         if self._terminal:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f}%"),
-                TimeElapsedColumn(),
-                TextColumn("about"),
-                TimeRemainingColumn(),
-                TextColumn("left"),
-                console=Console(stderr=True),
-                transient=True,
-            )
+            self._bar = _bar()
             self._task = self._bar.add_task("starting", total=sum(self._work.values()))
             self._bar.start()
         return self
@@ -71,3 +58,59 @@ class LevelProgress:
                 self._bar.console.print(line, highlight=False)
             else:
                 typer.echo(line, err=True)
+
+
+class Steps:
+    """Follows work that consists of equal steps, some of which may have been done before."""
+
+    def __init__(self, what: str, total: int, *, done: int = 0, terminal: bool | None = None) -> None:
+        self._what, self._total, self._known, self._done = what, total, done, 0
+        self._terminal = sys.stderr.isatty() if terminal is None else terminal
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._started = self._told = time.monotonic()
+
+    def __enter__(self) -> Steps:
+        if self._known:
+            typer.echo(f"{self._known:,} of {self._total:,} {self._what} were done before", err=True)
+        if self._terminal:
+            self._bar = _bar()
+            self._task = self._bar.add_task(self._what, total=self._total)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def step(self, *_: object) -> None:
+        """Take note that one more step is done; elsewhere than on a terminal, say so every five seconds."""
+        self._done += 1
+        now = time.monotonic()
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._done, description=f"{self._done:,} of {self._total:,}")
+        elif now - self._told > 5 or self._done == self._total:
+            self._told = now
+            new = max(1, self._done - self._known)
+            left = (now - self._started) / new * (self._total - self._done)
+            words = f", about {left:.0f} s left" if self._done < self._total else ""
+            typer.echo(f"{self._done:,} of {self._total:,} {self._what} done{words}", err=True)
+
+
+def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("about"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=Console(stderr=True),
+        transient=True,
+    )

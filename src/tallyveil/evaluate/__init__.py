@@ -1,20 +1,27 @@
 """What protection costs and what it buys: error, bias, margins, empirical privacy loss, audits."""
 
+from tallyveil.evaluate.audit import Audit, audit
 from tallyveil.evaluate.bias import bias, homogeneity
 from tallyveil.evaluate.compare import like_a_sample
 from tallyveil.evaluate.derived import derived, dissimilarity, isolation, ranks, ratio, share
+from tallyveil.evaluate.direct import direct
 from tallyveil.evaluate.epl import EmpiricalLoss, epl, frequencies
 from tallyveil.evaluate.error import error, error_by_size, sizes
 from tallyveil.evaluate.exchangeable import exchangeability
 from tallyveil.evaluate.implausible import implausible
 from tallyveil.evaluate.residuals import Residuals, residuals
 from tallyveil.evaluate.sweep import sweep, trials
+from tallyveil.evaluate.views import View, neighbour, views_of
 
 __all__ = [
+    "Audit",
     "EmpiricalLoss",
     "Residuals",
+    "View",
+    "audit",
     "bias",
     "derived",
+    "direct",
     "dissimilarity",
     "epl",
     "error",
@@ -25,6 +32,7 @@ __all__ = [
     "implausible",
     "isolation",
     "like_a_sample",
+    "neighbour",
     "ranks",
     "ratio",
     "residuals",
@@ -32,4 +40,5 @@ __all__ = [
     "sizes",
     "sweep",
     "trials",
+    "views_of",
 ]

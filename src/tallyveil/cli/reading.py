@@ -1,0 +1,65 @@
+"""What evaluations read: the truth, and releases in whatever form they have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tallyveil.errors import InputError
+
+if TYPE_CHECKING:
+    from tallyveil.areas import Areas
+    from tallyveil.facilities import Facilities
+    from tallyveil.histogram import Histogram
+    from tallyveil.release import Release
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """The truth, and the releases by name."""
+
+    truth: Histogram
+    releases: dict[str, Release]
+
+
+def read_given(truth: Path, releases: list[Path], codebook: Path, *, units: Path | None) -> Given:
+    """Read the truth and each release: a release's folder, or a table that the same codebook describes.
+
+    Without a list of units, that of the first folder is used: a truth that leaves out empty units has them too.
+    """
+    from tallyveil.files.release_folder import read_release
+    from tallyveil.files.tables import read_counts
+    from tallyveil.release import Release
+
+    listed = units or next((path / "spine.parquet" for path in releases if (path / "spine.parquet").exists()), None)
+    people = read_counts(truth, codebook, units=listed)
+    found: dict[str, Release] = {}
+    for path in releases:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder. Give a release's folder, or a table of its counts.")
+        if releases.count(path) > 1:
+            raise InputError(f"{path}: given twice. Give each release once.")
+        name = path.name if path.name not in found else str(path)
+        if path.is_dir():
+            found[name] = read_release(path)
+        else:
+            found[name] = Release(histogram=read_counts(path, codebook, units=listed))
+    return Given(truth=people, releases=found)
+
+
+def find_areas(path: Path | None, people: Histogram) -> Areas | None:
+    """The areas in a file, if one is named."""
+    from tallyveil.files.side import read_areas
+
+    return None if path is None else read_areas(path, people.spine)
+
+
+def find_homes(housing: Path | None, given: Given) -> Histogram | Facilities | None:
+    """Occupied homes: from a table of housing units, or from the facilities of a release."""
+    from tallyveil.files.side import read_housing
+
+    if housing is not None:
+        return read_housing(housing, given.truth.spine)
+    built = (release.facilities for release in given.releases.values())
+    return next((one for one in built if one is not None and one.spine == given.truth.spine), None)

@@ -1,0 +1,148 @@
+"""A folder of arrays or frames by name, for work that can be taken up again: each appears complete or not at all.
+
+The folder says for which job it was made, so that pieces of two jobs are never mixed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, MutableMapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.errors import InputError
+from tallyveil.files.atomic import replacing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+JOB = "job.json"
+T = TypeVar("T")
+
+
+class _Store(MutableMapping[str, T]):
+    """Values in a folder, one file each, made for one job.
+
+    Parameters
+    ----------
+    folder
+        Made if it does not exist. One that holds other things, or another job's, is refused.
+    job
+        The settings that must agree whenever the folder is used: what JSON can hold.
+    """
+
+    ending: ClassVar[str]
+
+    @abstractmethod
+    def _read(self, file: Path) -> T:
+        """The value in a file."""
+
+    @abstractmethod
+    def _write(self, value: T, file: Path) -> None:
+        """Write a value to a file."""
+
+    def __init__(self, folder: str | PathLike[str], *, job: Mapping[str, Any]) -> None:
+        self.folder = Path(folder)
+        wanted = json.loads(json.dumps(dict(job)))  # as it will be read again
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            others = any(self.folder.iterdir())
+        except OSError as problem:
+            raise InputError(f"{self.folder}: cannot be used ({problem.strerror}). Name another folder.") from None
+        if (self.folder / JOB).exists():
+            self._refuse_another(wanted)
+        elif others:
+            raise InputError(f"{self.folder}: not empty, and without {JOB}. Name a new folder.")
+        else:
+            with replacing(self.folder / JOB) as file:
+                file.write_text(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def __getitem__(self, key: str) -> T:
+        file = self._file(key)
+        if not file.exists():
+            raise KeyError(key)
+        try:
+            return self._read(file)
+        except (OSError, ValueError, EOFError):
+            raise InputError(f"{file}: not readable. Delete it; its part of the work is done again.") from None
+
+    def __setitem__(self, key: str, value: T) -> None:
+        with replacing(self._file(key)) as temporary:
+            self._write(value, temporary)
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._file(key).unlink()
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self._file(key).exists()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(file.stem for file in self.folder.glob(f"[!.]*.{self.ending}")))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def _file(self, key: str) -> Path:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", key):
+            raise InputError(f"{key!r} cannot name a file of {self.folder}. Use letters, digits, - and _.")
+        return self.folder / f"{key}.{self.ending}"
+
+    def _refuse_another(self, wanted: dict[str, Any]) -> None:
+        file = self.folder / JOB
+        try:
+            there = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            there = None
+        if not isinstance(there, dict):
+            raise InputError(f"{file}: not readable. Name a new folder.")
+        differ = [key for key in dict.fromkeys((*there, *wanted)) if there.get(key) != wanted.get(key)]
+        if differ:
+            changes = "; ".join(f"{key} was {there.get(key)!r}, is now {wanted.get(key)!r}" for key in differ)
+            raise InputError(f"{self.folder}: made for another job ({changes}). Use the same settings or a new folder.")
+
+
+@final
+class FolderStore(_Store[NDArray[Any]]):
+    """Arrays in a folder, one ``.npy`` file each, made for one job.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     FolderStore(place + "/runs", job={"seed": 1})["a"] = np.arange(3)
+    ...     FolderStore(place + "/runs", job={"seed": 1})["a"].tolist()
+    [0, 1, 2]
+    """
+
+    ending = "npy"
+
+    def _read(self, file: Path) -> NDArray[Any]:
+        array: NDArray[Any] = np.load(file, allow_pickle=False)
+        return array
+
+    def _write(self, value: NDArray[Any], file: Path) -> None:
+        with file.open("wb") as out:
+            np.save(out, value, allow_pickle=False)
+
+
+@final
+class FrameStore(_Store["pd.DataFrame"]):
+    """Frames in a folder, one ``.parquet`` file each, made for one job."""
+
+    ending = "parquet"
+
+    def _read(self, file: Path) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.read_parquet(file)
+
+    def _write(self, value: pd.DataFrame, file: Path) -> None:
+        value.to_parquet(file, index=False)

@@ -1,0 +1,167 @@
+"""Plots of evaluations, fit for a paper: error by level, bias, empirical privacy loss, samples beside releases.
+
+Each function takes a tidy frame that :mod:`tallyveil.evaluate` made and gives a chart; nothing is computed here.
+Altair draws them, and is an extra: ``pip install 'tallyveil[plots]'``.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tallyveil.errors import InputError
+
+INK, BLUE, ORANGE, GREY = "#222222", "#0072b2", "#d55e00", "#999999"  # told apart by colour-blind readers too
+WIDTH, HEIGHT = 420, 260
+
+
+def altair() -> Any:
+    """The library, or one line that says how to get it."""
+    try:
+        import altair as alt
+        import vl_convert  # noqa: F401
+    except ImportError:
+        raise InputError("plots need altair. Install it: pip install 'tallyveil[plots]'") from None
+    return alt
+
+
+def error_plot(table: pd.DataFrame) -> Any:
+    """Absolute error by level: the median as a dot, up to the 95th percentile as a line; a panel for each query."""
+    alt = altair()
+    wide = table[table.statistic.isin(["median_abs", "p95_abs"])]
+    keys = ["level", "query"] + (["release"] if "release" in wide else [])
+    wide = wide.pivot_table(index=keys, columns="statistic", values="value", sort=False).reset_index()
+    levels = list(dict.fromkeys(table.level))
+    place = {"y": alt.Y("level:N", sort=levels, title=None)}
+    if "release" in wide:
+        place |= {"yOffset": alt.YOffset("release:N"), "color": alt.Color("release:N", title=None)}
+    else:
+        place |= {"color": alt.value(BLUE)}
+    base = alt.Chart(wide).encode(**place)
+    scale = alt.Scale(type="symlog", constant=1)
+    line = base.mark_rule(strokeWidth=2).encode(
+        x=alt.X("median_abs:Q", scale=scale, title="absolute error, persons (median to 95th percentile)"),
+        x2="p95_abs:Q",
+    )
+    dots = base.mark_point(filled=True, size=60, opacity=1).encode(x=alt.X("median_abs:Q", scale=scale))
+    panel = (line + dots).properties(width=WIDTH, height=alt.Step(22))
+    queries = alt.Facet("query:N", title=None, sort=list(dict.fromkeys(wide["query"])))
+    return _styled(panel.facet(facet=queries, columns=1))
+
+
+def bias_plot(table: pd.DataFrame, *, fewest: int = 10) -> Any:
+    """Bias by homogeneity or another group, with its interval, for groups of some size; a panel for each level."""
+    alt = altair()
+    known = table[(table.n >= fewest) & table.low.notna()]
+    levels = [level for level in dict.fromkeys(known.level) if (known.level == level).sum() > 1]
+    known = known[known.level.isin(levels)]
+    number = pd.api.types.is_numeric_dtype(known["group"])
+    by = str(table["by"].iloc[0])
+    title = {"homogeneity": "homogeneity index (empty cells)"}.get(by, by)
+    whole = {"axis": alt.Axis(tickMinStep=1), "scale": alt.Scale(padding=12, nice=False)} if number else {}
+    x = alt.X(f"group:{'Q' if number else 'N'}", title=title, sort=None, **whole)
+    base = alt.Chart(known)
+    zero = base.mark_rule(color=GREY, strokeDash=[4, 3]).encode(y=alt.datum(0))
+    bars = base.mark_rule(color=BLUE).encode(x=x, y=alt.Y("low:Q", title="bias, persons"), y2="high:Q")
+    dots = base.mark_point(filled=True, color=BLUE, size=45, opacity=1).encode(x=x, y="bias:Q")
+    panel = (zero + bars + dots).properties(width=WIDTH, height=HEIGHT * 2 // 3)
+    shown = panel.facet(facet=alt.Facet("level:N", title=None, sort=levels), columns=1)
+    return _styled(shown.resolve_scale(x="independent", y="independent"))
+
+
+def epl_plot(curves: pd.DataFrame) -> Any:
+    """The curves EPL(x) with their simultaneous bands, the largest value, and the noise's own where it is known.
+
+    A panel for each level and query: columns ``level``, ``query``, ``x``, ``epl``, ``low``, ``high``, ``largest`` and
+    ``theory``.
+    """
+    alt = altair()
+    panels = [f"{level}: {query}" for level, query in zip(curves.level, curves["query"], strict=True)]
+    base = alt.Chart(curves.assign(panel=panels))
+    x = alt.X("x:Q", title="residual x, persons", scale=alt.Scale(nice=False))
+    layers = [
+        base.mark_area(color=BLUE, opacity=0.2).encode(x=x, y=alt.Y("low:Q", title="log p(x) / p(x + 1)"), y2="high:Q"),
+        base.mark_line(color=BLUE).encode(x=x, y="epl:Q"),
+    ]
+    for name, colour in (("largest", ORANGE), ("theory", INK)):
+        for sign in ("", "-"):
+            line = base.transform_calculate(y_=f"{sign}datum.{name}").transform_filter(f"isValid(datum.{name})")
+            layers.append(line.mark_rule(color=colour, strokeDash=[5, 4]).encode(y="mean(y_):Q"))
+    facet = alt.Facet("panel:N", title=None, sort=list(dict.fromkeys(panels)))
+    shown = alt.layer(*layers).properties(width=WIDTH * 2 // 3, height=HEIGHT // 2).facet(facet=facet, columns=2)
+    words = "Orange: largest value. Black: log ratio of the noise alone. Shaded: 95% band for the whole curve."
+    return _styled(shown.resolve_scale(x="independent", y="independent").properties(title=words))
+
+
+def tradeoff_plot(table: pd.DataFrame, *, title: str) -> Any:
+    """Error against loss, on logarithmic axes: samples as a line, releases and other methods as points (Figure 2)."""
+    alt = altair()
+    drawn = table[table.method.isin(["sample", "release"]) & (table.epl > 0)]
+    near = table.epl.between(drawn.epl.min() / 10, drawn.epl.max() * 10)  # a method far away would hide all others
+    known = table[near].assign(median_abs=lambda t: t.median_abs.clip(lower=0.5))
+    known = known.assign(label=[_label(row) for row in known.itertuples()])
+    axes = {
+        "x": alt.X(
+            "median_abs:Q", scale=alt.Scale(type="log", nice=False, padding=25), title="median absolute error, persons"
+        ),
+        "y": alt.Y("epl:Q", scale=alt.Scale(type="log", nice=False, padding=25), title="empirical privacy loss"),
+    }
+    samples, others = known[known.method == "sample"], known[known.method != "sample"]
+    base = alt.Chart(samples).encode(**axes)
+    named = samples[(samples.fraction * 20).round() % 5 == 0]
+    parts = [
+        base.mark_line(color=GREY).encode(order="fraction:Q"),
+        base.mark_square(color=GREY, size=40, opacity=1),
+        alt.Chart(named).encode(**axes, text="label:N").mark_text(color=INK, dx=8, dy=-7, align="left"),
+        alt.Chart(others).encode(**axes).mark_point(filled=True, color=ORANGE, size=90, opacity=1),
+        alt.Chart(others).encode(**axes, text="label:N").mark_text(color=ORANGE, dx=9, align="left", fontWeight="bold"),
+    ]
+    return _styled(alt.layer(*parts).properties(width=WIDTH, height=WIDTH * 3 // 4, title=title))
+
+
+def sweep_plot(table: pd.DataFrame, *, statistic: str = "median_abs") -> Any:
+    """A statistic against the budget, a line for each allocation, a panel for each level and query."""
+    alt = altair()
+    rows = table[table.statistic == statistic]
+    keys = ["allocation", "unit", "budget", "level", "query"]
+    mean = rows.groupby(keys, sort=False).value.mean().reset_index()
+    levels, queries = list(dict.fromkeys(table.level)), list(dict.fromkeys(table["query"]))
+    words = {"median_abs": "median error", "rmse": "root mean square error"}.get(statistic, statistic)
+    base = alt.Chart(mean).encode(
+        x=alt.X(
+            "budget:Q",
+            scale=alt.Scale(type="log", nice=False, padding=10),
+            axis=alt.Axis(values=sorted(mean.budget.unique()), labelExpr="datum.value"),
+            title=str(rows.unit.iloc[0]),
+        ),
+        y=alt.Y("value:Q", scale=alt.Scale(type="symlog"), title=words),
+        color=alt.Color("allocation:N", title=None, scale=alt.Scale(range=[BLUE, ORANGE, "#009e73", "#cc79a7", INK])),
+    )
+    panel = (base.mark_line() + base.mark_point(filled=True, size=35)).properties(width=170, height=130)
+    row, column = (alt.Row("query:N", title=None, sort=queries), alt.Column("level:N", title=None, sort=levels))
+    return _styled(panel.facet(row=row, column=column))
+
+
+def write_plot(chart: Any, path: str | PathLike[str]) -> None:
+    """Write a chart as SVG and as PNG: ``path`` without an ending."""
+    place = Path(path)
+    chart.save(str(place.with_name(place.name + ".svg")))
+    chart.save(str(place.with_name(place.name + ".png")), ppi=144)
+
+
+def _label(row: Any) -> str:
+    return f"{100 * row.fraction:g}%" if row.method == "sample" else str(row.method)
+
+
+def _styled(chart: Any) -> Any:
+    font = {"labelFont": "sans-serif", "titleFont": "sans-serif", "labelColor": INK, "titleColor": INK}
+    return (
+        chart.configure_axis(**font, titleFontWeight="normal", gridColor="#e6e6e6", domainColor=GREY, tickColor=GREY)
+        .configure_header(**font, labelFontWeight="bold", labelAnchor="start", labelFontSize=12)
+        .configure_legend(**font)
+        .configure_title(font="sans-serif", fontWeight="normal", anchor="start", color=INK, fontSize=12)
+        .configure_view(stroke=None)
+    )

@@ -1,0 +1,89 @@
+"""Which sample a release is like: the published table, and cases where the answer is known."""
+
+from fractions import Fraction
+
+import pytest
+
+from tallyveil import Histogram, Strategy, protect
+from tallyveil.evaluate.compare import FRACTIONS, distance, like_a_sample
+from tallyveil.evaluate.sweep import Trial, sweep, trials
+from tallyveil.mechanisms.sampling import sample
+from tallyveil.populations import uniform_tree
+
+# petti2020, extended data: county, counts by age x race x ethnicity (median absolute error, EPL).
+ERRORS = [19, 14, 11, 9, 8, 7, 6, 6, 5, 5, 4, 4, 3, 3, 3, 2, 2, 2, 1]
+LOSSES = [0.034, 0.048, 0.062, 0.073, 0.083, 0.093, 0.108, 0.121, 0.135, 0.15, 0.166, 0.181, 0.2, 0.225, 0.258]
+LOSSES += [0.293, 0.339, 0.429, 0.611]
+SAMPLES = {f: {"median_abs": e, "epl": loss} for f, e, loss in zip(FRACTIONS, ERRORS, LOSSES, strict=True)}
+TOPDOWN = {1: (6, 0.164), 2: (4, 0.253), 4: (2, 0.445), 6: (1, 0.626)}
+TABLE_1 = {1: 50, 2: 75, 4: 90, 6: 95}  # petti2020, Table 1
+
+
+def test_the_distance_gives_table_1_of_petti2020_from_its_own_figures():
+    for epsilon, (error, loss) in TOPDOWN.items():
+        own = {"median_abs": error, "epl": loss}
+        apart = {fraction: distance(own, other) for fraction, other in SAMPLES.items()}
+        assert 100 * min(apart, key=apart.get) == TABLE_1[epsilon]
+
+
+@pytest.fixture(scope="module")
+def people() -> Histogram:
+    return uniform_tree(persons=200_000, mean=40, levels=2, seed=3).people
+
+
+@pytest.mark.parametrize("percent", [20, 50, 80])
+def test_a_sample_is_like_a_sample_of_its_own_size(people, percent):
+    drawn = sample(people, Fraction(percent, 100), seed=99)
+    like = like_a_sample(
+        people, drawn, level="level2", query="total", fractions=[Fraction(k, 10) for k in range(1, 10)]
+    )
+    assert like.fraction == percent / 100
+    assert like.words() == f"counts of 'total' at level 'level2': like a sample of {percent}%"
+    told = like.as_json()
+    assert told["table"][0]["method"] == "release"
+    assert told["table"][0]["fraction"] is None
+
+
+def test_no_sample_is_like_exact_counts_and_the_reason_is_said(people):
+    like = like_a_sample(people, people, level="level2", query="total", fractions=[Fraction(1, 2)])
+    assert like.fraction is None
+    assert "no sample is like it (the loss is undefined: " in like.words()
+
+
+def test_a_sweep_runs_every_trial_once_and_goes_on_where_it_stopped(people):
+    strategies = {"even": [Strategy.default(people.spine, people.schema, epsilon=e) for e in ("1", "4")]}
+    wanted = trials(strategies, replicates=2)
+    assert len({trial.name for trial in wanted}) == 4
+    run: list[tuple[float, int]] = []
+
+    def protect_one(strategy: Strategy, replicate: int):
+        if len(run) == 3:
+            raise KeyboardInterrupt
+        run.append((float(strategy.budget), replicate))
+        return protect(people, strategy, seed=1, replicate=replicate)
+
+    store: dict = {}
+    with pytest.raises(KeyboardInterrupt):
+        sweep(people, wanted, protect_one, levels=["level2"], queries=["total"], store=store)
+    assert len(store) == 3
+    run.clear()
+    table = sweep(people, wanted, protect_one, levels=["level2"], queries=["total"], store=store)
+    assert run == [(4.0, 1)]  # the one that was missing
+    whole = sweep(
+        people, wanted, lambda s, r: protect(people, s, seed=1, replicate=r), levels=["level2"], queries=["total"]
+    )
+    assert table.equals(whole)
+    rmse = whole[whole.statistic == "rmse"].groupby("budget").value.mean()
+    assert rmse[1.0] > 2 * rmse[4.0]
+    assert whole[whole.statistic == "epl"].value.notna().all()
+
+
+def test_trials_of_different_strategies_or_replicates_never_share_a_name(people):
+    pure = Strategy.default(people.spine, people.schema, epsilon=1)
+    other = Strategy.default(people.spine, people.schema, rho=1)
+    names = [
+        Trial(allocation=name, strategy=strategy, replicate=replicate).name
+        for name, strategy, replicate in (("a.b", pure, 0), ("a_b", other, 0), ("a.b", pure, 1))
+    ]
+    assert len(set(names)) == 3
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-") for name in names)
