@@ -27,6 +27,7 @@ from tallyveil.cli import (
     protect,
     sweep,
     synth,
+    uncertainty,
     verify,
 )
 from tallyveil.errors import InputError, TallyveilError
@@ -47,6 +48,7 @@ app.command("codebook")(codebook.codebook)
 app.command("protect")(protect.protect)
 app.command("verify")(verify.verify)
 app.command("evaluate")(evaluate.evaluate)
+app.command("uncertainty")(uncertainty.uncertainty)
 app.command("compare")(compare.compare)
 app.command("epl")(epl.epl)
 app.command("sweep")(sweep.sweep)

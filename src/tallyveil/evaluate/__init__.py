@@ -3,12 +3,14 @@
 from tallyveil.evaluate.audit import Audit, audit
 from tallyveil.evaluate.bias import bias, homogeneity
 from tallyveil.evaluate.compare import like_a_sample
+from tallyveil.evaluate.coverage import coverage
 from tallyveil.evaluate.derived import derived, dissimilarity, isolation, ranks, ratio, share
 from tallyveil.evaluate.direct import direct
 from tallyveil.evaluate.epl import EmpiricalLoss, epl, frequencies
 from tallyveil.evaluate.error import error, error_by_size, sizes
 from tallyveil.evaluate.exchangeable import exchangeability
 from tallyveil.evaluate.implausible import implausible
+from tallyveil.evaluate.margins import Margins, margins
 from tallyveil.evaluate.residuals import Residuals, residuals
 from tallyveil.evaluate.sweep import sweep, trials
 from tallyveil.evaluate.views import View, neighbour, views_of
@@ -16,10 +18,12 @@ from tallyveil.evaluate.views import View, neighbour, views_of
 __all__ = [
     "Audit",
     "EmpiricalLoss",
+    "Margins",
     "Residuals",
     "View",
     "audit",
     "bias",
+    "coverage",
     "derived",
     "direct",
     "dissimilarity",
@@ -32,6 +36,7 @@ __all__ = [
     "implausible",
     "isolation",
     "like_a_sample",
+    "margins",
     "neighbour",
     "ranks",
     "ratio",

@@ -6,6 +6,7 @@ from tallyveil.files.draft import draft_codebook
 from tallyveil.files.geography import read_units
 from tallyveil.files.ipums_read import read_ipums_1940
 from tallyveil.files.ipums_write import write_ipums_1940
+from tallyveil.files.margin_columns import write_margins
 from tallyveil.files.mdf_1940 import read_mdf_1940, write_mdf_1940
 from tallyveil.files.mdf_2020 import read_mdf_2020, write_mdf_2020
 from tallyveil.files.nhgis import write_nhgis
@@ -37,6 +38,7 @@ __all__ = [
     "verify_release",
     "write_counts",
     "write_ipums_1940",
+    "write_margins",
     "write_mdf_1940",
     "write_mdf_2020",
     "write_nhgis",

@@ -19,7 +19,7 @@ from tallyveil.certificate import SEEDED, declared_of
 from tallyveil.facilities import Facilities
 from tallyveil.files.columns import batches
 from tallyveil.files.measured import misplaced, read_exact, safe_name
-from tallyveil.files.release_folder import exact_pairs, level_part, level_queries, saved_pairs, stamps_of
+from tallyveil.files.release_folder import MARGIN, exact_pairs, level_part, level_queries, saved_pairs, stamps_of
 from tallyveil.histogram import Histogram
 from tallyveil.measurements import Index, Measurements
 from tallyveil.privacy.constraints import ALL, UNLIMITED, Bound, FacilityBounds, Invariant, StructuralZero
@@ -271,7 +271,12 @@ def _pieces(release: ReadRelease, level: str) -> Iterator[pa.Table]:
 
 def _number_columns(path: Path) -> list[str]:
     kinds = pyarrow.parquet.read_schema(path)
-    return [f.name for f in kinds if pa.types.is_integer(f.type) and not f.name.endswith("_moe90")]
+    return [f.name for f in kinds if pa.types.is_integer(f.type) and not _is_margin(f.name, kinds.names)]
+
+
+def _is_margin(name: str, names: list[str]) -> bool:
+    """Whether a column has the margins of error of another: its name is that column's with an ending."""
+    return name.endswith(MARGIN) and name.removesuffix(MARGIN) in names
 
 
 def _column(path: Path, name: str) -> NDArray[np.int64]:
@@ -281,7 +286,9 @@ def _column(path: Path, name: str) -> NDArray[np.int64]:
 
 def _compare(level: str, found: pa.Table, expected: pa.Table) -> None:
     """Refuse a table that lacks a column, or has another value in one; columns of margins of error may be added."""
-    there = [name for name in found.column_names if not name.endswith("_moe90")]
+    added = [name for name in found.column_names if name not in expected.column_names]
+    margins = [name for name in added if _is_margin(name, expected.column_names)]
+    there = [name for name in found.column_names if name not in margins]
     if there != expected.column_names:
         odd = sorted(set(there) ^ set(expected.column_names))
         raise BrokenError(f"levels/{safe_name(level)}.parquet: columns differ ({', '.join(odd) or 'in their order'})")
@@ -297,6 +304,20 @@ def _compare(level: str, found: pa.Table, expected: pa.Table) -> None:
                 f"levels/{safe_name(level)}.parquet, {level} {unit}, {name}: {mine[at].as_py()}, "
                 f"but release.parquet gives {right[at].as_py()}"
             )
+    for name in margins:
+        _check_margins(level, found.column(name), name)
+
+
+def _check_margins(level: str, column: pa.ChunkedArray, name: str) -> None:
+    """Margins of error are whole numbers, 0 or more."""
+    if not pa.types.is_integer(column.type):
+        raise BrokenError(f"levels/{safe_name(level)}.parquet, {name}: holds {column.type}, not whole numbers")
+    right = pc.fill_null(pc.greater_equal(column, 0), False)
+    if not pc.all(right).as_py():
+        at = int(pc.index(right.combine_chunks(), False).as_py())
+        raise BrokenError(
+            f"levels/{safe_name(level)}.parquet, {name}: {column[at].as_py()}, but a margin of error is 0 or more"
+        )
 
 
 def _spelled(column: pa.ChunkedArray) -> pa.ChunkedArray:

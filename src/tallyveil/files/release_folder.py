@@ -43,9 +43,10 @@ from tallyveil.privacy.constraints import FacilityBounds, Invariant
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import read_strategy, strategy_to_toml
 from tallyveil.release import Release
-from tallyveil.schema import DETAILED, TOTAL, Schema
+from tallyveil.schema import DETAILED, TOTAL, Query, Schema
 from tallyveil.spine import Spine
 
+MARGIN = "_moe90"  # ends the name of a column with the 90% margins of error of the column before it
 FREE_FIELDS = ("approver", "reference")  # of the certificate, for a review board
 
 
@@ -176,10 +177,13 @@ def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequen
     columns: dict[str, Any] = path_columns(histogram.spine, level, units)
     for query in map(histogram.schema.query, queries):
         answers = part.merged(np.arange(len(units) + 1), query.row_of_cell, query.size).dense()
-        for label, numbers in zip(query.labels(), answers.T, strict=True):
-            name = query.name if query.name == label else f"{query.name}:{label}"
-            columns[name] = pa.array(numbers)
+        columns |= {name: pa.array(numbers) for name, numbers in zip(query_columns(query), answers.T, strict=True)}
     return pa.table(columns)
+
+
+def query_columns(query: Query) -> list[str]:
+    """The columns of a query in a level's table: ``query:label*label``, or ``total`` alone."""
+    return [query.name if query.name == label else f"{query.name}:{label}" for label in query.labels()]
 
 
 @contextmanager

@@ -1,0 +1,60 @@
+"""Coverage: how many released counts are within their margin of the truth, where the truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from tallyveil.evaluate.margins import CLASSES, Margins, class_of, class_words, residuals_at
+from tallyveil.evaluate.residuals import Over, people_of
+from tallyveil.histogram import Histogram
+from tallyveil.populations.population import Population
+from tallyveil.release import Release
+
+ALL = "all"
+
+
+def coverage(
+    truth: Histogram | Population, release: Release | Histogram, margins: Margins, *, over: Over = "nonempty"
+) -> pd.DataFrame:
+    """The share of released counts within their margin of the truth: how the promise is checked where that is known.
+
+    Parameters
+    ----------
+    truth, release, margins
+        The precise counts, what was released, and its margins.
+    over
+        ``"nonempty"``: counts that are not 0 in the truth or in the release, as the margins are made; ``"all"``: cells
+        empty in both besides, which are exact. They are most released zeros, so these look better then.
+
+    Returns
+    -------
+    DataFrame
+        ``level``, ``query``, ``by`` (``"all"``, ``"released size"``, ``"true size"``), ``class``, ``n``, ``coverage``.
+        The first row has all levels and queries together. Margins promise coverage by released size. By true size they
+        may fail, and do where true counts are about as large as the noise.
+    """
+    people, rows, held, n = people_of(truth), [], 0, 0
+    for (level, query), classes in margins.classes.items():
+        found = residuals_at(people, people_of(release), level, query, margins.areas, over=over)
+        inside = np.abs(found.value) <= margins.of(level, query, found.released)
+        exact, inside_all = found.zeros, int(inside.sum()) + found.zeros
+        held, n = held + inside_all, n + found.n
+        rows.append((level, query, ALL, ALL, found.n, _share(inside_all, found.n)))
+        starts = [one.least for one in classes]
+        for by, edges, counts in (("released size", starts, found.released), ("true size", CLASSES, found.true)):
+            place = class_of(edges, counts)
+            sizes, within = (np.bincount(place[keep], minlength=len(edges)) for keep in (slice(None), inside))
+            sizes[0], within[0] = sizes[0] + exact, within[0] + exact
+            for number in np.flatnonzero(sizes):
+                end = edges[number + 1] - 1 if number + 1 < len(edges) else None
+                share = _share(int(within[number]), int(sizes[number]))
+                rows.append((level, query, by, class_words(edges[number], end), int(sizes[number]), share))
+    whole = (ALL, ALL, ALL, ALL, n, _share(held, n))
+    return pd.DataFrame([whole, *rows], columns=["level", "query", "by", "class", "n", "coverage"])
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else math.nan
