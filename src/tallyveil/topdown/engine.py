@@ -162,7 +162,8 @@ class _Level:
         """The nests with one parent changed so that its children can keep their constraints."""
         bounds = [c for c in self.measurements.strategy.constraints if isinstance(c, FacilityBounds)]
         schema = self.measurements.schema
-        found = relax(nests, p, limits, schema, bounds[0].attribute if bounds else next(iter(schema.attributes)))
+        attribute = bounds[0].attribute if bounds else next(iter(schema.attributes))
+        found = relax(nests, p, limits, schema, attribute, possible=self.possible)
         begin, end = nests.cell_start[p], nests.cell_start[p + 1]
         cell_start = nests.cell_start.copy()
         cell_start[p + 1 :] += len(found.cell) - (end - begin)

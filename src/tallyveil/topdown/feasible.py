@@ -89,10 +89,18 @@ def first_conflict(nests: Nests, limits: Sequence[Limits]) -> Conflict | None:
     return None
 
 
-def relax(nests: Nests, p: int, limits: Sequence[Limits], schema: Schema, attribute: str) -> Relaxation:
+def relax(
+    nests: Nests,
+    p: int,
+    limits: Sequence[Limits],
+    schema: Schema,
+    attribute: str,
+    *,
+    possible: NDArray[np.bool_] | None = None,
+) -> Relaxation:
     """The least change of a parent's counts that makes nest ``p`` feasible: the failsafe of the 2018 run.
 
-    Cells that were empty may open, structural zeros excepted. The parent's sums over the labels of ``attribute`` are
+    Cells that were empty may open, impossible ones excepted (``possible``; the schema's by default). The parent's sums over the labels of ``attribute`` are
     kept, and where that cannot be had, its total. Among equal changes the solver's first is taken (it is
     deterministic); within cells that neither a limit nor the sums tell apart, the largest is changed first.
 
@@ -112,13 +120,14 @@ def relax(nests: Nests, p: int, limits: Sequence[Limits], schema: Schema, attrib
         return Relaxation(cell=nest.cell, count=nest.count, amount=0, limits=(), kept=others)
     count = np.zeros(schema.cells, np.int64)
     count[nest.cell] = nest.count
+    open_ = schema.possible if possible is None else possible
     for kept in dict.fromkeys((others, TOTAL)):
-        changed = _nearest_parent(own, count, schema, kept)
+        changed = _nearest_parent(own, count, schema, kept, open_)
         if changed is not None:
             cell = np.flatnonzero(changed)
             amount = int(np.abs(changed - count).sum())
             return Relaxation(cell=cell, count=changed[cell], amount=amount, limits=conflict.limits, kept=kept)
-    names = _smallest(own, lambda some: _nearest_parent(some, count, schema, TOTAL) is None, least=1)
+    names = _smallest(own, lambda some: _nearest_parent(some, count, schema, TOTAL, open_) is None, least=1)
     raise InputError(
         f"nest {p}: its {len(nest.child):,} children cannot keep {_listed(names)} as long as the parent's total is "
         f"{count.sum():,}, whatever its cells are. Correct the bounds, or the total."
@@ -191,7 +200,9 @@ def _fits(nest: Nests, limits: Sequence[Limits]) -> bool:
     return found is not None
 
 
-def _nearest_parent(limits: Sequence[Limits], count: Index, schema: Schema, kept: str) -> Index | None:
+def _nearest_parent(
+    limits: Sequence[Limits], count: Index, schema: Schema, kept: str, possible: NDArray[np.bool_]
+) -> Index | None:
     """Counts nearest to the parent's that its children can sum to, the answer to a query kept; None if there are none.
 
     Cells in one group and one row of the query are a pool: the changes in it have one sign, so only their sum matters.
@@ -199,7 +210,7 @@ def _nearest_parent(limits: Sequence[Limits], count: Index, schema: Schema, kept
     """
     row_of_cell = schema.query(kept).row_of_cell
     margin = np.bincount(row_of_cell, count)
-    cell = np.flatnonzero(schema.possible & (margin[row_of_cell] > 0))
+    cell = np.flatnonzero(possible & (margin[row_of_cell] > 0))
     if len(cell) == 0:
         return count if all((one.least <= 0).all() and (one.most >= 0).all() for one in limits) else None
     rows = _rows_of(limits, cell)
