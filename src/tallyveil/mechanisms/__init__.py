@@ -1,8 +1,7 @@
-"""Where truth meets noise, and nowhere else (DESIGN, rule 1): TopDown's measurements, simple mechanisms, baselines."""
+"""Where truth meets noise, and nowhere else (DESIGN, rule 1). Besides these, ``measure`` is TopDown's."""
 
 from tallyveil.mechanisms.averaged import averaged
 from tallyveil.mechanisms.geometric import geometric
-from tallyveil.mechanisms.measure import measure
 from tallyveil.mechanisms.raked import raked
 from tallyveil.mechanisms.reconciled import total_and_strata, with_invariant
 from tallyveil.mechanisms.sampling import sample
@@ -14,7 +13,6 @@ __all__ = [
     "Swapped",
     "averaged",
     "geometric",
-    "measure",
     "raked",
     "sample",
     "suppress",
