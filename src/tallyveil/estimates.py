@@ -118,7 +118,7 @@ class Sample:
     >>> schema = Schema(attributes={"age": ["child", "adult"]})
     >>> people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[0, 1], count=[3, 1])
     >>> Sample(people=people, fraction=Fraction(1, 2)).answer("total", level="tract").tolist()
-    [[6.0], [2.0]]
+    [[6], [2]]
     """
 
     people: Histogram
@@ -144,10 +144,16 @@ class Sample:
         """The schema of the people."""
         return self.people.schema
 
-    def answer(self, query: str, *, level: str) -> NDArray[np.float64]:
+    def answer(self, query: str, *, level: str) -> Table:
         """A query's answer scaled up, units x rows."""
-        counts = self.people.answer(query, level=level).dense()
-        return counts * self.fraction.denominator / self.fraction.numerator
+        return self.scaled(self.people.answer(query, level=level).dense())
+
+    def scaled(self, counts: NDArray[np.int64]) -> Table:
+        """Counts of the sample scaled up; whole numbers where 1/fraction is one."""
+        times, over = self.fraction.denominator, self.fraction.numerator
+        if int(counts.max(initial=0)) * times >= 1 << 53:
+            return np.asarray(counts / float(self.fraction))
+        return np.asarray(counts * times if over == 1 else counts * times / over)
 
 
 def _checked(given: Table, level: str, units: int, query: Query) -> Table:
@@ -155,7 +161,7 @@ def _checked(given: Table, level: str, units: int, query: Query) -> Table:
     table = np.asarray(given)
     if table.dtype.kind not in "iuf":
         raise InputError(f"the table of level {level!r} holds {table.dtype}, not numbers. Give int64 or float64.")
-    if table.ndim != 3 or table.shape[1:] != (units, query.size):
+    if table.ndim != 3 or table.shape[1:] != (units, query.size) or len(table) == 0:
         raise InputError(
             f"the table of level {level!r} is {' x '.join(map(str, table.shape))}. Give replicates x {units} units "
             f"x {query.size} rows of {query.name!r}."

@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 
 from tallyveil import Histogram, Strategy, protect
+from tallyveil.errors import InputError
 from tallyveil.evaluate.compare import FRACTIONS, distance, like_a_sample
 from tallyveil.evaluate.sweep import Trial, sweep, trials
 from tallyveil.mechanisms.sampling import sample
@@ -44,6 +45,17 @@ def test_a_sample_is_like_a_sample_of_its_own_size(people, percent):
     assert told["table"][0]["fraction"] is None
 
 
+def test_several_releases_are_compared_with_as_many_samples(people):
+    few = [Fraction(k, 10) for k in range(2, 9)]
+    drawn = [sample(people, Fraction(1, 2), seed=99, replicate=k) for k in range(5)]
+    small = {"level": "level1", "query": "total", "fractions": few}  # 70 units: the loss of few residuals is larger
+    like = like_a_sample(people, drawn, **small)
+    assert like.fraction in (0.4, 0.5, 0.6)
+    assert like_a_sample(people, drawn, **small | {"fractions": ["1/2"]}).fraction == 0.5
+    with pytest.raises(InputError, match="no sampling fraction is given"):
+        like_a_sample(people, drawn, **small | {"fractions": []})
+
+
 def test_no_sample_is_like_exact_counts_and_the_reason_is_said(people):
     like = like_a_sample(people, people, level="level2", query="total", fractions=[Fraction(1, 2)])
     assert like.fraction is None
@@ -73,6 +85,10 @@ def test_a_sweep_runs_every_trial_once_and_goes_on_where_it_stopped(people):
         people, wanted, lambda s, r: protect(people, s, seed=1, replicate=r), levels=["level2"], queries=["total"]
     )
     assert table.equals(whole)
+    other = sweep(people, wanted, lambda *_: people, levels=["level1"], queries=["total"], store=store)
+    assert set(other.level) == {"level1"}  # what is kept about other counts is not taken for these
+    with pytest.raises(InputError, match="a sweep of no trials"):
+        sweep(people, [], protect_one)
     rmse = whole[whole.statistic == "rmse"].groupby("budget").value.mean()
     assert rmse[1.0] > 2 * rmse[4.0]
     assert whole[whole.statistic == "epl"].value.notna().all()

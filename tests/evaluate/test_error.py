@@ -7,6 +7,7 @@ import pytest
 from tallyveil import Areas, Histogram, Schema, Spine
 from tallyveil.counts import Counts
 from tallyveil.errors import InputError
+from tallyveil.estimates import Estimates
 from tallyveil.evaluate import (
     bias,
     derived,
@@ -76,6 +77,28 @@ def test_over_all_cells_the_empty_ones_count_as_exactly_right():
     assert value(table, "mean_abs") == pytest.approx(np.abs(RELEASED[0] - TRUE).mean())
 
 
+def test_sampling_errors_over_all_cells_and_of_quantiles_are_those_of_the_replicates_themselves():
+    exact, off = people(TRUE), people(TRUE + 2)
+    table = error(TRUTH, [exact, off], levels=["tract"], queries=["detailed"], over="all", quantiles=[0.9])
+    assert value(table, "mean_abs", "sampling_error") == pytest.approx(1)  # 0 and 2
+    assert value(table, "share_exact", "sampling_error") == pytest.approx(0.5)  # 1 and 0
+    assert value(table, "p90_abs", "sampling_error") == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"levels": []}, "nothing is asked about"),
+        ({"queries": []}, "nothing is asked about"),
+        ({"levels": "tract"}, "levels and queries are lists"),
+        ({"quantiles": [99]}, "quantiles are shares from 0 to 1, such as 0.99. Got 99"),
+    ],
+)
+def test_what_is_not_asked_rightly_is_refused(asked, words):
+    with pytest.raises(InputError, match=words.replace(".", "[.]")):
+        error(TRUTH, RELEASES, **asked)
+
+
 def test_all_levels_and_queries_are_in_the_table_by_default_and_areas_come_last():
     areas = Areas.from_codes(SPINE, leaf=["0000", "0101"], area=["Troy", "Ithaca"])
     table = error(TRUTH, RELEASES[0], areas=areas)
@@ -124,6 +147,23 @@ def test_bias_of_clustered_residuals_has_intervals_that_cover_and_naive_ones_do_
         naive += abs(6 * shared.mean()) <= 1.96 * spread
     assert covered >= 88
     assert naive <= 60
+
+
+def test_bias_of_a_group_that_lies_mostly_in_one_parent_is_not_called_certain():
+    # 40 units in one parent and one in each of two others: three independent numbers, nearly one.
+    codes = ["0"] * 40 + ["1", "2"] + [str(3 + k) for k in range(12) for _ in range(3)]
+    spine = Spine.from_columns({"county": codes, "tract": [f"{c}-{i}" for i, c in enumerate(codes)]}, root="state")
+    base = np.array([[10, 10, 10, 10, 10, 10]] * 42 + [[10, 0, 10, 10, 10, 10]] * 36)
+    truth = Histogram(spine=spine, schema=SCHEMA, leaves=Counts.from_dense(base))
+    _, parent = np.unique(spine.parents("tract"), return_inverse=True)
+    rng, covered = np.random.default_rng(4), 0
+    for _ in range(150):
+        shared = rng.integers(-5, 6, parent.max() + 1)[parent]
+        moved = base + np.where(np.arange(6) == 0, shared[:, None], 0)
+        noisy = Histogram(spine=spine, schema=SCHEMA, leaves=Counts.from_dense(moved))
+        row = bias(truth, noisy, level="tract", query="total", by="homogeneity").iloc[0]
+        covered += row.low <= 0 <= row.high
+    assert covered >= 125  # sums of squares by cluster cover a quarter of them
 
 
 def test_bias_by_attribute_finds_the_planted_label():
@@ -185,6 +225,9 @@ def test_segregation_indices_by_brute_force_within_counties():
         i = sum(x / a[here].sum() * x / t for x, t in zip(a[here], everybody[here], strict=True) if t)
         assert dissimilarity(a, b, above)[county] == pytest.approx(d)
         assert isolation(a, everybody, above)[county] == pytest.approx(i)
+    assert np.isnan(dissimilarity([5, 5], [1, 1], [0, 2])[1])  # nobody lives there
+    with pytest.raises(InputError, match="groups are numbers of the units above, 0 or more"):
+        dissimilarity([5, 5], [1, 1], ["a", "b"])
     assert ranks([5, 1, 5]).tolist() == [1.5, 3, 1.5]
 
 
@@ -194,6 +237,12 @@ def test_a_function_of_counts_is_shown_true_and_released_for_every_unit_and_repl
     county = RELEASED[2].reshape(PARENTS, CHILDREN, 2, 3).sum(axis=(1, 3))
     last = table[(table.replicate == 2) & (table.place == "07")].iloc[0]
     assert last.released == pytest.approx(county[7, 0] / county[7].sum())
+    elsewhere = Spine.from_columns({"county": ["x"], "tract": ["xa"]}, root="state")
+    wrong = Estimates(spine=elsewhere, schema=SCHEMA, query="age", tables={"tract": np.ones((1, 1, 2))})
+    with pytest.raises(InputError, match="estimates on another spine or schema"):
+        derived(TRUTH, wrong, lambda c: c[:, 0], level="county", query="age")
+    with pytest.raises(InputError, match="no release or no statistic is given"):
+        derived(TRUTH, [], lambda c: c[:, 0], level="county", query="age")
     with pytest.raises(InputError, match="statistic 'bad' gave an array of 2 dimensions"):
         derived(TRUTH, RELEASES[0], {"bad": lambda c: c}, level="county", query="age")
 
@@ -216,3 +265,20 @@ def test_implausible_units_are_counted_at_every_level():
     assert implausible(truth, noisy, children=("age", "child")).kind.unique().tolist() == ["children without adults"]
     with pytest.raises(InputError, match="children are age=kid, but there is no such attribute and label"):
         implausible(truth, noisy, children=("age", "kid"))
+
+
+def test_implausible_units_are_looked_for_on_the_truths_units_and_labels():
+    schema = Schema(attributes={"age": ["child", "adult"]})
+    spine = Spine.from_columns({"block": ["a", "b", "c"]}, root="state")
+    truth = Histogram.from_entries(spine, schema, unit=[0, 2], cell=[1, 1], count=[4, 4])
+    homes = Facilities.from_entries(
+        spine, attribute="home", types=["household"], unit=[0, 1, 2], kind=[0, 0, 0], count=[1, 1, 1]
+    )
+    few = Spine.from_columns({"block": ["a", "c"]}, root="state")
+    part = Histogram.from_entries(few, schema, unit=[0, 1], cell=[1, 0], count=[4, 4])
+    table = implausible(truth, part, housing=homes, levels=["block"]).set_index("kind").released
+    assert table["occupied homes without people"] == 1  # b, which the release leaves out
+    assert table["children without adults"] == 1  # c
+    turned = Schema(attributes={"age": ["adult", "child"]})
+    with pytest.raises(InputError, match="or with other labels"):
+        implausible(truth, Histogram.from_entries(spine, turned, unit=[0], cell=[0], count=[1]))

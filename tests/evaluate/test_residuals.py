@@ -141,3 +141,36 @@ def test_a_tally_has_the_quantiles_of_the_numbers_themselves(numbers, zeros):
     assert counted.n == len(whole)
     for share in (0, 0.1, 0.5, 0.95, 1):
         assert counted.percentile(100 * share) == pytest.approx(np.quantile(whole, share), rel=1e-12, abs=1e-12)
+
+
+def test_samples_are_scaled_without_overflow_whatever_the_fraction():
+    many = Histogram.from_entries(SPINE, SCHEMA, unit=[0], cell=[0], count=[2_000_000_000])
+    for fraction in (1 / 3, Fraction(1, 3), 0.1, Fraction(3333333333333333, 10**16)):
+        found = residuals(many, Sample(people=many, fraction=fraction), level="tract", query="total")
+        assert found.released[0] == pytest.approx(2e9 / float(fraction), rel=1e-15)
+        scaled = Sample(people=many, fraction=fraction).answer("total", level="state")
+        assert scaled[0, 0] == pytest.approx(2e9 / float(fraction), rel=1e-15)
+
+
+def test_values_in_impossible_cells_are_residuals_and_never_make_zeros_negative():
+    schema = Schema(attributes=SCHEMA.attributes, zeros=[{"age": ["child"], "race": ["x", "y"]}])
+    truth = Histogram.from_entries(SPINE, schema, unit=[0], cell=[4], count=[9])
+    full = Estimates(spine=SPINE, schema=schema, query="detailed", tables={"tract": np.ones((2, 4, 6), dtype=int)})
+    found = residuals(truth, full, level="tract", query="detailed", over="all")
+    assert found.zeros == 0
+    assert found.zeros_by_replicate.tolist() == [0, 0]
+    some = np.zeros((2, 4, 6), dtype=int)
+    some[1, :, 5] = 1
+    part = residuals(truth, Estimates(spine=SPINE, schema=schema, query="detailed", tables={"tract": some}),
+                     level="tract", query="detailed", over="all")  # fmt: skip
+    assert part.n == 2 * 4 * 4
+    assert part.zeros_by_replicate.tolist() == [15, 11]
+
+
+def test_a_level_called_area_is_a_level_and_cannot_be_told_from_areas_off_the_spine():
+    spine = Spine.from_columns({"area": ["1", "2"], "block": ["1a", "2a"]}, root="state")
+    truth = Histogram.from_entries(spine, SCHEMA, unit=[0], cell=[0], count=[5])
+    assert residuals(truth, truth, level="area").level == "area"
+    off = Areas.from_codes(spine, leaf=["1a"], area=["Troy"])
+    with pytest.raises(InputError, match="a level is called 'area', as areas off the spine are"):
+        residuals(truth, truth, areas=off)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 from small_people import PLAUSIBLE, countries, country, geometric_pmf, p_value
 
+from tallyveil import Histogram, Schema, Spine
 from tallyveil.errors import InputError
 from tallyveil.mechanisms.geometric import geometric
 from tallyveil.mechanisms.noisy import noise_stream, noisy_answers
@@ -178,3 +179,21 @@ def test_weights_that_are_not_positive_are_refused():
         total_and_strata(LARGE, epsilon_total=1, epsilon_strata=-1, seed=1)
     with pytest.raises(InputError, match="unknown level 'tract'"):
         with_invariant(LARGE, epsilon=1, above="tract", seed=1)
+
+
+def test_cells_that_cannot_exist_stay_empty_in_every_mechanism():
+    spine = Spine.from_columns({"county": ["1", "1"], "tract": ["1a", "1b"]}, root="state")
+    schema = Schema(
+        attributes={"age": ["child", "adult"], "home": ["house", "prison"]},
+        zeros=[{"age": ["child"], "home": ["prison"]}],
+    )
+    people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[0, 3], count=[5, 5])
+    made = [
+        geometric(people, epsilon=1, query="detailed", seed=1, replicate=range(20)),
+        total_and_strata(people, epsilon_total=1, epsilon_strata=1, seed=1, replicate=range(20)),
+        with_invariant(people, epsilon=1, seed=1, replicate=range(20)),
+    ]
+    for one in made:
+        table = one.answer("detailed", level="tract")
+        assert (table[:, :, 1] == 0).all()
+        assert (table[:, :, 0] != 5).any()

@@ -176,7 +176,7 @@ def test_wrong_options_are_refused(mechanism):
         mechanism(SMALL, epsilon=0, seed=1)
     with pytest.raises(InputError, match="a seed and a key are both given"):
         mechanism(SMALL, epsilon=1, seed=1, key=RunKey.from_seed(1))
-    with pytest.raises(InputError, match=r"range\(2, 2\) has no replicates"):
+    with pytest.raises(InputError, match=r"replicate range\(2, 2\): give a whole number, or a range"):
         mechanism(SMALL, epsilon=1, seed=1, replicate=range(2, 2))
     with pytest.raises(InputError, match="unknown factor 'sex'"):
         mechanism(SMALL, epsilon=1, seed=1, query="sex")

@@ -53,8 +53,9 @@ def sweep(
     from tallyveil.cli.progress import Steps
     from tallyveil.cli.protect import find_facilities
     from tallyveil.cli.tables import records
+    from tallyveil.evaluate.error import asked_of
+    from tallyveil.evaluate.sweep import kept_name, trials
     from tallyveil.evaluate.sweep import sweep as run
-    from tallyveil.evaluate.sweep import trials
     from tallyveil.files.atomic import replacing
     from tallyveil.files.store import FrameStore
     from tallyveil.files.tables import read_counts
@@ -67,12 +68,13 @@ def sweep(
     chosen = _strategies(people, allocation or [], budgets, invariant or [])
     built = find_facilities(facilities, _bounded(chosen), people)
     wanted = trials(chosen, replicates=replicates)
-    store = FrameStore(output / "trials", job=_job(data, codebook, seed=seed, levels=level, queries=query))
+    asked = [(str(at), text) for at, _, text in asked_of(people, level, query, None)]
+    store = FrameStore(output / "trials", job=_job(data, codebook, seed=seed))
 
     def protect_one(strategy: Strategy, replicate: int) -> Release:
         return protect(people, strategy, facilities=built, seed=seed, replicate=replicate, threads=threads)
 
-    with Steps("trials", len(wanted), done=sum(trial.name in store for trial in wanted)) as steps:
+    with Steps("trials", len(wanted), done=sum(kept_name(trial, asked) in store for trial in wanted)) as steps:
         table = run(people, wanted, protect_one, levels=level, queries=query, store=store, progress=steps.step)
     for ending, write in (("csv", table.to_csv), ("parquet", table.to_parquet)):
         with replacing(output / f"sweep.{ending}") as file:

@@ -75,6 +75,7 @@ def bias(
     1      1  2   2.0
     """
     people = people_of(truth)
+    _refuse_unknown(definition)
     found = residuals(people, released, level=level, query=query, areas=areas)
     if by == HOMOGENEITY:
         index = homogeneity(people, level=level, areas=areas, query=of, definition=definition)
@@ -100,11 +101,10 @@ def homogeneity(
     of petti2020 is consistent with this one: only values that it can take occur there.
     """
     people = people_of(truth)
+    _refuse_unknown(definition)
     found = residuals(people, people, level=level, query=query, areas=areas)
     if definition == "cells":
         return found.rows - np.bincount(found.unit, minlength=found.units)
-    if definition != "product":
-        raise InputError(f'definition must be "cells" or "product". Got {definition!r} instead.')
     present = np.ones(found.units, dtype=np.int64)
     shape = [len(labels) for labels in people.schema.query(query).row_labels]
     for label, labels in zip(np.unravel_index(found.row, shape) if shape else (), shape, strict=True):
@@ -143,18 +143,27 @@ def mean_by(
 def _standard_errors(
     found: Residuals, group: NDArray[np.int64], mean: NDArray[np.float64], n: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The standard error of each group's mean, and how many independent clusters it rests on (one: unknown)."""
+    """The standard error of each group's mean, and how many independent clusters it rests on (one: unknown).
+
+    By the jackknife: clusters are left out one by one. Unlike sums of squares by cluster it holds, nearly, where one
+    cluster has most of a group.
+    """
     _, cluster = np.unique(found.cluster, return_inverse=True)
     if cluster.max(initial=0) + 1 < FEWEST_CLUSTERS:
         _, cluster = np.unique(found.replicate.astype(np.int64) * found.units + found.unit, return_inverse=True)
     key, place = np.unique(group * (cluster.max(initial=0) + 1) + cluster, return_inverse=True)
-    apart = np.bincount(place, weights=found.value - mean[group])  # sums of deviations by group and cluster
+    apart, size = np.bincount(place, weights=found.value - mean[group]), np.bincount(place)
     of_group = key // (cluster.max(initial=0) + 1)
     clusters = np.bincount(of_group, minlength=len(n))
-    squares = np.bincount(of_group, weights=apart**2, minlength=len(n))
     with np.errstate(divide="ignore", invalid="ignore"):
-        variance = squares / n.astype(np.float64) ** 2 * clusters / (clusters - 1)
+        moves = apart / (n[of_group] - size)  # how the mean moves when a cluster is left out
+        variance = np.bincount(of_group, weights=moves**2, minlength=len(n)) * (clusters - 1) / clusters
     return np.sqrt(np.where(clusters > 1, variance, np.nan)), clusters
+
+
+def _refuse_unknown(definition: str) -> None:
+    if definition not in ("cells", "product"):
+        raise InputError(f'definition must be "cells" or "product". Got {definition!r} instead.')
 
 
 def _labels(people: Histogram, found: Residuals, attribute: str) -> tuple[NDArray[np.int64], list[str]]:

@@ -15,15 +15,16 @@ from typing import Any
 
 import pandas as pd
 
+from tallyveil.errors import InputError
 from tallyveil.evaluate.epl import epl
 from tallyveil.evaluate.error import statistics
 from tallyveil.evaluate.residuals import Residuals, Source, people_of, residuals
 from tallyveil.histogram import Histogram
-from tallyveil.mechanisms.sampling import sample
+from tallyveil.mechanisms.sampling import as_share, sample
 from tallyveil.populations.population import Population
 
 FRACTIONS = tuple(Fraction(step, 20) for step in range(1, 20))  # 5 %, 10 %, ..., 95 %
-HALF = 0.5  # persons: a median error of 0 is taken as less than that
+HALF = 0.5  # persons: a smaller median error has no logarithm to speak of, and is taken as this
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +82,7 @@ def like_a_sample(
     truth, released, level, query
         As for :func:`~tallyveil.evaluate.residuals`.
     fractions
-        Which samples to draw, each once.
+        Which samples to draw, as many of each as there are releases: the loss of few residuals is larger.
     others
         Further methods to put beside it, by name.
     seed
@@ -90,18 +91,22 @@ def like_a_sample(
         Called with the number of samples done, and of all.
     """
     people = people_of(truth)
-    own = profile(residuals(people, released, level=level, query=query))
+    shares = [as_share(fraction, "fraction") for fraction in fractions]
+    if not shares:
+        raise InputError("no sampling fraction is given. Give some, such as [0.25, 0.5, 0.75], or leave them out.")
+    mine = residuals(people, released, level=level, query=query)
+    own = profile(mine)
     rows: list[dict[str, Any]] = [{"method": "release", "fraction": None, **own, "distance": None}]
     for name, source in others:
         figures = profile(residuals(people, source, level=level, query=query))
         rows.append({"method": name, "fraction": None, **figures, "distance": distance(own, figures)})
-    for number, fraction in enumerate(fractions):
-        drawn = sample(people, fraction, seed=seed)
+    for number, fraction in enumerate(shares):
+        drawn = [sample(people, fraction, seed=seed, replicate=k) for k in range(mine.replicates)]
         figures = profile(residuals(people, drawn, level=level, query=query))
         found = {"method": "sample", "fraction": float(fraction), **figures, "distance": distance(own, figures)}
         rows.append(found)
         if progress is not None:
-            progress(number + 1, len(fractions))
+            progress(number + 1, len(shares))
     table = pd.DataFrame(rows).astype({"fraction": float, "median_abs": float, "epl": float, "distance": float})
     samples = table[(table.method == "sample") & table.distance.notna()]
     nearest = None if samples.empty else float(samples.loc[samples.distance.idxmin(), "fraction"])

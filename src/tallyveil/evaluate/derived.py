@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallyveil.errors import InputError
 from tallyveil.estimates import Estimates, Sample
-from tallyveil.evaluate.residuals import Source, aligned, people_of
+from tallyveil.evaluate.residuals import Source, aligned, people_of, refuse_elsewhere
 from tallyveil.histogram import Histogram
 from tallyveil.populations.population import Population
 
@@ -58,7 +58,8 @@ def dissimilarity(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None = N
     size = int(above.max(initial=-1)) + 1
     total_a, total_b = (np.bincount(above, weights=x, minlength=size) for x in (a, b))
     apart = np.abs(share(a, total_a[above]) - share(b, total_b[above]))
-    return np.asarray(np.bincount(above, weights=apart, minlength=size) / 2)
+    half = np.bincount(above, weights=apart, minlength=size) / 2
+    return np.where((total_a > 0) & (total_b > 0), half, np.nan)
 
 
 def isolation(one: ArrayLike, everybody: ArrayLike, groups: ArrayLike | None = None) -> Floats:
@@ -126,6 +127,8 @@ def derived(
     people = people_of(truth)
     functions = statistics if isinstance(statistics, Mapping) else {"statistic": statistics}
     sources = list(released) if isinstance(released, Sequence) else [released]
+    if not sources or not functions:
+        raise InputError("no release or no statistic is given. Give at least one of each.")
     tables = [table for source in sources for table in _tables(source, people, level=level, query=query)]
     codes = people.spine.labels(level)
     precise = people.answer(query, level=level).dense().astype(np.float64)
@@ -144,10 +147,11 @@ def derived(
 
 def _tables(source: Source, truth: Histogram, *, level: str, query: str) -> list[Floats]:
     if isinstance(source, Estimates):
+        refuse_elsewhere(source, truth)
         return list(source.answer(query, level=level).astype(np.float64))
     people = aligned(people_of(source.people if isinstance(source, Sample) else source), truth)
-    scale = float(source.fraction) if isinstance(source, Sample) else 1.0
-    return [people.answer(query, level=level).dense() / scale]
+    counts = people.answer(query, level=level).dense()
+    return [(source.scaled(counts) if isinstance(source, Sample) else counts).astype(np.float64)]
 
 
 def _figures(function: Statistic, table: Floats, name: str) -> Floats:
@@ -159,7 +163,9 @@ def _figures(function: Statistic, table: Floats, name: str) -> Floats:
 
 def _grouped(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None) -> tuple[Floats, Floats, NDArray[np.int64]]:
     a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    above = np.zeros(len(a), dtype=np.int64) if groups is None else np.asarray(groups, dtype=np.int64)
-    if not len(a) == len(b) == len(above):
-        raise InputError(f"{len(a):,}, {len(b):,} and {len(above):,} numbers: give one of each per unit.")
-    return a, b, above
+    given = np.zeros(len(a), dtype=np.int64) if groups is None else np.asarray(groups)
+    if given.dtype.kind not in "iu" or (given < 0).any():
+        raise InputError("groups are numbers of the units above, 0 or more, such as spine.parents(level) gives.")
+    if not len(a) == len(b) == len(given):
+        raise InputError(f"{len(a):,}, {len(b):,} and {len(given):,} numbers: give one of each per unit.")
+    return a, b, given.astype(np.int64)

@@ -14,7 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tallyveil.areas import Areas
-from tallyveil.evaluate.residuals import AREA, Over, Residuals, Source, people_of, residuals
+from tallyveil.errors import InputError
+from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
 from tallyveil.evaluate.tally import tally
 from tallyveil.histogram import Histogram
 from tallyveil.populations.population import Population
@@ -78,10 +79,10 @@ def error_of(found: Residuals, *, quantiles: Sequence[float] = ()) -> pd.DataFra
     spread = dict.fromkeys(pooled, np.nan)
     if found.replicates > 1:
         each = [
-            statistics(found.value[found.replicate == number], zeros=found.zeros // found.replicates)
-            for number in range(found.replicates)
+            statistics(found.value[found.replicate == number], zeros=int(zeros), quantiles=quantiles)
+            for number, zeros in enumerate(found.zeros_by_replicate)
         ]
-        spread |= {name: _standard_error([one[name] for one in each]) for name in STATISTICS}
+        spread = {name: _standard_error([one[name] for one in each]) for name in pooled}
     return pd.DataFrame(
         {
             "level": found.level,
@@ -97,8 +98,12 @@ def error_of(found: Residuals, *, quantiles: Sequence[float] = ()) -> pd.DataFra
 
 def statistics(value: NDArray[Any], *, zeros: int = 0, quantiles: Sequence[float] = ()) -> dict[str, float]:
     """The statistics of some residuals by name; of none at all, 0 and exactly right."""
+    further = {f"p{100 * share:g}_abs": share for share in quantiles}
+    wrong = [share for share in further.values() if not 0 <= share <= 1]
+    if wrong:
+        raise InputError(f"quantiles are shares from 0 to 1, such as 0.99. Got {wrong[0]} instead.")
     if len(value) + zeros == 0:
-        return dict.fromkeys(STATISTICS, 0.0) | {"share_exact": 1.0}
+        return dict.fromkeys([*STATISTICS, *further], 0.0) | {"share_exact": 1.0}
     signed = tally(value, zeros=zeros)
     size = signed.absolute()
     return {
@@ -109,7 +114,7 @@ def statistics(value: NDArray[Any], *, zeros: int = 0, quantiles: Sequence[float
         "rmse": float(np.sqrt(size.mean(2))),
         "bias": signed.mean(),
         "share_exact": float(signed.count[signed.value == 0].sum() / signed.n),
-        **{f"p{100 * share:g}_abs": size.percentile(100 * share) for share in quantiles},
+        **{name: size.percentile(100 * share) for name, share in further.items()},
     }
 
 
@@ -182,12 +187,16 @@ def asked_of(
     people: Histogram, levels: Iterable[str] | None, queries: Iterable[str] | None, areas: Areas | None
 ) -> Iterator[tuple[str | None, Areas | None, str]]:
     """Every (level, areas, query) that is asked about, a level or areas each."""
+    if isinstance(levels, str) or isinstance(queries, str):
+        raise InputError(f"levels and queries are lists. Write [{(levels if isinstance(levels, str) else queries)!r}].")
     wanted = default_queries(people.schema) if queries is None else list(queries)
     places: list[tuple[str | None, Areas | None]] = [
-        (level, None) for level in (people.spine.levels if levels is None else levels) if level != AREA
+        (level, None) for level in (people.spine.levels if levels is None else levels)
     ]
     if areas is not None:
         places.append((None, areas))
+    if not wanted or not places:
+        raise InputError("nothing is asked about. Name at least one level (or areas) and one query, or leave them out.")
     for level, area in places:
         for query in wanted:
             yield level, area, query

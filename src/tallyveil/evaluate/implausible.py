@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tallyveil.counts import Counts
 from tallyveil.errors import InputError
 from tallyveil.estimates import Estimates, Sample
-from tallyveil.evaluate.residuals import Source, people_of
+from tallyveil.evaluate.residuals import Source, aligned, people_of
 from tallyveil.facilities import Facilities
 from tallyveil.histogram import Histogram
 from tallyveil.populations.population import Population
@@ -67,7 +67,7 @@ def implausible(
     people = people_of(truth)
     if isinstance(released, Estimates | Sample):
         raise InputError("implausible units are counted in whole counts of people. Give a Histogram or a Release.")
-    protected = people_of(released)
+    protected = aligned(people_of(released), people)
     homes = _homes(truth, housing)
     child = _child_cells(people, children)
     rows = []

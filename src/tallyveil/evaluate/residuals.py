@@ -43,6 +43,8 @@ class Residuals:
         Where each entry belongs.
     parent
         For each unit of the level its parent: siblings share an error. The units themselves where there is none.
+    possible
+        Which rows can exist at all (structural zeros cannot).
     zeros
         How many residuals there are besides, all 0: of cells empty in both, where all cells were asked for.
     """
@@ -59,6 +61,7 @@ class Residuals:
     units: int
     rows: int
     replicates: int
+    possible: NDArray[np.bool_]
     zeros: int = 0
 
     def __repr__(self) -> str:
@@ -82,6 +85,14 @@ class Residuals:
         """
         shared = self.parent if len(self.parent) and self.parent.max() > 0 else np.arange(self.units)
         return self.replicate.astype(np.int64) * int(shared.max(initial=0) + 1) + shared[self.unit]
+
+    @cached_property
+    def zeros_by_replicate(self) -> NDArray[np.int64]:
+        """The further residuals of 0, replicate by replicate."""
+        if not self.zeros:
+            return np.zeros(self.replicates, dtype=np.int64)
+        entries = np.bincount(self.replicate[self.possible[self.row]], minlength=self.replicates)
+        return self.units * int(self.possible.sum()) - entries
 
     def only(self, keep: NDArray[np.bool_]) -> Residuals:
         """Some of the entries."""
@@ -136,6 +147,8 @@ def residuals(
         raise InputError("no release is given. Give one or several.")
     if areas is not None and areas.spine != people.spine:
         raise InputError("the areas are on another spine than the truth. Build them on the truth's.")
+    if areas is not None and AREA in people.spine.levels:
+        raise InputError(f"a level is called {AREA!r}, as areas off the spine are. Rename the level.")
     where = _Where(level, areas, asked)
     true = next(_rows(people, people, where))
     parts = [
@@ -146,7 +159,9 @@ def residuals(
     sizes = [len(unit) for unit, *_ in parts]
     unit, row, precise, protected = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     units = len(true.start) - 1
-    possible = len(np.unique(asked.row_of_cell[people.schema.possible]))
+    possible = np.zeros(asked.size, dtype=np.bool_)
+    possible[asked.row_of_cell[people.schema.possible]] = True
+    there = int(np.count_nonzero(possible[row]))
     return Residuals(
         level=AREA if level is None else level,
         query=asked.name,
@@ -160,7 +175,8 @@ def residuals(
         units=units,
         rows=asked.size,
         replicates=len(parts),
-        zeros=units * possible * len(parts) - len(unit) if over == "all" else 0,
+        possible=possible,
+        zeros=units * int(possible.sum()) * len(parts) - there if over == "all" else 0,
     )
 
 
@@ -194,8 +210,7 @@ class _Rows(NamedTuple):
 def _rows(source: Source, truth: Histogram, where: _Where, name: str = "") -> Iterator[_Rows]:
     """The table of each replicate that a source holds, on the truth's units."""
     if isinstance(source, Estimates):
-        if source.spine != truth.spine or source.schema != truth.schema:
-            raise InputError(f"{name}estimates on another spine or schema than the truth cannot be compared with it.")
+        refuse_elsewhere(source, truth, name)
         for table in _dense(source, where):
             unit, row = np.nonzero(table)
             start = np.searchsorted(unit, np.arange(len(table) + 1)).astype(np.int64)
@@ -203,13 +218,10 @@ def _rows(source: Source, truth: Histogram, where: _Where, name: str = "") -> It
         return
     sampled = source.people if isinstance(source, Sample) else source
     counts = _answer(aligned(people_of(sampled), truth, name), where)
-    if isinstance(source, Sample):
-        over, under = source.fraction.denominator, source.fraction.numerator
-        scaled = counts.count.astype(np.int64) * over  # whole where 1 / fraction is
-        count = scaled // under if under == 1 else scaled / under
-    else:
-        count = counts.count.astype(np.int64)
-    yield _Rows(counts.start, counts.cell.astype(np.uint32), count)
+    count = counts.count.astype(np.int64)
+    yield _Rows(
+        counts.start, counts.cell.astype(np.uint32), source.scaled(count) if isinstance(source, Sample) else count
+    )
 
 
 def _answer(people: Histogram, where: _Where) -> Counts:
@@ -229,6 +241,12 @@ def _dense(source: Estimates, where: _Where) -> NDArray[Any]:
     table = np.zeros((len(leaves), len(where.areas.names), leaves.shape[2]), dtype=leaves.dtype)
     np.add.at(table.swapaxes(0, 1), where.areas.of_leaf[inside], leaves[:, inside].swapaxes(0, 1))
     return table
+
+
+def refuse_elsewhere(estimates: Estimates, truth: Histogram, name: str = "") -> None:
+    """Refuse estimates that are not about the truth's units and cells."""
+    if estimates.spine != truth.spine or estimates.schema != truth.schema:
+        raise InputError(f"{name}estimates on another spine or schema than the truth cannot be compared with it.")
 
 
 def aligned(people: Histogram, truth: Histogram, name: str = "") -> Histogram:

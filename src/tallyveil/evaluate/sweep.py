@@ -9,6 +9,7 @@ from hashlib import sha256
 
 import pandas as pd
 
+from tallyveil.errors import InputError
 from tallyveil.evaluate.epl import epl
 from tallyveil.evaluate.error import asked_of, error_of
 from tallyveil.evaluate.residuals import Source, people_of, residuals
@@ -46,6 +47,11 @@ def trials(strategies: Mapping[str, Iterable[Strategy]], *, replicates: int) -> 
     ]
 
 
+def kept_name(trial: Trial, asked: Iterable[tuple[str, str]]) -> str:
+    """Under which name a trial's table about these (level, query) pairs is kept."""
+    return f"{trial.name}-{sha256(repr(list(asked)).encode()).hexdigest()[:8]}"
+
+
 def sweep(
     truth: Histogram | Population,
     wanted: Iterable[Trial],
@@ -69,7 +75,8 @@ def sweep(
     levels, queries
         As for :func:`~tallyveil.evaluate.error`.
     store
-        Where each trial's table is kept: one that is there already is not run again, so a sweep can be resumed.
+        Where each trial's table is kept: one that is there already is not run again, so a sweep can be resumed. It is
+        for one truth.
     progress
         Called with a trial's name when it is done.
 
@@ -81,22 +88,25 @@ def sweep(
     """
     people = people_of(truth)
     kept: MutableMapping[str, pd.DataFrame] = {} if store is None else store
-    asked = list(asked_of(people, levels, queries, None))
+    asked = [(str(level), query) for level, _, query in asked_of(people, levels, queries, None)]
     frames = []
     for trial in wanted:
-        if trial.name not in kept:
+        name = kept_name(trial, asked)
+        if name not in kept:
             released = protect(trial.strategy, trial.replicate)
             parts = []
-            for level, _, query in asked:
+            for level, query in asked:
                 found = residuals(people, released, level=level, query=query)
                 figures = error_of(found)[["level", "query", "statistic", "value", "n"]]
                 loss = epl(found)
                 row = {"level": found.level, "query": found.query, "statistic": "epl", "value": loss.epl, "n": found.n}
                 parts += [figures, pd.DataFrame([row]).astype({"value": float})]
-            kept[trial.name] = pd.concat(parts, ignore_index=True)
+            kept[name] = pd.concat(parts, ignore_index=True)
         budget = {"unit": trial.strategy.unit, "budget": float(trial.strategy.budget), "replicate": trial.replicate}
-        frames.append(kept[trial.name].assign(allocation=trial.allocation, **budget))
+        frames.append(kept[name].assign(allocation=trial.allocation, **budget))
         if progress is not None:
             progress(trial.name)
+    if not frames:
+        raise InputError("a sweep of no trials. Give at least one.")
     table = pd.concat(frames, ignore_index=True)
     return table[["allocation", "unit", "budget", "replicate", "level", "query", "statistic", "value", "n"]]

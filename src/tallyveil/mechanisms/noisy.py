@@ -53,9 +53,12 @@ def noise_stream(people: Histogram, *measured: object, seed: int | None, key: Ru
 def noisy_answers(
     people: Histogram, stream: Stream, *, z: Fraction, query: str, level: str, replicate: Replicates, number: int = 0
 ) -> NDArray[np.int64]:
-    """A query's answers at a level plus G(z), replicates x units x rows; ``number`` tells measurements apart."""
-    if isinstance(replicate, range) and len(replicate) == 0:
-        raise InputError(f"{replicate} has no replicates. Give a number, or a range of one or more.")
+    """A query's answers at a level plus G(z), replicates x units x rows; ``number`` tells measurements apart.
+
+    Rows that cannot exist (structural zeros) stay 0: that they are empty is public.
+    """
+    if not isinstance(replicate, int | np.integer | range) or (isinstance(replicate, range) and len(replicate) == 0):
+        raise InputError(f"replicate {replicate!r}: give a whole number, or a range of one or more.")
     truth = people.answer(query, level=level).dense()
     noise = draw(
         Geometric(z=z),
@@ -63,10 +66,19 @@ def noisy_answers(
         np.arange(truth.size, dtype=np.int64),
         level=people.spine.depth(level),
         query=number,
-        replicate=range(replicate, replicate + 1) if isinstance(replicate, int) else replicate,
+        replicate=replicate if isinstance(replicate, range) else range(int(replicate), int(replicate) + 1),
     ).reshape(-1, *truth.shape)
+    noise[:, :, ~possible_rows(people, query)] = 0
     noise += truth
     return noise
+
+
+def possible_rows(people: Histogram, query: str) -> NDArray[np.bool_]:
+    """Which rows of a query can exist."""
+    asked = people.schema.query(query)
+    possible = np.zeros(asked.size, dtype=np.bool_)
+    possible[asked.row_of_cell[people.schema.possible]] = True
+    return possible
 
 
 def _as_bytes(measured: tuple[object, ...]) -> Iterator[bytes]:

@@ -18,8 +18,17 @@ from numpy.typing import NDArray
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
 from tallyveil.estimates import Estimates
+from tallyveil.histogram import Histogram
 from tallyveil.mechanisms.geometric import geometric
-from tallyveil.mechanisms.noisy import People, Replicates, noise_parameter, noise_stream, noisy_answers, people_of
+from tallyveil.mechanisms.noisy import (
+    People,
+    Replicates,
+    noise_parameter,
+    noise_stream,
+    noisy_answers,
+    people_of,
+    possible_rows,
+)
 from tallyveil.privacy.budget import Number
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Neighbours
@@ -59,7 +68,7 @@ def total_and_strata(
     people, neighbours, seed, key, replicate
         As for :func:`~tallyveil.mechanisms.geometric.geometric`.
     """
-    if not all(np.isfinite(weight) and weight > 0 for weight in weights):
+    if len(weights) != 2 or not all(isinstance(weight, int | float) and 0 < weight < np.inf for weight in weights):
         raise InputError(f"weights of total and strata are above 0. Got {weights}.")
     truth = people_of(people)
     where, asked = level or truth.spine.leaf, truth.schema.query(query).name
@@ -68,12 +77,10 @@ def total_and_strata(
     stream = noise_stream(truth, "total and strata", z_total, z_strata, asked, where, seed=seed, key=key)
     total = noisy_answers(truth, stream, z=z_total, query=TOTAL, level=where, replicate=replicate)
     strata = noisy_answers(truth, stream, z=z_strata, query=asked, level=where, replicate=replicate, number=1)
-    runs, units, rows = strata.shape
-    bounds = np.arange(units + 1, dtype=np.int64) * rows
-    agreed = agree(strata.reshape(runs, -1), total[:, :, 0], bounds, give=weights[1] / weights[0])
-    return Estimates(
-        spine=truth.spine, schema=truth.schema, query=asked, tables={where: agreed.reshape(runs, units, rows)}
+    agreed = _agree_possible(
+        truth, asked, strata, total[:, :, 0], np.arange(strata.shape[1] + 1), give=weights[1] / weights[0]
     )
+    return Estimates(spine=truth.spine, schema=truth.schema, query=asked, tables={where: agreed})
 
 
 def with_invariant(
@@ -106,7 +113,7 @@ def with_invariant(
     people, query, seed, key, replicate
         As for :func:`~tallyveil.mechanisms.geometric.geometric`.
     """
-    if not (np.isfinite(weight) and weight > 0):
+    if not (isinstance(weight, int | float) and 0 < weight < np.inf):
         raise InputError(f"the weight of an invariant is above 0. Got {weight}; exact=True keeps it exactly.")
     truth = people_of(people)
     totals = truth.answer(TOTAL, level=above).dense()[:, 0]
@@ -114,14 +121,24 @@ def with_invariant(
         truth, epsilon=epsilon, query=query, neighbours="replace-one", seed=seed, key=key, replicate=replicate
     )
     strata = noisy.tables[truth.spine.leaf]
-    runs, _, rows = strata.shape
-    bounds = truth.spine.leaves_under(above) * rows
-    agreed = agree(
-        strata.reshape(runs, -1), np.broadcast_to(totals, (runs, len(totals))), bounds, give=0 if exact else 1 / weight
+    every = np.broadcast_to(totals, (len(strata), len(totals)))
+    agreed = _agree_possible(
+        truth, query, strata, every, truth.spine.leaves_under(above), give=0 if exact else 1 / weight
     )
-    return Estimates(
-        spine=truth.spine, schema=truth.schema, query=query, tables={truth.spine.leaf: agreed.reshape(strata.shape)}
+    return Estimates(spine=truth.spine, schema=truth.schema, query=query, tables={truth.spine.leaf: agreed})
+
+
+def _agree_possible(
+    truth: Histogram, query: str, strata: NDArray[np.int64], totals: NDArray[np.int64], units: Index, *, give: float
+) -> Floats:
+    """Tables (runs x units x rows) that agree with the totals of runs of units; impossible rows stay 0."""
+    possible = possible_rows(truth, query)
+    cells = strata[:, :, possible]
+    out: Floats = np.zeros(strata.shape)
+    out[:, :, possible] = agree(cells.reshape(len(cells), -1), totals, units * int(possible.sum()), give=give).reshape(
+        cells.shape
     )
+    return out
 
 
 def agree(strata: NDArray[np.int64], totals: NDArray[np.int64], bounds: Index, *, give: float) -> Floats:

@@ -44,7 +44,7 @@ def sample(people: People, fraction: Number, *, seed: int, replicate: int = 0) -
     >>> from tallyveil.populations import uniform_tree
     >>> half = sample(uniform_tree(persons=1000, mean=10, levels=2, seed=1), 0.5, seed=1)
     >>> half.people.total(), half.answer("total", level="top").tolist()
-    (500, [[1000.0]])
+    (500, [[1000]])
     """
     truth = people_of(people)
     share = as_share(fraction, "fraction")

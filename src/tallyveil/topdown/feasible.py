@@ -100,9 +100,10 @@ def relax(
 ) -> Relaxation:
     """The least change of a parent's counts that makes nest ``p`` feasible: the failsafe of the 2018 run.
 
-    Cells that were empty may open, impossible ones excepted (``possible``; the schema's by default). The parent's sums over the labels of ``attribute`` are
-    kept, and where that cannot be had, its total. Among equal changes the solver's first is taken (it is
-    deterministic); within cells that neither a limit nor the sums tell apart, the largest is changed first.
+    Cells that were empty may open, impossible ones excepted (``possible``; the schema's by default). The parent's sums
+    over the labels of ``attribute`` are kept, and where that cannot be had, its total. Among equal changes the solver's
+    first is taken (it is deterministic); within cells that neither a limit nor the sums tell apart, the largest is
+    changed first.
 
     Raises
     ------
