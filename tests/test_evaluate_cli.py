@@ -91,6 +91,59 @@ def test_pooled_releases_have_sampling_errors_and_separate_ones_a_table_each(tow
     assert row["sampling_error"] == pytest.approx(abs(each[0] - each[1]) / 2)
 
 
+def test_releases_of_different_strategies_are_not_pooled(town, tmp_path):
+    words = ["--epsilon", "4", "--seed", "1", "--threads", "1", "-o", str(tmp_path / "other")]
+    assert run("protect", str(town / "town.parquet"), *book(town)[:2], *book(town)[4:], *words).returncode == 0
+    done = ask(town, "evaluate", str(town / "r1"), str(tmp_path / "other"), "--pool")
+    assert done.returncode == 2
+    assert "r1, other have different strategies, so they are no replicates. Drop --pool." in done.stderr
+
+
+def test_implausible_units_of_pooled_releases_are_their_mean(town):
+    both = [str(town / "r1"), str(town / "r2")]
+    told = [
+        json.loads(ask(town, "evaluate", *names, "--query", "total", "--json").stdout)["releases"][0]["implausible"]
+        for names in ([both[0]], [both[1]], [*both, "--pool"])
+    ]
+    for one, two, pooled in zip(*told, strict=True):
+        assert pooled["released"] == (one["released"] + two["released"]) / 2
+
+
+def test_over_all_units_homogeneity_and_size_count_the_same_empty_ones(town):
+    words = ["--query", "total", "--level", "enumdist", "--homogeneity", "total", "--over", "all", "--json"]
+    (told,) = json.loads(ask(town, "evaluate", str(town / "r1"), *words).stdout)["releases"]
+    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "town.units.parquet")
+    assert (
+        sum(row["n"] for row in told["bias"])
+        == sum(row["n"] for row in told["by_size"])
+        == truth.spine.size("enumdist")
+    )
+
+
+def test_no_digit_is_cut_off_on_a_narrow_terminal(town, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = ask(town, "evaluate", str(town / "r1"), "--query", "total").stdout
+    assert "…" not in narrow
+    monkeypatch.setenv("COLUMNS", "200")
+    assert ask(town, "evaluate", str(town / "r1"), "--query", "total").stdout.split() == narrow.split()
+
+
+def test_a_truth_of_other_people_or_of_nobody_is_noticed(town, tmp_path):
+    people = pd.read_parquet(town / "town.parquet")
+    few, nobody = tmp_path / "few.parquet", tmp_path / "nobody.parquet"
+    people.head(len(people) // 20).to_parquet(few)
+    people.head(0).to_parquet(nobody)
+    words = [str(town / "r1"), "--codebook", str(town / "town.codebook.toml"), "--query", "total"]
+    assert "Are they of the same people?" in run("evaluate", str(few), *words).stderr
+    done = run("evaluate", str(nobody), *words)
+    assert done.returncode == 2
+    assert "nobody is counted in it" in done.stderr or "no rows" in done.stderr
+    empty = tmp_path / "areas.csv"
+    empty.write_text("enumdist,area\n")
+    done = ask(town, "evaluate", str(town / "r1"), "--areas", str(empty))
+    assert (done.returncode, "no areas are in it" in done.stderr) == (2, True)
+
+
 def test_areas_off_the_spine_are_evaluated_beside_the_levels(town, tmp_path):
     truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "town.units.parquet")
     codes = truth.spine.labels("enumdist")
@@ -134,6 +187,7 @@ def test_without_the_plotting_library_tables_are_written_and_one_line_says_what_
         (["r1", "--level", "block"], "unknown level 'block'"),
         (["r1", "--query", "sex"], "unknown factor 'sex'"),
         (["r1", "--over", "most"], "--over must be nonempty or all. Got most"),
+        (["r1", "-o", "nowhere/at/all"], "nowhere/at/all: there is no folder nowhere/at"),
     ],
 )
 def test_what_cannot_be_evaluated_is_one_line_and_exit_2(town, words, line):
@@ -167,8 +221,16 @@ def test_compare_names_the_sample_with_its_level_and_query_beside_older_methods(
     assert list((tmp_path / "out").glob("*.png"))
     told = json.loads(ask(town, "compare", str(town / "r1"), *words[:4], "--json").stdout)
     assert told[0]["fraction"] in [k / 20 for k in range(1, 20)]
-    wrong = ask(town, "compare", str(town / "r1"), "--swap", "5%")
-    assert (wrong.returncode, "write it as RATE@LEVEL" in wrong.stderr) == (2, True)
+    refused = {
+        ("--swap", "5%"): "write it as RATE@LEVEL",
+        ("--match", "race"): "--match is for swapping",
+        ("--suppress", "-1"): "--suppress must be 1 or more. Got -1",
+        ("--level", "block"): "unknown level 'block'",
+    }
+    for given, line in refused.items():
+        wrong = ask(town, "compare", str(town / "r1"), *given)
+        assert (wrong.returncode, len(wrong.stderr.splitlines())) == (2, 1)
+        assert line in wrong.stderr
 
 
 def test_a_sweep_writes_one_table_and_goes_on_when_asked_for_more(town, tmp_path):
@@ -185,7 +247,10 @@ def test_a_sweep_writes_one_table_and_goes_on_when_asked_for_more(town, tmp_path
     longer = pd.read_parquet(tmp_path / "s" / "sweep.parquet")
     first = longer[longer.replicate == 0].reset_index(drop=True)
     assert np.array_equal(first.value, table.value, equal_nan=True)
-    other = ask(town, "sweep", *units, *words[:-4], "--seed", "4", "-o", str(tmp_path / "s"), "--epsilon", "1")
+    two = ask(town, "sweep", *units, *words, "--epsilon", "2", "--replicates", "1")
+    assert two.returncode == 0
+    assert sorted(set(pd.read_csv(tmp_path / "s" / "sweep.csv").budget)) == [1, 2, 4]  # what was there stays
+    other = ask(town, "sweep", *units, *words[:4], "--seed", "4", "-o", str(tmp_path / "s"), "--epsilon", "1")
     assert other.returncode == 2
     assert "made for another job (seed was 3, is now 4" in other.stderr
 
@@ -198,6 +263,7 @@ def test_a_sweep_writes_one_table_and_goes_on_when_asked_for_more(town, tmp_path
         (["--epsilon", "1,,2"], "a budget is missing between two commas"),
         (["--epsilon", "1,1"], "a budget is given twice"),
         (["--epsilon", "1", "--replicates", "0"], "--replicates must be 1 or more"),
+        (["--epsilon", "1", "--threads", "0"], "--threads must be 1 or more"),
     ],
 )
 def test_a_sweep_that_cannot_be_run_writes_nothing(town, tmp_path, words, line):
@@ -205,6 +271,13 @@ def test_a_sweep_that_cannot_be_run_writes_nothing(town, tmp_path, words, line):
     assert done.returncode == 2
     assert line in done.stderr
     assert not (tmp_path / "s").exists()
+
+
+def test_a_sweep_never_writes_into_a_folder_that_is_not_its_own(town):
+    done = ask(town, "sweep", "--epsilon", "1", "-o", str(town / "r1"))
+    assert done.returncode == 2
+    assert "exists. Name a new folder" in done.stderr
+    assert not (town / "r1" / "trials").exists()
 
 
 def test_plots_need_nothing_but_the_frames(tmp_path):

@@ -97,11 +97,15 @@ def audit(
     from tallyveil.cli.audited import choose_neighbour
     from tallyveil.cli.progress import Steps
     from tallyveil.evaluate.audit import audit as run_audit
-    from tallyveil.evaluate.audit import batch_names
+    from tallyveil.evaluate.audit import batch_names, check_audit
     from tallyveil.evaluate.views import neighbours_in_words, views_of
+    from tallyveil.files.release_folder import refuse_existing
     from tallyveil.files.store import FolderStore
     from tallyveil.files.tables import read_counts
 
+    check_audit(runs, confidence, delta or 0.0)
+    if output is not None and not (output / "runs" / "job.json").exists():
+        refuse_existing(output)
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be 1 or more. Got {workers} instead.")
     people = read_counts(data, codebook, units=units)
@@ -140,7 +144,7 @@ def audit(
     _announce(seconds, runs, long=long)
     with (
         _pool(cores, needed=seconds > POOL) as spread,
-        Steps(f"batches of {batch:,} runs", len(names), done=known) as steps,
+        Steps(f"batches of {batch:,} runs", len(names), done=known, resumable=output is not None) as steps,
     ):
         found = run_audit(
             run,
@@ -213,7 +217,7 @@ def _seconds(run: Callable[[Histogram, range], Any], people: Histogram, batch: i
 
     with compiling_aloud():
         made(range(1))
-    tried = min(batch, 5)
+    tried = min(batch, 25)
     return made(range(tried)) / tried
 
 
@@ -265,9 +269,8 @@ def _let_the_parent_stop() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _stand(data: Path) -> list[Any]:
-    stand = data.stat()
-    return [data.name, stand.st_size, stand.st_mtime_ns]
+def _stand(data: Path) -> str:
+    return f"{data.name}, {data.stat().st_size:,} bytes"
 
 
 def _settings(run: TopDownRuns | SimpleRuns) -> dict[str, Any]:

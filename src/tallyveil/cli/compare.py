@@ -25,7 +25,9 @@ def compare(
     swap: Annotated[
         str | None, typer.Option(metavar="RATE@LEVEL", help="Beside it: this share of people swapped within a level.")
     ] = None,
-    match: Annotated[str, typer.Option(help="With --swap: the query on which swapped people agree.")] = "total",
+    match: Annotated[
+        str | None, typer.Option(help="With --swap: the query on which swapped people agree (default: none).")
+    ] = None,
     suppress: Annotated[
         int | None, typer.Option(metavar="N", help="Beside it: cells below N hidden (and shown as 0).")
     ] = None,
@@ -53,9 +55,17 @@ def compare(
     if output is not None:
         refuse_existing(output)
     swapping = None if swap is None else _parse_swap(swap)
+    if match is not None and swapping is None:
+        raise InputError("--match is for swapping. Give --swap RATE@LEVEL too, or leave it out.")
+    if suppress is not None and suppress < 1:
+        raise InputError(f"--suppress must be 1 or more. Got {suppress} instead.")
     given = read_given(truth, releases, codebook, units=units)
     people = given.truth
     names = people.spine.levels
+    for at in [*(level or []), *([swapping[1]] if swapping else [])]:
+        people.spine.depth(at)  # an unknown one is refused before the work, and so is an unknown query
+    for asked in [*(query or []), *([match] if match else [])]:
+        people.schema.query(asked)
     groups: dict[str, list[Source]] = (
         {"all together": list(given.releases.values())} if pool else {k: [v] for k, v in given.releases.items()}
     )
@@ -63,7 +73,9 @@ def compare(
     for name, sources in groups.items():
         for at in level or [names[max(0, len(names) - 2)]]:
             for asked in query or ["detailed"]:
-                others = _older(people, at, asked, swapping=swapping, match=match, suppress=suppress, seed=seed)
+                others = _older(
+                    people, at, asked, swapping=swapping, match=match or "total", suppress=suppress, seed=seed
+                )
                 typer.echo(f"{name}: {len(FRACTIONS)} samples for {asked!r} at level {at!r}", err=True)
                 like = like_a_sample(people, sources, level=at, query=asked, others=others, seed=seed)
                 found.setdefault(name, []).append(like)

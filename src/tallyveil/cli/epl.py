@@ -128,7 +128,11 @@ def print_loss(loss: EmpiricalLoss) -> None:
         table.add_row(
             "EPL", f"{loss.epl:.4g}", "largest log ratio of the smoothed curve; too large if residuals are few"
         )
-        table.add_row("corrected", f"{loss.corrected:.4g}", "the same without the upward bias of a noisy maximum")
+        bare = "the same without the upward bias of a noisy maximum"
+        if loss.corrected is None:
+            table.add_row("corrected", "-", f"{bare}: residuals are too few, see below")
+        else:
+            table.add_row("corrected", f"{loss.corrected:.4g}", bare)
         table.add_row("median", f"{loss.median:.4g}", "of the curve over the search range")
     else:
         table.add_row("EPL", "-", f"undefined: {loss.undefined}")

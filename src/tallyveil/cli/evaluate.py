@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tallyveil.facilities import Facilities
     from tallyveil.histogram import Histogram
     from tallyveil.privacy import Strategy
+    from tallyveil.release import Release
 
 POOLED = "all together"
 
@@ -70,7 +71,9 @@ def evaluate(
         if pool
         else {name: [release] for name, release in given.releases.items()}
     )
-    strategy = next(iter(given.releases.values())).strategy
+    first = next(iter(given.releases.values()))
+    if pool:
+        _refuse_mixed(given.releases)
     parts = [
         _evaluate(
             given.truth,
@@ -81,9 +84,9 @@ def evaluate(
             over="all" if over == "all" else "nonempty",
             homogeneity=homogeneity,
             homes=homes,
-            strategy=strategy if len(groups) == 1 else None,
+            strategy=given.releases[name].strategy if name in given.releases else first.strategy,
         )
-        for sources in groups.values()
+        for name, sources in groups.items()
     ]
     names = list(groups)
     if as_json:
@@ -109,6 +112,7 @@ class Evaluation:
     bias: pd.DataFrame
     epl: pd.DataFrame
     implausible: pd.DataFrame
+    middle: pd.DataFrame
     losses: dict[tuple[str, str], EmpiricalLoss]
 
     def frames(self) -> dict[str, pd.DataFrame]:
@@ -124,21 +128,21 @@ class Evaluation:
 
     def show(self, name: str, truth: Histogram, *, over: str) -> None:
         """Print what a demographer looks at first."""
-        from tallyveil.cli.tables import print_table
+        from tallyveil.cli.tables import figure, print_table
 
         where = "cells non-empty in the truth or the release" if over == "nonempty" else "all cells"
         typer.echo(f"{name} compared with the truth ({truth.total():,} persons), over {where}\n")
         wide = self.error.pivot_table(index=["level", "query", "n"], columns="statistic", values="value", sort=False)
-        size = self.sizes[self.sizes.statistic == "median"].set_index(["level", "query"]).value.rename("size")
-        wide = wide.reset_index().merge(size.reset_index())
-        headings = {"level": "level", "query": "query", "n": "counts", "size": "median size"}
+        wide = wide.reset_index().merge(self.middle)
+        headings = {"level": "level", "query": "query", "n": "counts", "median_true": "median true"}
         kinds = {"median_abs": "median", "mean_abs": "mean", "p95_abs": "95th pct.", "max_abs": "largest"}
-        more = {"rmse": "RMSE", "bias": "bias", "exact": "exact"}
+        more = {"rmse": "RMSE", "exact": "exact"}
         wide = wide.assign(exact=[f"{share:.0%}" for share in wide.share_exact])
         print_table(wide, title="Absolute error, in persons", headings=headings | kinds | more)
-        finest = self.by_size.level.iloc[-1]
+        depths = {level: depth for depth, level in enumerate(truth.spine.levels)}
+        finest = max(dict.fromkeys(self.by_size.level), key=lambda level: depths.get(level, len(depths)))
         rows = self.by_size[self.by_size.level == finest]
-        rows = rows.assign(relative=["-" if x != x else f"{x:.1%}" for x in rows.relative])
+        rows = rows.assign(relative=["-" if x != x else f"{figure(100 * x)}%" for x in rows.relative])
         headings = {
             "query": "query",
             "size": "true size",
@@ -149,9 +153,9 @@ class Evaluation:
         print_table(rows, title=f"Error by true size, level {finest}", headings=headings | {"bias": "bias"})
         rows = self.bias[self.bias.level == finest]
         rows = rows.assign(
-            interval=["-" if r.low != r.low else f"{r.low:.2f} to {r.high:.2f}" for r in rows.itertuples()]
+            interval=["-" if r.low != r.low else f"{figure(r.low)} to {figure(r.high)}" for r in rows.itertuples()]
         )
-        headings = {"group": "empty cells", "n": "units", "bias": "bias", "interval": "95% interval"}
+        headings = {"group": "empty cells", "n": "counts", "bias": "bias", "interval": "95% interval"}
         print_table(rows, title=f"Bias of totals by homogeneity, level {finest}", headings=headings)
         self._show_losses()
         if not self.implausible.empty:
@@ -170,9 +174,14 @@ class Evaluation:
             ]
         )
         headings = {"level": "level", "query": "query", "epl": "largest", "corrected": "corrected", "median": "median"}
-        more = {"interval": "95% interval", "theory": "noise alone"}
+        more = {"interval": "before smoothing, 95%", "theory": "noise alone"}
         title = "Empirical privacy loss (log ratio of residuals one apart; not a bound on epsilon)"
-        print_table(rows[rows.undefined.isna()], title=title, headings=headings | more)
+        if rows.undefined.isna().any():
+            print_table(rows[rows.undefined.isna()], title=title, headings=headings | more)
+            typer.echo(
+                "Largest, corrected and median are of the smoothed curve. The interval is for the largest ratio of\n"
+                "the residuals themselves, before smoothing: another figure, which may lie far from the curve's.\n"
+            )
         reasons = rows[rows.undefined.notna()].groupby("undefined", sort=False)
         for reason, group in reasons:
             which = "; ".join(f"{row.level} {row.query}" for row in group.itertuples())
@@ -196,18 +205,22 @@ def _evaluate(
     from tallyveil.evaluate import bias, error_by_size, implausible, residuals, sizes
     from tallyveil.evaluate.epl import epl, theory_of
     from tallyveil.evaluate.error import asked_of, error_of
+    from tallyveil.evaluate.tally import tally
 
-    errors, by_size, losses = [], [], {}
+    errors, by_size, middle, losses = [], [], [], {}
     for level, area, query in asked_of(truth, levels, queries, areas):
         found = residuals(truth, sources, level=level, query=query, areas=area, over=over)
         errors.append(error_of(found))
         by_size.append(error_by_size(found))
+        true = tally(found.true, zeros=found.zeros)
+        median = true.percentile(50) if true.n else 0.0
+        middle.append({"level": found.level, "query": found.query, "median_true": median})
         losses[found.level, found.query] = epl(found, theory=theory_of(strategy, found))
     places: list[tuple[str | None, Areas | None]] = [
         (level, None) for level in (truth.spine.levels if levels is None else levels)
     ]
     places += [] if areas is None else [(None, areas)]
-    biases = [bias(truth, sources, level=level, areas=area, of=homogeneity) for level, area in places]
+    biases = [bias(truth, sources, level=level, areas=area, of=homogeneity, over=over) for level, area in places]
     rows = [{"level": level, "query": query, **loss.as_json()} for (level, query), loss in losses.items()]
     return Evaluation(
         error=pd.concat(errors, ignore_index=True),
@@ -215,9 +228,19 @@ def _evaluate(
         by_size=pd.concat(by_size, ignore_index=True),
         bias=pd.concat(biases, ignore_index=True),
         epl=pd.DataFrame(rows).drop(columns=["note", "settings"]),
-        implausible=implausible(truth, sources[0], housing=homes, levels=levels),
+        implausible=implausible(truth, sources, housing=homes, levels=levels),
+        middle=pd.DataFrame(middle),
         losses=losses,
     )
+
+
+def _refuse_mixed(releases: dict[str, Release]) -> None:
+    """Only releases of one strategy are replicates of each other."""
+    from tallyveil.privacy.strategy_toml import strategy_to_toml
+
+    kinds = {None if one.strategy is None else strategy_to_toml(one.strategy) for one in releases.values()}
+    if len(kinds) > 1:
+        raise InputError(f"{', '.join(releases)} have different strategies, so they are no replicates. Drop --pool.")
 
 
 def _joined(names: list[str], parts: list[Evaluation]) -> dict[str, pd.DataFrame]:
@@ -253,15 +276,15 @@ def _write_plots(names: list[str], parts: list[Evaluation], place: Path) -> bool
         return False
     frames = _joined(names, parts)
     errors = frames["error"] if len(names) > 1 else frames["error"].drop(columns="release")
-    write_plot(error_plot(errors), place / "error")
+    write_plot(error_plot(errors, title=f"Error of {', '.join(names)}"), place / "error")
     for name, one in zip(names, parts, strict=True):
         mark = "" if len(names) == 1 else f"_{safe_name(name)}"
         if (one.bias[one.bias.low.notna() & (one.bias.n >= 10)].groupby("level").size() > 1).any():
-            write_plot(bias_plot(one.bias), place / f"bias{mark}")
+            write_plot(bias_plot(one.bias, title=f"Bias of totals, {name}"), place / f"bias{mark}")
         finest = list(dict.fromkeys(level for level, _ in one.losses))[-2:]
         curves = frames.get("epl_curves")
         if curves is not None:
             drawn = curves[(curves.release == name) & curves.level.isin(finest)]
             if not drawn.empty:
-                write_plot(epl_plot(drawn), place / f"epl{mark}")
+                write_plot(epl_plot(drawn, title=f"Empirical privacy loss, {name}"), place / f"epl{mark}")
     return True

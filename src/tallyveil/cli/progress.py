@@ -63,8 +63,11 @@ class LevelProgress:
 class Steps:
     """Follows work that consists of equal steps, some of which may have been done before."""
 
-    def __init__(self, what: str, total: int, *, done: int = 0, terminal: bool | None = None) -> None:
+    def __init__(
+        self, what: str, total: int, *, done: int = 0, resumable: bool = False, terminal: bool | None = None
+    ) -> None:
         self._what, self._total, self._known, self._done = what, total, done, 0
+        self._resumable = resumable
         self._terminal = sys.stderr.isatty() if terminal is None else terminal
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -84,6 +87,8 @@ class Steps:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if kind is not None and self._resumable:
+            typer.echo(f"stopped after {self._done:,} of {self._total:,} {self._what}; run it again to go on", err=True)
 
     def step(self, *_: object) -> None:
         """Take note that one more step is done; elsewhere than on a terminal, say so every five seconds."""

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.errors import InputError
+import typer
+
+from tallyveil.errors import InputError, UnknownUnitError
 
 if TYPE_CHECKING:
     from tallyveil.areas import Areas
@@ -32,8 +34,16 @@ def read_given(truth: Path, releases: list[Path], codebook: Path, *, units: Path
     from tallyveil.files.tables import read_counts
     from tallyveil.release import Release
 
-    listed = units or next((path / "spine.parquet" for path in releases if (path / "spine.parquet").exists()), None)
-    people = read_counts(truth, codebook, units=listed)
+    borrowed = next((path for path in releases if (path / "spine.parquet").exists()), None) if units is None else None
+    listed = units if borrowed is None else borrowed / "spine.parquet"
+    try:
+        people = read_counts(truth, codebook, units=listed)
+    except UnknownUnitError as problem:
+        if borrowed is None:
+            raise
+        raise InputError(f"{truth}: {problem.code!r} is no unit of {borrowed}. Give a release of these data.") from None
+    if people.total() == 0:
+        raise InputError(f"{truth}: nobody is counted in it. Give the precise counts.")
     found: dict[str, Release] = {}
     for path in releases:
         if not path.exists():
@@ -45,6 +55,10 @@ def read_given(truth: Path, releases: list[Path], codebook: Path, *, units: Path
             found[name] = read_release(path)
         else:
             found[name] = Release(histogram=read_counts(path, codebook, units=listed))
+        there, here = found[name].histogram.total(), people.total()
+        if abs(there - here) > 0.1 * max(there, here):
+            words = f"{path} has {there:,} persons and {truth} {here:,}. Are they of the same people?"
+            typer.echo(f"tallyveil: {words}", err=True)
     return Given(truth=people, releases=found)
 
 
@@ -52,7 +66,12 @@ def find_areas(path: Path | None, people: Histogram) -> Areas | None:
     """The areas in a file, if one is named."""
     from tallyveil.files.side import read_areas
 
-    return None if path is None else read_areas(path, people.spine)
+    if path is None:
+        return None
+    found = read_areas(path, people.spine)
+    if not found.names:
+        raise InputError(f"{path}: no areas are in it. Give one row for each {people.spine.leaf} of an area.")
+    return found
 
 
 def find_homes(housing: Path | None, given: Given) -> Histogram | Facilities | None:

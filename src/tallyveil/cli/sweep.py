@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tallyveil.release import Release
 
 
+KEYS = ["allocation", "unit", "budget", "replicate", "level", "query", "statistic"]
+
+
 def sweep(
     data: Annotated[Path, typer.Argument(help="A CSV or Parquet file of people.")],
     codebook: Annotated[Path, typer.Option(help="What its columns mean (TOML).")],
@@ -50,6 +53,8 @@ def sweep(
 
       tallyveil sweep t.csv --codebook t.toml --epsilon 1,4 --allocation even.toml --allocation leaf.toml -o sweep
     """
+    import pandas as pd
+
     from tallyveil.cli.progress import Steps
     from tallyveil.cli.protect import find_facilities
     from tallyveil.cli.tables import records
@@ -57,10 +62,15 @@ def sweep(
     from tallyveil.evaluate.sweep import kept_name, trials
     from tallyveil.evaluate.sweep import sweep as run
     from tallyveil.files.atomic import replacing
+    from tallyveil.files.release_folder import refuse_existing
     from tallyveil.files.store import FrameStore
     from tallyveil.files.tables import read_counts
     from tallyveil.protection import protect
 
+    if threads is not None and threads < 1:
+        raise InputError(f"--threads must be 1 or more. Got {threads} instead.")
+    if not (output / "trials" / "job.json").exists():
+        refuse_existing(output)
     if replicates < 1:
         raise InputError(f"--replicates must be 1 or more. Got {replicates} instead.")
     budgets = _budgets(epsilon, rho)
@@ -74,8 +84,11 @@ def sweep(
     def protect_one(strategy: Strategy, replicate: int) -> Release:
         return protect(people, strategy, facilities=built, seed=seed, replicate=replicate, threads=threads)
 
-    with Steps("trials", len(wanted), done=sum(kept_name(trial, asked) in store for trial in wanted)) as steps:
-        table = run(people, wanted, protect_one, levels=level, queries=query, store=store, progress=steps.step)
+    done = sum(kept_name(trial, asked) in store for trial in wanted)
+    with Steps("trials", len(wanted), resumable=True, done=done) as steps:
+        run(people, wanted, protect_one, levels=level, queries=query, store=store, progress=steps.step)
+    table = pd.concat([store[name] for name in store]).drop_duplicates(subset=KEYS, ignore_index=True)
+    table = table.sort_values(["allocation", "budget", "replicate"], kind="stable", ignore_index=True)
     for ending, write in (("csv", table.to_csv), ("parquet", table.to_parquet)):
         with replacing(output / f"sweep.{ending}") as file:
             write(file, index=False)
@@ -96,7 +109,7 @@ def _budgets(epsilon: str | None, rho: str | None) -> list[dict[str, str]]:
     unit, text = ("epsilon", epsilon) if epsilon is not None else ("rho", rho)
     words = [word.strip() for word in (text or "").split(",")]
     if not all(words):
-        raise InputError(f"--{unit} {text}: a budget is missing between two commas. Write it like 0.5,1,2.")
+        raise InputError(f"--{unit} {text!r}: a budget is missing between two commas. Write it like 0.5,1,2.")
     if len(set(words)) != len(words):
         raise InputError(f"--{unit} {text}: a budget is given twice. Give each once.")
     return [{unit: word} for word in words]
@@ -132,12 +145,8 @@ def _bounded(chosen: dict[str, list[Strategy]]) -> Strategy:
 
 def _job(data: Path, codebook: Path, **settings: object) -> dict[str, object]:
     """What must be the same when a sweep is gone on with."""
-    stand = data.stat()
-    return {
-        "command": "sweep",
-        "data": [data.name, stand.st_size, stand.st_mtime_ns],
-        "codebook": codebook.name,
-    } | settings
+    known = {"data": f"{data.name}, {data.stat().st_size:,} bytes", "codebook": codebook.name}
+    return {"command": "sweep", **known, **settings}
 
 
 def _show(table: pd.DataFrame) -> None:
@@ -151,7 +160,9 @@ def _show(table: pd.DataFrame) -> None:
     unit = str(table.unit.iloc[0])
     headings = {"allocation": "allocation", "budget": unit, "level": "level", "query": "query"}
     more = {"median_abs": "median error", "rmse": "RMSE", "epl": "privacy loss"}
-    print_table(wide, title=f"Error and loss, mean of {table.replicate.nunique()} runs", headings=headings | more)
+    print_table(
+        wide, title=f"Error and loss ({table.replicate.nunique()} runs of each, their mean)", headings=headings | more
+    )
 
 
 def _write_plots(table: pd.DataFrame, place: Path) -> bool:

@@ -25,8 +25,8 @@ def print_table(frame: pd.DataFrame, *, title: str, headings: Mapping[str, str])
         table.add_row(*("" if i == 0 and row[0] == last else cell for i, cell in enumerate(cells)))
         last = row[0]
     console = Console()
-    if console.width < 100 and not console.is_terminal:
-        console = Console(width=140)
+    needed = table.__rich_measure__(console, console.options.update(max_width=1000)).maximum
+    console = Console(width=max(console.width, needed))  # a narrow terminal folds lines; no digit is cut off
     console.print(title, style="bold", soft_wrap=True, highlight=False)
     console.print(table)
     console.print()

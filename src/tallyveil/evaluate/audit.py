@@ -212,7 +212,11 @@ def audit(
     --------
     See docs/audit.md.
     """
-    _check(runs, batch, confidence, delta, events)
+    check_audit(runs, confidence, delta)
+    if batch < 1:
+        raise InputError(f"a batch must have 1 run or more. Got {batch} instead.")
+    if events not in ("all", "one-unit", "joint"):
+        raise InputError(f'events must be "all", "one-unit" or "joint". Got {events!r} instead.')
     neighbours = neighbours_in_words(people, neighbour)
     watched = tuple(views) if views is not None else views_of(people, neighbour)
     one, two = _outputs(
@@ -327,14 +331,11 @@ def _happened(event: Event, values: NDArray[Any]) -> int:
     return int(np.count_nonzero(event.holds(values)))
 
 
-def _check(runs: int, batch: int, confidence: float, delta: float, events: str) -> None:
+def check_audit(runs: int, confidence: float, delta: float) -> None:
+    """Refuse an audit that cannot give a bound."""
     if runs < FEWEST:
         raise InputError(f"{runs} runs a side are too few for a bound. Use {FEWEST} or more; 20,000 is usual.")
-    if batch < 1:
-        raise InputError(f"a batch must have 1 run or more. Got {batch} instead.")
     if not 0 < confidence < 1:
         raise InputError(f"confidence must be between 0 and 1, such as 0.95. Got {confidence} instead.")
     if not 0 <= delta < 1:
         raise InputError(f"delta must be 0 or more and below 1. Got {delta} instead.")
-    if events not in ("all", "one-unit", "joint"):
-        raise InputError(f'events must be "all", "one-unit" or "joint". Got {events!r} instead.')

@@ -17,7 +17,7 @@ from scipy import stats
 from tallyveil.areas import Areas
 from tallyveil.errors import InputError
 from tallyveil.evaluate.error import size_classes
-from tallyveil.evaluate.residuals import Residuals, Source, people_of, residuals
+from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
 from tallyveil.histogram import Histogram
 from tallyveil.populations.population import Population
 
@@ -36,13 +36,14 @@ def bias(
     of: str = "detailed",
     definition: Definition = "cells",
     areas: Areas | None = None,
+    over: Over = "nonempty",
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """The mean of released minus true, for units or cells of a kind.
 
     Parameters
     ----------
-    truth, released, level, query, areas
+    truth, released, level, query, areas, over
         As for :func:`~tallyveil.evaluate.residuals`.
     by
         ``"homogeneity"`` (how many of a unit's cells are empty), ``"size"`` (class of the true count), or an attribute
@@ -76,7 +77,7 @@ def bias(
     """
     people = people_of(truth)
     _refuse_unknown(definition)
-    found = residuals(people, released, level=level, query=query, areas=areas)
+    found = residuals(people, released, level=level, query=query, areas=areas, over=over).filled()
     if by == HOMOGENEITY:
         index = homogeneity(people, level=level, areas=areas, query=of, definition=definition)
         group, names = index[found.unit].astype(np.int64), None

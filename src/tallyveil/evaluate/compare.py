@@ -55,7 +55,12 @@ class Likeness:
         of = f"counts of {self.query!r} at level {self.level!r}"
         if self.fraction is None:
             return f"{of}: no sample is like it ({self.undefined})"
-        return f"{of}: like a sample of {100 * self.fraction:g}%"
+        own = self.table[self.table.method == "release"].iloc[0]
+        near = self.table[(self.table.method == "sample") & (self.table.fraction == self.fraction)].iloc[0]
+        figures = (
+            f"median error {own.median_abs:g} against {near.median_abs:.3g}, loss {own.epl:.3g} against {near.epl:.3g}"
+        )
+        return f"{of}: like a sample of {100 * self.fraction:g}% ({figures})"
 
     def as_json(self) -> dict[str, Any]:
         """The figures under their JSON keys."""

@@ -6,7 +6,7 @@ boarding school), so the truth's are counted beside the release's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ AGES = ("votingage", "age")
 
 def implausible(
     truth: Histogram | Population,
-    released: Source,
+    released: Source | Sequence[Source],
     *,
     housing: Histogram | Facilities | None = None,
     children: tuple[str, str] | None = None,
@@ -38,7 +38,7 @@ def implausible(
     Parameters
     ----------
     truth, released
-        The precise counts and what was released.
+        The precise counts and what was released; of several releases the mean.
     housing
         Occupied homes by leaf: housing units (``occupied`` and ``vacant``), or facilities with a type ``household``.
         Without it, and without facilities in the truth, homes are not looked at.
@@ -65,14 +65,15 @@ def implausible(
     0  block  children without adults      2     0         1
     """
     people = people_of(truth)
-    if isinstance(released, Estimates | Sample):
+    sources = list(released) if isinstance(released, Sequence) else [released]
+    if not sources or any(isinstance(source, Estimates | Sample) for source in sources):
         raise InputError("implausible units are counted in whole counts of people. Give a Histogram or a Release.")
-    protected = aligned(people_of(released), people)
+    protected = [aligned(people_of(source), people) for source in sources]  # type: ignore[arg-type]
     homes = _homes(truth, housing)
     child = _child_cells(people, children)
     rows = []
     for level in people.spine.levels if levels is None else levels:
-        tables = [people.at(level), protected.at(level)]
+        tables = [people.at(level), *(one.at(level) for one in protected)]
         kinds = []
         if child is not None:
             kinds.append(("children without adults", [_lonely_children(table, child) for table in tables]))
@@ -82,9 +83,11 @@ def implausible(
             here = [_people(table, inside) for table in tables]
             kinds.append(("occupied homes without people", [(occupied > 0) & (one == 0) for one in here]))
             kinds.append(("people without homes", [(occupied == 0) & (one > 0) for one in here]))
-        for kind, (true, found) in kinds:
-            counts = {"units": people.spine.size(level), "true": int(true.sum()), "released": int(found.sum())}
-            rows.append({"level": level, "kind": kind} | counts)
+        for kind, (true, *found) in kinds:
+            each = [int(one.sum()) for one in found]
+            counts = {"units": people.spine.size(level), "true": int(true.sum())}
+            released_ = each[0] if len(each) == 1 else sum(each) / len(each)
+            rows.append({"level": level, "kind": kind} | counts | {"released": released_})
     return pd.DataFrame(rows, columns=["level", "kind", "units", "true", "released"])
 
 

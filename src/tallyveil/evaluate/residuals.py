@@ -28,6 +28,7 @@ from tallyveil.spine import Spine
 
 Source = Histogram | Population | Release | Sample | Estimates
 Over = Literal["nonempty", "all"]
+MOST = 200_000_000  # residuals of empty cells that are held one by one where they must be
 AREA = "area"  # stands for a level where areas off the spine are asked about
 
 
@@ -93,6 +94,25 @@ class Residuals:
             return np.zeros(self.replicates, dtype=np.int64)
         entries = np.bincount(self.replicate[self.possible[self.row]], minlength=self.replicates)
         return self.units * int(self.possible.sum()) - entries
+
+    def filled(self) -> Residuals:
+        """The same residuals with those of empty cells as entries too; for queries of few rows."""
+        if not self.zeros:
+            return self
+        if (cells := self.units * int(self.possible.sum()) * self.replicates) > MOST:
+            raise InputError(
+                f"{cells:,} cells are too many to hold one by one. Use over='nonempty', or a coarser query."
+            )
+        absent = np.ones((self.replicates, self.units, self.rows), dtype=np.bool_)
+        absent[:, :, ~self.possible] = False
+        absent[self.replicate, self.unit, self.row] = False
+        parts: dict[str, Any] = dict(zip(("replicate", "unit", "row"), np.nonzero(absent), strict=True))
+        parts |= {name: np.zeros(len(parts["unit"]), dtype=getattr(self, name).dtype) for name in ("true", "released")}
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), part.astype(getattr(self, name).dtype)])
+            for name, part in parts.items()
+        }
+        return replace(self, **joined, zeros=0)
 
     def only(self, keep: NDArray[np.bool_]) -> Residuals:
         """Some of the entries."""

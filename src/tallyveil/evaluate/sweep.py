@@ -19,6 +19,7 @@ from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_to_toml
 
 Protect = Callable[[Strategy, int], Source]
+COLUMNS = ["allocation", "unit", "budget", "replicate", "level", "query", "statistic", "value", "n"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +102,11 @@ def sweep(
                 loss = epl(found)
                 row = {"level": found.level, "query": found.query, "statistic": "epl", "value": loss.epl, "n": found.n}
                 parts += [figures, pd.DataFrame([row]).astype({"value": float})]
-            kept[name] = pd.concat(parts, ignore_index=True)
-        budget = {"unit": trial.strategy.unit, "budget": float(trial.strategy.budget), "replicate": trial.replicate}
-        frames.append(kept[name].assign(allocation=trial.allocation, **budget))
+            budget = {"unit": trial.strategy.unit, "budget": float(trial.strategy.budget), "replicate": trial.replicate}
+            kept[name] = pd.concat(parts, ignore_index=True).assign(allocation=trial.allocation, **budget)[COLUMNS]
+        frames.append(kept[name])
         if progress is not None:
             progress(trial.name)
     if not frames:
         raise InputError("a sweep of no trials. Give at least one.")
-    table = pd.concat(frames, ignore_index=True)
-    return table[["allocation", "unit", "budget", "replicate", "level", "query", "statistic", "value", "n"]]
+    return pd.concat(frames, ignore_index=True)

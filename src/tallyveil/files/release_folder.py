@@ -103,7 +103,8 @@ def read_release(folder: str | PathLike[str]) -> Release:
         raise InputError(f"{place}: no such folder. Give the folder of a release.")
     missing = [name for name in ("release.parquet", "codebook.toml") if not (place / name).exists()]
     if missing:
-        raise InputError(f"{place}: not a release, {' and '.join(missing)} is missing. Give the folder of a release.")
+        lacks = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        raise InputError(f"{place}: not a release, {lacks}. Give the folder of a release.")
     units = place / "spine.parquet"
     people = read_counts(place / "release.parquet", _codebook(place), units=units if units.exists() else None)
     certificate = read_certificate(place) if (place / "certificate.json").exists() else {}
@@ -214,9 +215,11 @@ def new_folder(path: str | PathLike[str]) -> Iterator[Path]:
 
 
 def refuse_existing(folder: str | PathLike[str]) -> None:
-    """Refuse a place where something is already."""
+    """Refuse a place where something is already, or that lies in no folder."""
     if os.path.lexists(folder):
         raise InputError(f"{folder} exists. Name a new folder; nothing is overwritten.")
+    if not Path(folder).absolute().parent.is_dir():
+        raise InputError(f"{folder}: there is no folder {Path(folder).parent}. Make it, or name another place.")
 
 
 def measurement_path(folder: Path, query: str, level: str, *, exact: bool = False) -> Path:

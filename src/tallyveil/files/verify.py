@@ -29,6 +29,7 @@ from tallyveil.spine import Spine
 
 State = Literal["holds", "fails", "unchecked"]
 FILES = ("release.parquet", "spine.parquet", "codebook.toml", "strategy.toml", "certificate.json", "levels")
+OPTIONAL = ("certificate.html", "facilities.parquet", "measurements")  # besides them, nothing belongs to a release
 T = TypeVar("T")
 
 
@@ -91,7 +92,9 @@ def _check_files(place: Path) -> str:
     missing = [name for name in FILES if not (place / name).exists()]
     if missing:
         raise BrokenError(f"missing: {', '.join(missing)}")
-    return "all there"
+    known = {*FILES, *OPTIONAL}
+    others = sorted(path.name for path in place.iterdir() if path.name not in known)
+    return f"all there; not of a release: {', '.join(others)}" if others else "all there"
 
 
 def _read_strategy(place: Path) -> tuple[str, Strategy]:

@@ -16,6 +16,8 @@ from tallyveil.errors import InputError
 
 INK, BLUE, ORANGE, GREY = "#222222", "#0072b2", "#d55e00", "#999999"  # told apart by colour-blind readers too
 WIDTH, HEIGHT = 420, 260
+TICKS = [0, *(m * 10**e for e in range(8) for m in (1, 2, 5))]  # of logarithmic axes that start at 0
+INTERNAL = "Internal: made from the true counts."
 
 
 def altair() -> Any:
@@ -28,7 +30,7 @@ def altair() -> Any:
     return alt
 
 
-def error_plot(table: pd.DataFrame) -> Any:
+def error_plot(table: pd.DataFrame, *, title: str = "") -> Any:
     """Absolute error by level: the median as a dot, up to the 95th percentile as a line; a panel for each query."""
     alt = altair()
     wide = table[table.statistic.isin(["median_abs", "p95_abs"])]
@@ -42,17 +44,18 @@ def error_plot(table: pd.DataFrame) -> Any:
         place |= {"color": alt.value(BLUE)}
     base = alt.Chart(wide).encode(**place)
     scale = alt.Scale(type="symlog", constant=1)
+    ticks = alt.Axis(values=TICKS, labelOverlap=True, format=",d")
     line = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("median_abs:Q", scale=scale, title="absolute error, persons (median to 95th percentile)"),
+        x=alt.X("median_abs:Q", scale=scale, axis=ticks, title="absolute error, persons (median to 95th percentile)"),
         x2="p95_abs:Q",
     )
     dots = base.mark_point(filled=True, size=60, opacity=1).encode(x=alt.X("median_abs:Q", scale=scale))
-    panel = (line + dots).properties(width=WIDTH, height=alt.Step(22))
+    panel = (line + dots).properties(width=WIDTH, height=alt.Step(14 if "release" in wide else 22))
     queries = alt.Facet("query:N", title=None, sort=list(dict.fromkeys(wide["query"])))
-    return _styled(panel.facet(facet=queries, columns=1))
+    return _styled(panel.facet(facet=queries, columns=1).properties(title=_title(title)))
 
 
-def bias_plot(table: pd.DataFrame, *, fewest: int = 10) -> Any:
+def bias_plot(table: pd.DataFrame, *, title: str = "", fewest: int = 10) -> Any:
     """Bias by homogeneity or another group, with its interval, for groups of some size; a panel for each level."""
     alt = altair()
     known = table[(table.n >= fewest) & table.low.notna()]
@@ -60,19 +63,20 @@ def bias_plot(table: pd.DataFrame, *, fewest: int = 10) -> Any:
     known = known[known.level.isin(levels)]
     number = pd.api.types.is_numeric_dtype(known["group"])
     by = str(table["by"].iloc[0])
-    title = {"homogeneity": "homogeneity index (empty cells)"}.get(by, by)
+    axis = {"homogeneity": "homogeneity index (how many of a unit's cells are empty)"}.get(by, by)
     whole = {"axis": alt.Axis(tickMinStep=1), "scale": alt.Scale(padding=12, nice=False)} if number else {}
-    x = alt.X(f"group:{'Q' if number else 'N'}", title=title, sort=None, **whole)
+    x = alt.X(f"group:{'Q' if number else 'N'}", title=axis, sort=None, **whole)
     base = alt.Chart(known)
     zero = base.mark_rule(color=GREY, strokeDash=[4, 3]).encode(y=alt.datum(0))
     bars = base.mark_rule(color=BLUE).encode(x=x, y=alt.Y("low:Q", title="bias, persons"), y2="high:Q")
     dots = base.mark_point(filled=True, color=BLUE, size=45, opacity=1).encode(x=x, y="bias:Q")
     panel = (zero + bars + dots).properties(width=WIDTH, height=HEIGHT * 2 // 3)
     shown = panel.facet(facet=alt.Facet("level:N", title=None, sort=levels), columns=1)
-    return _styled(shown.resolve_scale(x="independent", y="independent"))
+    note = f"Mean of released minus true, with 95% intervals. Not drawn: groups of fewer than {fewest}."
+    return _styled(shown.resolve_scale(x="independent", y="independent").properties(title=_title(title, note)))
 
 
-def epl_plot(curves: pd.DataFrame) -> Any:
+def epl_plot(curves: pd.DataFrame, *, title: str = "") -> Any:
     """The curves EPL(x) with their simultaneous bands, the largest value, and the noise's own where it is known.
 
     A panel for each level and query: columns ``level``, ``query``, ``x``, ``epl``, ``low``, ``high``, ``largest`` and
@@ -92,8 +96,10 @@ def epl_plot(curves: pd.DataFrame) -> Any:
             layers.append(line.mark_rule(color=colour, strokeDash=[5, 4]).encode(y="mean(y_):Q"))
     facet = alt.Facet("panel:N", title=None, sort=list(dict.fromkeys(panels)))
     shown = alt.layer(*layers).properties(width=WIDTH * 2 // 3, height=HEIGHT // 2).facet(facet=facet, columns=2)
-    words = "Orange: largest value. Black: log ratio of the noise alone. Shaded: 95% band for the whole curve."
-    return _styled(shown.resolve_scale(x="independent", y="independent").properties(title=words))
+    known = curves.theory.notna().any()
+    words = f"Orange: largest value. {'Black: the noise alone. ' if known else ''}Shaded: 95% band for the whole curve."
+    levels = f"Levels {', '.join(dict.fromkeys(curves.level))}; the others are in epl_curves.csv."
+    return _styled(shown.resolve_scale(x="independent", y="independent").properties(title=_title(title, words, levels)))
 
 
 def tradeoff_plot(table: pd.DataFrame, *, title: str) -> Any:
@@ -119,7 +125,9 @@ def tradeoff_plot(table: pd.DataFrame, *, title: str) -> Any:
         alt.Chart(others).encode(**axes).mark_point(filled=True, color=ORANGE, size=90, opacity=1),
         alt.Chart(others).encode(**axes, text="label:N").mark_text(color=ORANGE, dx=9, align="left", fontWeight="bold"),
     ]
-    return _styled(alt.layer(*parts).properties(width=WIDTH, height=WIDTH * 3 // 4, title=title))
+    gone = len(table) - len(known)
+    note = "Grey: simple random samples." + (f" Not drawn, far off or without loss: {gone}." if gone else "")
+    return _styled(alt.layer(*parts).properties(width=WIDTH, height=WIDTH * 3 // 4, title=_title(title, note)))
 
 
 def sweep_plot(table: pd.DataFrame, *, statistic: str = "median_abs") -> Any:
@@ -137,12 +145,18 @@ def sweep_plot(table: pd.DataFrame, *, statistic: str = "median_abs") -> Any:
             axis=alt.Axis(values=sorted(mean.budget.unique()), labelExpr="datum.value"),
             title=str(rows.unit.iloc[0]),
         ),
-        y=alt.Y("value:Q", scale=alt.Scale(type="symlog"), title=words),
+        y=alt.Y(
+            "value:Q",
+            scale=alt.Scale(type="symlog"),
+            axis=alt.Axis(values=TICKS, labelOverlap=True, format=",d"),
+            title=words,
+        ),
         color=alt.Color("allocation:N", title=None, scale=alt.Scale(range=[BLUE, ORANGE, "#009e73", "#cc79a7", INK])),
     )
     panel = (base.mark_line() + base.mark_point(filled=True, size=35)).properties(width=170, height=130)
     row, column = (alt.Row("query:N", title=None, sort=queries), alt.Column("level:N", title=None, sort=levels))
-    return _styled(panel.facet(row=row, column=column))
+    note = f"Mean of {rows.replicate.nunique()} runs of each."
+    return _styled(panel.facet(row=row, column=column).properties(title=_title(f"Sweep: {words}, persons", note)))
 
 
 def write_plot(chart: Any, path: str | PathLike[str]) -> None:
@@ -150,6 +164,10 @@ def write_plot(chart: Any, path: str | PathLike[str]) -> None:
     place = Path(path)
     chart.save(str(place.with_name(place.name + ".svg")))
     chart.save(str(place.with_name(place.name + ".png")), ppi=144)
+
+
+def _title(text: str, *notes: str) -> Any:
+    return altair().TitleParams(text=text, subtitle=[*notes, INTERNAL], subtitleColor=GREY, offset=12)
 
 
 def _label(row: Any) -> str:
