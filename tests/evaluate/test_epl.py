@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from scipy.stats import gaussian_kde
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl import Settings, epl, frequencies, smoothed
 from tallyveil.evaluate.epl_band import band
+from tallyveil.evaluate.epl_clusters import ONE_CLUSTER, take
 from tallyveil.evaluate.residuals import Residuals
 from tallyveil.evaluate.tally import tally
 
@@ -43,6 +45,7 @@ def made_of(values: np.ndarray, **parts) -> Residuals:
     n = len(values)
     given = {"unit": np.arange(n), "row": np.zeros(n), "replicate": np.zeros(n), "parent": np.arange(n), "units": n}
     given |= {"rows": 1, "replicates": 1, "true": np.full(n, 1000), "released": 1000 + values, "zeros": 0} | parts
+    given["possible"] = np.ones(given["rows"], dtype=bool)
     for name in ("unit", "row", "replicate"):
         given[name] = np.asarray(given[name], dtype=np.int32)
     return Residuals(level="block", query="total", over="nonempty", **given)
@@ -153,7 +156,7 @@ def test_the_bands_standard_error_is_the_sum_of_squared_influences(kind, grouped
     counted = tally(residuals)
     points, log_p = smoothed(counted, Settings())
     width = 0.1 * residuals.std(ddof=1)
-    given = (residuals, cluster) if grouped else None
+    given = (residuals, take(residuals, cluster).clusters) if grouped else None
     found = band(counted, points, log_p, width=width, confidence=0.95, seed=0, clusters=given)
     kernel = (
         np.exp(-(((points - residuals[:, None]) / width) ** 2) / 2) / width / math.sqrt(2 * math.pi) / np.exp(log_p)
@@ -163,14 +166,29 @@ def test_the_bands_standard_error_is_the_sum_of_squared_influences(kind, grouped
         influence = influence.reshape(300, 3, -1).sum(axis=1) * math.sqrt(300 / 299)
     expected = np.sqrt((influence**2).sum(axis=0)) / 900
     np.testing.assert_allclose(found.error, expected, rtol=1e-6 if kind == "whole" else 0.02)
+    assert (found.half > 1.96 * found.error).all()
 
 
-def true_curve(points: np.ndarray, width: float) -> np.ndarray:
-    """The smoothed curve of G(Z) itself."""
+def true_curve(points: np.ndarray, width: float, z: float = Z) -> np.ndarray:
+    """The smoothed curve of G(z) itself."""
     k = np.arange(-400, 401)
-    weight = np.exp(-Z * np.abs(k))
+    weight = np.exp(-z * np.abs(k))
     density = [np.exp(-(((points[:, None] + step - k) / width) ** 2) / 2) @ weight for step in (0, 1)]
     return np.log(density[0] / density[1])
+
+
+def held_by_band(values: np.ndarray, z: float = Z, clusters: np.ndarray | None = None) -> bool | None:
+    """Whether the band holds the whole curve; None where there is no band."""
+    loss = epl(values, clusters=clusters)
+    curve = true_curve(loss.curve["x"].to_numpy(), 0.1 * values.std(ddof=1), z)
+    inside = (loss.curve["low"] < curve) & (curve < loss.curve["high"])
+    return None if loss.corrected is None else bool(inside.all())
+
+
+def copied(clusters: int, share: float, rng: np.random.Generator, *, n: int = 4800) -> tuple[np.ndarray, np.ndarray]:
+    """Residuals in clusters of one size, a share of which copies their cluster's value; and the clusters."""
+    of = np.arange(n) % clusters
+    return np.where(rng.random(n) < share, geometric(0.3, clusters, rng)[of], geometric(0.3, n, rng)), of
 
 
 @pytest.mark.parametrize("copies", [1, 4])
@@ -224,6 +242,68 @@ def test_a_band_over_thousands_of_points_is_computed_at_some_of_them():
     assert loss.corrected < loss.epl
 
 
+@pytest.mark.parametrize("n", [51, 100])
+def test_few_residuals_have_no_band_and_the_note_says_why(n):
+    """Linearised errors are far too small there: such a band held the curve of G(0.05) in 4 and 20 of 100 draws."""
+    rng = np.random.default_rng(13)
+    for _ in range(5):
+        loss = epl(geometric(0.05, n, rng))
+        assert loss.epl > 0.05
+        assert loss.corrected is None
+        assert loss.curve[["low", "high"]].isna().all(axis=None)
+        assert "No band and no corrected maximum: as few as" in loss.note
+        assert "residuals count under the kernel somewhere in the search range, and 6 are needed" in loss.note
+        assert "NaN" not in json.dumps(loss.as_json(), allow_nan=False)
+
+
+def test_where_nobody_is_near_there_is_no_band_however_many_are_farther_off():
+    """A gap within the search range: between equal residuals the curve would be sure, if the gap were."""
+    residuals = np.repeat([-40, 0, 40], 200) + np.tile(np.arange(-2, 3), 120)
+    loss = epl(residuals)
+    assert loss.corrected is None
+    assert "as few as 0.0 residuals" in loss.note
+
+
+@pytest.mark.parametrize(("z", "n"), [(0.3, 200), (0.05, 400)])
+def test_a_band_from_residuals_just_enough_holds_the_curve(z, n):
+    rng = np.random.default_rng(14)
+    found = [held_by_band(geometric(z, n, rng), z) for _ in range(40)]
+    given = [held for held in found if held is not None]
+    assert len(given) >= 15
+    assert np.mean(given) >= 0.88
+
+
+@pytest.mark.parametrize("clusters", [12, 20])
+def test_a_band_from_few_clusters_holds_the_curve(clusters):
+    """With the normal quantile it held 84 and 92 of 100; fewer than 8 clusters have none."""
+    rng = np.random.default_rng(15)
+    found = [held_by_band(values, 0.3, of) for values, of in (copied(clusters, 0.1, rng) for _ in range(40))]
+    assert found.count(None) <= 8
+    assert found.count(False) <= 4
+    values, of = copied(7, 0.1, rng)
+    assert (
+        "No band and no corrected maximum: residuals come in 7 clusters, and 8 are needed."
+        in epl(values, clusters=of).note
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("z", "n", "clusters"),
+    [(0.05, 300, None), (0.05, 400, None), (0.05, 1000, None), (0.3, 200, None), (0.3, 1000, None), (1, 80, None)]
+    + [(0.3, 4800, clusters) for clusters in (10, 12, 20, 40)],
+)
+def test_a_band_that_is_given_holds_the_curve_in_90_of_100(z, n, clusters):
+    rng = np.random.default_rng(16)
+    found = []
+    for _ in range(400):
+        values, of = (geometric(z, n, rng), None) if clusters is None else copied(clusters, 0.1, rng)
+        found.append(held_by_band(values, z, of))
+    given = [held for held in found if held is not None]
+    assert len(given) >= 100
+    assert np.mean(given) >= 0.9
+
+
 @pytest.mark.parametrize(
     ("residuals", "why"),
     [
@@ -270,9 +350,35 @@ def test_residuals_bring_their_clusters_and_their_further_zeros():
     }
     assert width["together"] == width["given"]
     assert width["together"] == pytest.approx(2 * width["alone"], rel=0.15)
-    filled = epl(made_of(values, zeros=300))
-    assert filled.n == 2300
-    assert filled.epl == epl(np.append(values, np.zeros(300, dtype=int))).epl
+
+
+def test_further_zeros_belong_to_the_clusters_of_their_units():
+    """As if every one were an entry; clusters that have nothing else are clusters too."""
+    rng = np.random.default_rng(17)
+    parents = np.arange(60).repeat(40)
+    there = rng.random(2400) < rng.beta(0.5, 0.5, 60)[parents]
+    there[parents == 7] = False
+    values = np.where(there, geometric(Z, 2400, rng), 0)
+    unit = np.flatnonzero(there)
+    parts = {"unit": unit, "parent": parents, "units": 2400, "zeros": 2400 - len(unit)}
+    sparse, full = epl(made_of(values[unit], **parts)), epl(made_of(values, parent=parents))
+    assert sparse.n == 2400
+    for name in ("epl", "median", "epl_low", "epl_high", "corrected"):
+        assert getattr(sparse, name) == pytest.approx(getattr(full, name), rel=1e-9)
+    np.testing.assert_allclose(sparse.curve, full.curve, rtol=1e-9)
+
+
+def test_further_zeros_of_rows_and_replicates_are_counted_by_cluster():
+    """Two replicates, three rows of which one cannot exist, and an entry in that one all the same."""
+    unit, row, replicate = np.array([0, 0, 1, 3, 3]), np.array([0, 1, 0, 2, 0]), np.array([0, 0, 0, 0, 1])
+    parts = {"parent": np.array([0, 0, 1, 1]), "units": 4, "rows": 3, "replicates": 2, "zeros": 12}
+    given = made_of(np.arange(1, 6), unit=unit, row=row, replicate=replicate, **parts)
+    given = replace(given, possible=np.array([True, True, False]))
+    clusters = take(given).clusters
+    assert clusters.of.tolist() == [0, 0, 0, 1, 3]
+    assert clusters.zeros.tolist() == [1, 4, 4, 3]
+    named = take(given, ["a", "b", "b", "b", "a"]).clusters
+    assert named.zeros.tolist() == pytest.approx([12 * 2 / 5, 12 * 3 / 5])
 
 
 def test_the_type_of_the_numbers_does_not_matter():
@@ -304,6 +410,14 @@ def test_names_of_clusters_do_not_matter():
         ({"confidence": 95}, "confidence must be between 0 and 1. Got 95 instead"),
         ({"theory": -1}, "theory must be a log ratio, 0 or more"),
         ({"clusters": [1, 2]}, "clusters must be one for each residual"),
+        ({"bandwidth": "x"}, "bandwidth must be a number. Got 'x' instead"),
+        ({"percentile": None}, "percentile must be a number. Got None instead"),
+        ({"multiplier": [1]}, r"multiplier must be a number. Got \[1\] instead"),
+        ({"confidence": "a"}, "confidence must be a number. Got 'a' instead"),
+        ({"confidence": float("nan")}, "confidence must be between 0 and 1. Got nan instead"),
+        ({"theory": "b"}, "theory must be a number. Got 'b' instead"),
+        ({"seed": "q"}, "seed must be a whole number, 0 or more. Got 'q' instead"),
+        ({"seed": -1}, "seed must be a whole number, 0 or more. Got -1 instead"),
     ],
 )
 def test_options_out_of_range_are_refused_with_their_value(options, message):
@@ -328,10 +442,13 @@ def test_fractional_residuals_have_no_raw_frequencies():
 def test_one_cluster_is_taken_as_independent_residuals_and_two_bound_next_to_nothing():
     values = geometric(Z, 4000, np.random.default_rng(10))
     one, free, two = (epl(values, clusters=names) for names in (np.zeros(4000), None, np.arange(4000) % 2))
-    assert one.as_json() == free.as_json()
+    assert one.epl_high == free.epl_high
+    assert one.note == f"{free.note} {ONE_CLUSTER}"
+    np.testing.assert_array_equal(one.curve, free.curve)
+    assert epl(values, clusters=np.arange(4000)).as_json() == free.as_json()  # each on its own
     assert two.epl_low < 0.01 < 0.09 < free.epl_low
     assert two.epl_high > 3 * free.epl_high
     sure = epl(values, clusters=np.arange(4000) % 2, confidence=0.999999)
     assert (sure.epl_low, sure.epl_high) == (0, None)
     assert "too few clusters" in sure.note
-    assert np.isfinite(two.curve).all(axis=None)
+    assert "residuals come in 2 clusters, and 8 are needed" in two.note

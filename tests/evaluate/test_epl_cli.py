@@ -91,6 +91,17 @@ def test_an_invariant_is_undefined_with_its_reason_and_exit_code_0(tmp_path):
     assert told(tmp_path / "states.csv", "--column", "r")["epl"] is None
 
 
+def test_too_few_residuals_for_a_corrected_maximum_are_said_to_be(noise, tmp_path):
+    pd.DataFrame({"r": noise[:60]}).to_csv(tmp_path / "few.csv", index=False)
+    done = ask(tmp_path / "few.csv", "--column", "r", "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.exception
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
+    assert lines["corrected"].split()[1] == "-"
+    assert "No band and no corrected maximum" in done.stdout
+    assert told(tmp_path / "few.csv", "--column", "r")["corrected"] is None
+    assert pd.read_parquet(tmp_path / "out" / "curve.parquet")["low"].isna().all()
+
+
 def test_tables_are_written_to_a_new_folder(noise, file, tmp_path):
     done = ask(file, "--column", "residual", "-o", tmp_path / "out")
     assert done.exit_code == 0
@@ -129,7 +140,7 @@ def test_options_that_do_not_go_together_are_refused(file):
         file, "--column", "residual", "--level", "county"
     )
     assert "epl needs --column NAME for a file of residuals" in refusal(file)
-    assert "bandwidth must be above 0. Got 0.0 instead." in refusal(file, "--column", "residual", "--bandwidth", "0")
+    assert "bandwidth must be above 0. Got 0 instead." in refusal(file, "--column", "residual", "--bandwidth", "0")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 from scipy.stats import beta
 
 from tallyveil.evaluate.epl import epl
-from tallyveil.evaluate.epl_interval import Clustered, interval
+from tallyveil.evaluate.epl_interval import interval
 
 Z = 0.125
 SIZES = (2663, 26_630, 2_663_000)
@@ -148,7 +148,7 @@ def test_copies_in_a_cluster_count_once():
     places = rng.choice(33, 8000, p=CHANCE[284:317] / CHANCE[284:317].sum())
     once = np.bincount(places, minlength=33)
     table = csr_matrix((np.full(8000, 4.0), (np.arange(8000), places)), shape=(8000, 33))
-    copied = interval(4 * once, first=-16, confidence=0.95, clustered=Clustered(table, np.zeros(33, dtype=np.int64)))
+    copied = interval(4 * once, first=-16, confidence=0.95, clustered=table)
     plain, careless = (interval(counts, first=-16, confidence=0.95) for counts in (once, 4 * once))
     assert copied.low == pytest.approx(plain.low, abs=0.002)
     assert copied.high == pytest.approx(plain.high, abs=0.01)
@@ -170,3 +170,45 @@ def test_few_clusters_widen_the_interval():
     many, few = (epl(residuals, clusters=np.arange(20_000) % clusters) for clusters in (2000, 4))
     assert few.epl_low < many.epl_low
     assert few.epl_high > many.epl_high + 0.1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "share", "trials"),
+    [
+        pytest.param("lognormal", 0.6, 80, id="very unequal"),
+        pytest.param("lognormal", 0.6, 600, id="very unequal, often", marks=pytest.mark.slow),
+        pytest.param("lognormal", 0.3, 600, id="copies of 30 %", marks=pytest.mark.slow),
+        pytest.param("geometric", 0.6, 600, id="unequal", marks=pytest.mark.slow),
+    ],
+)
+def test_a_few_large_clusters_do_not_lift_the_lower_end_above_z(sizes, share, trials):
+    """A share of each cluster copies one value: counting all 400 clusters as alike, 5 to 18 of 100 missed."""
+    rng = np.random.default_rng(10)
+    above = 0
+    chance = np.exp(-0.3 * np.abs(VALUES)) / np.exp(-0.3 * np.abs(VALUES)).sum()
+    for _ in range(trials):
+        size = np.ceil(rng.lognormal(2, 1.2, 400)).astype(int) if sizes == "lognormal" else rng.geometric(0.1, 400)
+        of = np.repeat(np.arange(400), size)
+        own, other = rng.choice(VALUES, 400, p=chance), rng.choice(VALUES, len(of), p=chance)
+        residuals = np.where(rng.random(len(of)) < share, own[of], other)
+        b = int(np.abs(np.percentile(residuals, [5, 95])).max())
+        within = np.abs(residuals) <= b
+        place = (of[within], residuals[within] + b)
+        table = csr_matrix((np.ones(within.sum()), place), shape=(400, 2 * b + 1))
+        count = np.asarray(table.sum(axis=0)).ravel().astype(np.int64)
+        above += interval(count, first=-b, confidence=0.95, clustered=table).low > 0.3
+    assert above <= 0.04 * trials
+
+
+def test_clusters_that_are_not_in_the_pair_do_not_count_as_many():
+    """One cluster has most of a value: the interval is that of few clusters, however many others there are."""
+    rng = np.random.default_rng(11)
+    alike = rng.poisson(20.0, size=(200, 3))
+    lumped = alike.copy()
+    lumped[:, 2] = 0
+    lumped[:3, 2] = alike[:, 2].sum() // 3
+    spread, few = (
+        interval(table.sum(axis=0), first=-1, confidence=0.95, clustered=csr_matrix(table)) for table in (alike, lumped)
+    )
+    assert spread.high < 0.1
+    assert few.high > 1

@@ -30,6 +30,7 @@ def made_of(table: np.ndarray, true: int | np.ndarray = 100) -> Residuals:
         units=units,
         rows=1,
         replicates=replicates,
+        possible=np.ones(1, dtype=bool),
     )
 
 
@@ -92,3 +93,17 @@ def test_one_replicate_or_one_count_is_refused():
         exchangeability(made_of(np.zeros((1, 30), dtype=int)))
     with pytest.raises(InputError, match="fewer than 2 counts are not empty in the truth"):
         exchangeability(made_of(np.zeros((2, 1), dtype=int)))
+
+
+def test_counts_without_some_of_their_replicates_are_refused_and_whole_ones_compared():
+    table = geometric(0.2, (3, 60), np.random.default_rng(6))
+    given = made_of(table)
+    with pytest.raises(InputError, match=r"60 of 60 counts are not in each of the 3 replicates\. Compare whole counts"):
+        exchangeability(given.only((given.unit + given.replicate) % 3 != 0))
+    with pytest.raises(InputError, match="1 of 60 counts"):
+        exchangeability(given.only(np.arange(180) != 100))
+    some, two = exchangeability(given.only(given.unit < 40)), exchangeability(given.only(given.replicate != 1))
+    np.testing.assert_allclose(some["f"], exchangeability(made_of(table[:, :40]))["f"])
+    np.testing.assert_allclose(two["f"], exchangeability(made_of(table[[0, 2]]))["f"])
+    with pytest.raises(InputError, match="exchangeability needs 2 replicates or more"):
+        exchangeability(given.only(given.replicate == 1))

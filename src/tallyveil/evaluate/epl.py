@@ -16,16 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, NamedTuple, final
+from numbers import Integral, Real
+from typing import Any, Literal, final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_matrix
 
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl_band import band
-from tallyveil.evaluate.epl_interval import Clustered, Interval, interval
+from tallyveil.evaluate.epl_clusters import Given, take
+from tallyveil.evaluate.epl_interval import Interval, interval
 from tallyveil.evaluate.residuals import Residuals
 from tallyveil.evaluate.smooth import log_density
 from tallyveil.evaluate.tally import Floats, Integers, Tally, tally
@@ -55,18 +56,20 @@ class Settings:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
+        for name in ("bandwidth", "percentile", "multiplier", "confidence"):
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
         if not 0 < self.bandwidth < math.inf:
-            raise InputError(f"bandwidth must be above 0. Got {self.bandwidth} instead.")
+            raise InputError(f"bandwidth must be above 0. Got {self.bandwidth:g} instead.")
         if not 50 <= self.percentile <= 100:
-            raise InputError(f"percentile must be from 50 to 100. Got {self.percentile} instead.")
+            raise InputError(f"percentile must be from 50 to 100. Got {self.percentile:g} instead.")
         if not 0 < self.multiplier < math.inf:
-            raise InputError(f"multiplier must be above 0. Got {self.multiplier} instead.")
+            raise InputError(f"multiplier must be above 0. Got {self.multiplier:g} instead.")
         if self.grid not in ("midpoints", "integers"):
             raise InputError(f'grid must be "midpoints" or "integers". Got {self.grid!r} instead.')
         if self.tails not in ("each", "both"):
             raise InputError(f'tails must be "each" or "both". Got {self.tails!r} instead.')
         if not 0 < self.confidence < 1:
-            raise InputError(f"confidence must be between 0 and 1. Got {self.confidence} instead.")
+            raise InputError(f"confidence must be between 0 and 1. Got {self.confidence:g} instead.")
 
 
 @final
@@ -84,7 +87,8 @@ class EmpiricalLoss:
         Interval for the largest \|log P(x)/P(x+1)\| of the residuals' distribution itself over the search range: z
         for G(z). ``epl`` may lie outside it. ``epl_high`` is None where the residuals do not bound it.
     corrected
-        The smoothed curve's largest value without the upward bias of a noisy maximum.
+        The smoothed curve's largest value without the upward bias of a noisy maximum; None where residuals are too few
+        (``note`` says so then).
     n, search_range
         How many residuals, and how far from 0 ratios are looked at.
     undefined
@@ -93,7 +97,7 @@ class EmpiricalLoss:
         The value that the mechanism has, where it was given.
     curve
         Frame with ``x``, ``epl`` (signed), and the band ``low`` to ``high`` that holds the whole curve of the smoothed
-        distribution with the stated confidence.
+        distribution with the stated confidence; missing where ``corrected`` is None.
     """
 
     n: int
@@ -154,7 +158,7 @@ def epl(
         Of the interval, and of the band.
     clusters
         For each residual the group within which errors depend on each other; Residuals know theirs (one parent, one
-        replicate). Without it, residuals are independent.
+        replicate), also of those that are 0. Without it, or with one cluster, residuals are taken as independent.
     theory
         The value to compare with, such as z for G(z); kept beside the result.
     seed
@@ -174,11 +178,14 @@ def epl(
     settings = Settings(
         bandwidth=bandwidth, percentile=percentile, multiplier=multiplier, grid=grid, tails=tails, confidence=confidence
     )
-    if theory is not None and not 0 <= theory < math.inf:
+    if theory is not None and not 0 <= _number("theory", theory) < math.inf:
         raise InputError(f"theory must be a log ratio, 0 or more. Got {theory} instead.")
-    given = _take(residuals, clusters)
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
+        raise InputError(f"seed must be a whole number, 0 or more. Got {seed!r} instead.")
+    given = take(residuals, clusters)
     counted = tally(given.value, zeros=given.zeros)
-    loss = EmpiricalLoss(n=counted.n, settings=settings, theory=theory)
+    loss = EmpiricalLoss(n=counted.n, settings=settings, theory=None if theory is None else float(theory))
+    loss = _noted(loss, given.remark)
     if counted.n < 2:
         return replace(loss, undefined=f"{counted.n} residual{'s' * (counted.n != 1)}: a distribution needs 2 or more")
     if len(counted.value) == 1:
@@ -189,7 +196,7 @@ def epl(
     within = f"the search range is {0.0 - reach:,.6g} to {reach:,.6g}"
     if 2 * reach > _POINTS:
         return replace(loss, undefined=f"{within}: more than {_POINTS:,} points, one person apart")
-    loss = _with_interval(loss, _unsmoothed(given, counted, reach, confidence), whole=counted.whole)
+    loss = _with_interval(loss, _unsmoothed(given, counted, reach, settings.confidence), whole=counted.whole)
     points, log_p = smoothed(counted, settings)
     if len(points) < 2:
         return replace(loss, undefined=f"{within}: too short for one ratio")
@@ -198,19 +205,19 @@ def epl(
         counted,
         points,
         log_p,
-        width=bandwidth * counted.deviation(),
-        confidence=confidence,
-        seed=seed,
-        clusters=None if given.cluster is None else (given.value, given.cluster),
-        single=given.zeros,
+        width=settings.bandwidth * counted.deviation(),
+        confidence=settings.confidence,
+        seed=int(seed),
+        clusters=None if given.clusters is None else (given.value, given.clusters),
     )
-    far = around.critical * around.error
+    few = around.too_few()
+    half = np.full(len(ratio), np.nan) if few else around.half
     return replace(
-        loss,
+        _noted(loss, f"No band and no corrected maximum: {few}." if few else None),
         epl=float(np.abs(ratio).max()),
         median=float(np.median(np.abs(ratio))),
-        corrected=around.corrected,
-        curve=pd.DataFrame({"x": points[:-1], "epl": ratio, "low": ratio - far, "high": ratio + far}),
+        corrected=None if few else around.corrected,
+        curve=pd.DataFrame({"x": points[:-1], "epl": ratio, "low": ratio - half, "high": ratio + half}),
     )
 
 
@@ -233,7 +240,7 @@ def frequencies(residuals: Residuals | ArrayLike) -> pd.DataFrame:
     2  1      1        NaN            0.69
     3  3      1        NaN             NaN
     """
-    given = _take(residuals, None)
+    given = take(residuals)
     counted = tally(given.value, zeros=given.zeros)
     if not counted.whole:
         raise InputError("frequencies need whole residuals. For fractional ones use epl(...), which smooths them.")
@@ -257,57 +264,32 @@ def theory_of(strategy: Strategy | None, residuals: Residuals) -> float | None:
     return float(noise.z) if isinstance(noise, Geometric) else None
 
 
-class _Given(NamedTuple):
-    """Residuals, further ones of 0, and the cluster of each from 0; None where they are independent."""
+def _number(name: str, value: object) -> float:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise InputError(f"{name} must be a number. Got {value!r} instead.")
+    return float(value)
 
-    value: NDArray[Any]
-    zeros: int
-    cluster: Integers | None
+
+def _noted(loss: EmpiricalLoss, *remarks: str | None) -> EmpiricalLoss:
+    return replace(loss, note=" ".join([loss.note, *(remark for remark in remarks if remark)]))
 
 
 def _with_interval(loss: EmpiricalLoss, found: Interval | None, *, whole: bool) -> EmpiricalLoss:
     """The loss with its interval, and in the note what must be known about it."""
     if found is None:
         return loss
-    remarks = [NOTE]
-    if not whole:
-        remarks.append("The interval is for residuals rounded to whole numbers.")
+    unbounded = None
     if found.high is None and found.empty is None:
-        remarks.append("Residuals come in too few clusters to bound the ratio before smoothing from above.")
+        unbounded = "Residuals come in too few clusters to bound the ratio before smoothing from above."
     elif found.high is None:
         where = f"no residual is {found.empty:,}, which lies in the search range"
-        remarks.append(f"The ratio before smoothing has no upper bound: {where}.")
-    return replace(loss, epl_low=found.low, epl_high=found.high, note=" ".join(remarks))
+        unbounded = f"The ratio before smoothing has no upper bound: {where}."
+    rounded = None if whole else "The interval is for residuals rounded to whole numbers."
+    return _noted(replace(loss, epl_low=found.low, epl_high=found.high), rounded, unbounded)
 
 
 def _no_curve() -> pd.DataFrame:
     return pd.DataFrame({name: np.zeros(0) for name in ("x", "epl", "low", "high")})
-
-
-def _take(residuals: Residuals | ArrayLike, clusters: ArrayLike | None) -> _Given:
-    if isinstance(residuals, Residuals):
-        value, zeros = residuals.value, residuals.zeros
-        cluster: ArrayLike | None = residuals.cluster if clusters is None else clusters
-    else:
-        value, zeros, cluster = np.asarray(residuals), 0, clusters
-        if value.size == 0:
-            value = value.astype(np.int64)
-    if value.dtype.kind in "bu":
-        value = value.astype(np.int64)
-    if cluster is None:
-        return _Given(value, zeros, None)
-    names = np.asarray(cluster)
-    if names.shape != value.shape:
-        raise InputError(f"clusters must be one for each residual. Got {names.shape} for {value.shape} residuals.")
-    if names.dtype.kind in "iu" and len(names) and names.min() >= 0 and names.max() < 4 * len(names):
-        used = np.zeros(int(names.max()) + 1, dtype=np.bool_)
-        used[names] = True
-        number = np.cumsum(used)[names] - 1
-    else:
-        number = np.unique(names, return_inverse=True)[1]
-    if len(number) == 0 or number.max() == 0:
-        return _Given(value, zeros, None)  # one cluster says nothing about the variation between clusters
-    return _Given(value, zeros, number.astype(np.int64))
 
 
 def _search_range(counted: Tally, settings: Settings) -> float:
@@ -324,26 +306,21 @@ def _points(reach: float, grid: Grid) -> Floats:
     return (edges[1:] + edges[:-1]) / 2
 
 
-def _unsmoothed(given: _Given, counted: Tally, reach: float, confidence: float) -> Interval | None:
+def _unsmoothed(given: Given, counted: Tally, reach: float, confidence: float) -> Interval | None:
     """The interval over the whole numbers from -reach to reach; fractional residuals are rounded to the nearest."""
     first, last = math.ceil(-reach), math.floor(reach)
     if last - first < 1:
         return None
     size = last - first + 1
-    place, inside = _places(counted.value, first, last)
-    count = np.bincount(place, weights=counted.count[inside], minlength=size).astype(np.int64)
+    place = _places(counted.value, first, last)
+    count = np.bincount(place[place >= 0], weights=counted.count[place >= 0], minlength=size).astype(np.int64)
     clustered = None
-    if given.cluster is not None:
-        place, inside = _places(given.value, first, last)
-        shape = (int(given.cluster.max()) + 1, size)
-        single = np.zeros(size, dtype=np.int64)
-        single[-first] = given.zeros
-        clustered = Clustered(csr_matrix((np.ones(len(place)), (given.cluster[inside], place)), shape=shape), single)
+    if given.clusters is not None:
+        clustered = given.clusters.table(_places(given.value, first, last), size, zero=-first)
     return interval(count, first=first, confidence=confidence, clustered=clustered)
 
 
-def _places(value: NDArray[Any], first: int, last: int) -> tuple[Integers, NDArray[np.bool_]]:
-    """Which whole number from first to last each value is nearest to, and which values have one."""
+def _places(value: NDArray[Any], first: int, last: int) -> Integers:
+    """Which whole number from first to last each value is nearest to, counted from first; -1 where none is."""
     nearest = value if value.dtype.kind in "iu" else np.floor(value + 0.5)
-    inside = (nearest >= first) & (nearest <= last)
-    return (nearest[inside] - first).astype(np.int64), inside
+    return np.where((nearest >= first) & (nearest <= last), nearest - first, -1).astype(np.int64)

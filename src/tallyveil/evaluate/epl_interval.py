@@ -18,7 +18,9 @@ Lower end
 
 Residuals that depend on each other within clusters (siblings under one parent) count for less: counts are divided by
 the design effect, the variance of the log ratio between clusters over that of independent residuals, at least 1, with
-Student's quantile for few clusters [1]_.
+Student's quantile for few clusters [1]_. The clusters that count are those with residuals in the pair of blocks, and a
+few large ones may count for most (:mod:`tallyveil.evaluate.epl_clusters`). At the lower end, where the error is split
+so finely that their tails matter, degrees of freedom are the number of clusters that count.
 
 The search range is taken as given. It is set by the residuals' percentiles, which hardly vary where residuals are many.
 
@@ -33,12 +35,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.special import betaincinv, ndtri, stdtrit
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from tallyveil.evaluate.epl_clusters import freedom
+from tallyveil.evaluate.tally import Floats, Integers
 
 _LEAST = 1e-290  # below it a probability's quantile is not computed: nothing is known then
 _CANDIDATES = 8  # of each block length, so many pairs of blocks are bounded exactly
@@ -52,15 +53,10 @@ class Interval(NamedTuple):
     empty: int | None = None
 
 
-class Clustered(NamedTuple):
-    """Residuals by cluster and value of the range, and by value those that belong to no cluster."""
-
-    counts: csr_matrix
-    single: Integers
-
-
-def interval(count: Integers, *, first: int, confidence: float, clustered: Clustered | None = None) -> Interval:
+def interval(count: Integers, *, first: int, confidence: float, clustered: csr_matrix | None = None) -> Interval:
     """Interval for the largest |log P(x)/P(x+1)| from the counts of the values first, first + 1, ...
+
+    ``clustered`` has the counts by cluster (rows) and value, where residuals depend on each other.
 
     >>> interval(np.array([250, 500, 1000, 500, 250]), first=-2, confidence=0.95)      # log 2 = 0.693
     Interval(low=0.5..., high=0.84..., empty=None)
@@ -86,24 +82,24 @@ class _Pairs(NamedTuple):
         return shift
 
 
-def _upper(count: Integers, alpha: float, clustered: Clustered | None) -> float | None:
+def _upper(count: Integers, alpha: float, clustered: csr_matrix | None) -> float | None:
     x = np.arange(len(count) - 1)
     y = x + 1
     pairs = _Pairs(np.where(count[x] > count[y], x, y), np.where(count[x] > count[y], y, x), np.ones_like(x), x, y)
     pairs = pairs._replace(in_a=count[pairs.a], in_b=count[pairs.b])  # more over less: its bound is the higher one
-    shrink = _shrinkage(pairs, np.full(len(x), alpha), len(count), clustered)
+    shrink = _shrinkage(pairs, np.full(len(x), alpha), len(count), clustered, far=False)
     highest = -float(_least_log_odds(pairs.in_b / shrink, pairs.in_a / shrink, alpha).min())
     return highest if highest < np.inf else None
 
 
-def _lower(count: Integers, alpha: float, clustered: Clustered | None) -> float:
+def _lower(count: Integers, alpha: float, clustered: csr_matrix | None) -> float:
     lengths = [1 << i for i in range(len(count).bit_length()) if 2 << i <= len(count)]
     found = [_most_promising(count, length, alpha / len(lengths)) for length in lengths]
     pairs = _Pairs(*(np.concatenate(columns) for columns in zip(*(pairs for pairs, _ in found), strict=True)))
     if not len(pairs.a):
         return 0.0
     level = np.repeat([level for _, level in found], [len(pairs.a) for pairs, _ in found])
-    shrink = _shrinkage(pairs, level, len(count), clustered)
+    shrink = _shrinkage(pairs, level, len(count), clustered, far=True)
     return max(0.0, float(np.max(_least_log_odds(pairs.in_a / shrink, pairs.in_b / shrink, level) / pairs.apart())))
 
 
@@ -139,22 +135,23 @@ def _most_promising(count: Integers, length: int, alpha: float) -> tuple[_Pairs,
     return _Pairs(start[a], start[b], np.full(len(a), length), inside[a], inside[b]), level
 
 
-def _shrinkage(pairs: _Pairs, alpha: Floats, values: int, clustered: Clustered | None) -> Floats:
+def _shrinkage(pairs: _Pairs, alpha: Floats, values: int, clustered: csr_matrix | None, *, far: bool) -> Floats:
     """What to divide the counts of pairs of blocks by: the design effect of their log ratio, for few clusters more."""
     if clustered is None:
         return np.ones(len(pairs.a))
-    clusters = clustered.counts.shape[0] + int(clustered.single.sum())
+    clusters = clustered.shape[0]
     column = np.repeat(np.arange(len(pairs.a)), pairs.length)
     within = np.arange(len(column)) - np.repeat(np.cumsum(pairs.length) - pairs.length, pairs.length)
     weight = [1 / np.maximum(inside, 1) for inside in (pairs.in_a, pairs.in_b)]
     rows = np.concatenate([pairs.a[column] + within, pairs.b[column] + within])
     entries = np.concatenate([weight[0][column], -weight[1][column]])
     contrast: Any = csr_matrix((entries, (rows, np.tile(column, 2))), shape=(values, len(pairs.a)))
-    share = clustered.counts @ contrast  # by cluster: its part of A less its part of B
-    between = np.bincount(share.indices, weights=share.data**2, minlength=len(pairs.a))
-    between = between + contrast.power(2).T @ clustered.single
+    share = clustered @ contrast  # by cluster: its part of A less its part of B
+    square = share.data**2
+    between, fourth = (np.bincount(share.indices, part, minlength=len(pairs.a)) for part in (square, square**2))
     independent = weight[0] * (pairs.in_a > 0) + weight[1] * (pairs.in_b > 0)
     effect = between * clusters / max(clusters - 1, 1) / np.maximum(independent, 1e-300)
-    few = (stdtrit(max(clusters - 1, 1), alpha) / ndtri(alpha)) ** 2
-    result: Floats = np.maximum(effect, 1.0) * few
+    concentration = np.divide(fourth, between**2, out=np.ones_like(between), where=between > 0)
+    free = np.minimum(1 / concentration, max(clusters - 1, 1)) if far else freedom(concentration, clusters)
+    result: Floats = np.maximum(effect, 1.0) * (stdtrit(free, alpha) / ndtri(alpha)) ** 2
     return result

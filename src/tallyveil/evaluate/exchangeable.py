@@ -57,17 +57,25 @@ def exchangeability(residuals: Residuals, *, alpha: float = 0.01) -> pd.DataFram
 
 def _by_count(residuals: Residuals) -> Floats:
     """Residuals of the counts that are not empty in the truth: one row each, one column for each replicate."""
-    if residuals.replicates < 2:
+    replicates = len(np.unique(residuals.replicate))
+    if min(replicates, residuals.replicates) < 2:
         raise InputError(
             "exchangeability needs 2 replicates or more: with one, an area's bias cannot be told from its noise. "
             "Give several releases of the same truth."
         )
     kept = np.flatnonzero(residuals.true != 0)
     place = residuals.unit[kept].astype(np.int64) * residuals.rows + residuals.row[kept]
-    order = np.lexsort((residuals.replicate[kept], place))
-    if len(kept) < 2 * residuals.replicates:
+    times = np.unique(place, return_counts=True)[1]
+    if len(times) < 2:
         raise InputError("fewer than 2 counts are not empty in the truth. Compare at a finer level or query.")
-    return residuals.value[kept][order].reshape(-1, residuals.replicates).astype(np.float64)
+    partly = int((times != replicates).sum())
+    if partly:
+        raise InputError(
+            f"{partly:,} of {len(times):,} counts are not in each of the {replicates} replicates. "
+            "Compare whole counts: keep or leave out all replicates of a unit and row."
+        )
+    order = np.lexsort((residuals.replicate[kept], place))
+    return residuals.value[kept][order].reshape(-1, replicates).astype(np.float64)
 
 
 def _analysis(table: Floats, name: str, alpha: float) -> dict[str, object]:

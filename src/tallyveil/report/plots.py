@@ -97,7 +97,8 @@ def epl_plot(curves: pd.DataFrame, *, title: str = "") -> Any:
     facet = alt.Facet("panel:N", title=None, sort=list(dict.fromkeys(panels)))
     shown = alt.layer(*layers).properties(width=WIDTH * 2 // 3, height=HEIGHT // 2).facet(facet=facet, columns=2)
     known = curves.theory.notna().any()
-    words = f"Orange: largest value. {'Black: the noise alone. ' if known else ''}Shaded: 95% band for the whole curve."
+    band = "Shaded: 95% band for the whole curve, where there are residuals enough."
+    words = f"Orange: largest value. {'Black: the noise alone. ' if known else ''}{band}"
     levels = f"Levels {', '.join(dict.fromkeys(curves.level))}; the others are in epl_curves.csv."
     return _styled(shown.resolve_scale(x="independent", y="independent").properties(title=_title(title, words, levels)))
 

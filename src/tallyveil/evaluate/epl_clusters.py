@@ -1,0 +1,123 @@
+r"""Clusters of residuals: groups within which errors depend on each other, such as siblings under one parent.
+
+A variance estimated from clusters, :math:`\sum_c s_c^2` with :math:`s_c` what cluster c contributes, is itself
+uncertain: more so the fewer clusters contribute, or the more a few large ones do. Its spread is that of a chi-square
+variable with
+
+.. math:: f = \frac{2}{q - 1/G}, \quad q = \frac{\sum_c s_c^4}{(\sum_c s_c^2)^2}, \qquad f \le G - 1
+
+degrees of freedom for G clusters (Satterthwaite [1]_: equal mean and variance, the latter estimated too), and
+Student's quantile with f degrees of freedom stands for the normal one. 1/q is the number of clusters that count.
+
+References
+----------
+.. [1] Satterthwaite, An approximate distribution of estimates of variance components, Biometrics Bulletin 2, 1946.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix
+
+from tallyveil.errors import InputError
+from tallyveil.evaluate.residuals import Residuals
+from tallyveil.evaluate.tally import Floats, Integers
+
+ONE_CLUSTER = (
+    "All residuals are in one cluster, which does not show how clusters differ: they are taken as independent."
+)
+
+
+class Clusters(NamedTuple):
+    """Of each residual the cluster, from 0; and how many further residuals of 0 each cluster has."""
+
+    of: Integers
+    zeros: Floats
+
+    @property
+    def number(self) -> int:
+        """How many clusters there are."""
+        return len(self.zeros)
+
+    def table(self, place: Integers, size: int, *, zero: int | None) -> csr_matrix:
+        """Residuals by cluster and place, given each residual's (those at -1 have none) and that of 0."""
+        inside = place >= 0
+        row, column, count = self.of[inside], place[inside], np.ones(int(inside.sum()))
+        if zero is not None and self.zeros.any():
+            filled = np.flatnonzero(self.zeros)
+            row, column = np.append(row, filled), np.append(column, np.full(len(filled), zero))
+            count = np.append(count, self.zeros[filled])
+        return csr_matrix((count, (row, column)), shape=(self.number, size))
+
+
+class Given(NamedTuple):
+    """Residuals, how many further ones are 0, their clusters (None: independent), and a remark where that needs one."""
+
+    value: NDArray[Any]
+    zeros: int
+    clusters: Clusters | None
+    remark: str | None = None
+
+
+def take(residuals: Residuals | ArrayLike, clusters: ArrayLike | None = None) -> Given:
+    """Residuals with the clusters given, or else with their own: one parent, one replicate."""
+    if isinstance(residuals, Residuals):
+        value, zeros = residuals.value, residuals.zeros
+        cluster: ArrayLike | None = residuals.cluster if clusters is None else clusters
+    else:
+        value, zeros, cluster = np.asarray(residuals), 0, clusters
+        if value.size == 0:
+            value = value.astype(np.int64)
+    if value.dtype.kind in "bu":
+        value = value.astype(np.int64)
+    if cluster is None:
+        return Given(value, zeros, None)
+    names = np.asarray(cluster)
+    if names.shape != value.shape:
+        raise InputError(f"clusters must be one for each residual. Got {names.shape} for {value.shape} residuals.")
+    if zeros and clusters is None and isinstance(residuals, Residuals):
+        found = _with_zeros(residuals)
+    else:
+        of = _numbered(names)
+        size = np.bincount(of)
+        found = Clusters(of, zeros * size / max(len(of), 1))  # whose they are is not known: in proportion
+    if found.number == 1:
+        return Given(value, zeros, None, ONE_CLUSTER if len(value) + zeros > 1 else None)
+    if found.number == len(value) and not zeros:
+        return Given(value, zeros, None)  # each on its own
+    return Given(value, zeros, found)
+
+
+def freedom(concentration: Floats, clusters: int) -> Floats:
+    """Degrees of freedom f of a variance between clusters, from q (equation above)."""
+    result: Floats = np.minimum(2 / np.maximum(concentration - 1 / clusters, 1e-12), max(clusters - 1, 1))
+    return result
+
+
+def _with_zeros(residuals: Residuals) -> Clusters:
+    """Clusters, also those of zeros only: of the possible cells of their units, those that are no entries are 0."""
+    unit = np.tile(np.arange(residuals.units, dtype=np.int32), residuals.replicates)
+    replicate = np.repeat(np.arange(residuals.replicates, dtype=np.int32), residuals.units)
+    nothing = np.zeros(len(unit), dtype=np.int32)
+    places = replace(residuals, unit=unit, replicate=replicate, row=nothing, true=nothing, released=nothing)
+    number = _numbered(np.concatenate([residuals.cluster, places.cluster]))
+    of, around = number[: len(residuals.cluster)], number[len(residuals.cluster) :]
+    size = int(number.max(initial=-1)) + 1
+    cells = np.bincount(around, minlength=size) * int(residuals.possible.sum())
+    entries = np.bincount(of[residuals.possible[residuals.row]], minlength=size)
+    return Clusters(of, (cells - entries).astype(np.float64))
+
+
+def _numbered(names: NDArray[Any]) -> Integers:
+    """The clusters' numbers, from 0 without gaps."""
+    if names.dtype.kind in "iu" and len(names) and names.min() >= 0 and names.max() < 4 * len(names):
+        used = np.zeros(int(names.max()) + 1, dtype=np.bool_)
+        used[names] = True
+        number = np.cumsum(used)[names] - 1
+    else:
+        number = np.unique(names, return_inverse=True)[1]
+    return np.asarray(number, dtype=np.int64)
