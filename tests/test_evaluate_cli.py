@@ -282,7 +282,7 @@ def test_a_sweep_never_writes_into_a_folder_that_is_not_its_own(town):
 
 def test_plots_need_nothing_but_the_frames(tmp_path):
     curve = pd.DataFrame({"x": [0.0, 1.0], "epl": [0.1, 0.2], "low": [0.0, 0.1], "high": [0.2, 0.3]})
-    curve = curve.assign(level="county", query="total", largest=0.2, theory=None)
+    curve = curve.assign(panel="county: total", largest=0.2, theory=None)
     plots.write_plot(plots.epl_plot(curve), tmp_path / "epl")
     assert (tmp_path / "epl.png").read_bytes()[:4] == b"\x89PNG"
     assert "county: total" in (tmp_path / "epl.svg").read_text()

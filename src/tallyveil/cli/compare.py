@@ -151,13 +151,11 @@ def _show(name: str, like: Likeness) -> None:
 
 
 def _write_plots(found: dict[str, list[Likeness]], place: Path) -> None:
+    from tallyveil.cli.tables import can_draw
     from tallyveil.files.measured import file_name, safe_name
-    from tallyveil.report.plots import altair, tradeoff_plot, write_plot
+    from tallyveil.report.plots import tradeoff_plot, write_plot
 
-    try:
-        altair()
-    except InputError as problem:
-        typer.echo(f"tallyveil: {problem}", err=True)
+    if not can_draw():
         return
     for name, likes in found.items():
         for like in likes:

@@ -50,7 +50,7 @@ def epl(
     ] = Tails.each,
     confidence: Annotated[float, typer.Option(help="Of the interval and the band.")] = 0.95,
     theory: Annotated[float | None, typer.Option(help="The value to compare with, such as z for G(z).")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A new folder for the tables.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A new folder for tables and a plot.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Estimate from residuals how much a count tells about one person, with an interval. Not a bound on epsilon.
@@ -154,13 +154,17 @@ def write_loss(loss: EmpiricalLoss, folder: Path) -> None:
     """Write the figures and the curve as CSV and Parquet, in a new folder."""
     import pandas as pd
 
-    from tallyveil.cli.tables import write_frames
+    from tallyveil.cli.tables import can_draw, write_frames
     from tallyveil.files.release_folder import new_folder
+    from tallyveil.report.plots import epl_plot, write_plot
 
     told = dict(loss.as_json())
     told |= told.pop("settings")
     with new_folder(folder) as place:
         write_frames({"epl": pd.DataFrame([told]), "curve": loss.curve}, place)
+        if loss.undefined is None and can_draw():
+            curve = loss.curve.assign(panel="", largest=loss.epl, theory=loss.theory)
+            write_plot(epl_plot(curve, title=f"Empirical privacy loss of {loss.n:,} residuals"), place / "epl")
 
 
 def _refuse_both(**given: object) -> None:

@@ -266,13 +266,11 @@ def _joined(names: list[str], parts: list[Evaluation]) -> dict[str, pd.DataFrame
 
 def _write_plots(names: list[str], parts: list[Evaluation], place: Path) -> bool:
     """Draw the error, and for each release bias and loss; without the plotting library, say so and leave them out."""
+    from tallyveil.cli.tables import can_draw
     from tallyveil.files.measured import safe_name
-    from tallyveil.report.plots import altair, bias_plot, epl_plot, error_plot, write_plot
+    from tallyveil.report.plots import bias_plot, epl_plot, error_plot, write_plot
 
-    try:
-        altair()
-    except InputError as problem:
-        typer.echo(f"tallyveil: {problem}", err=True)
+    if not can_draw():
         return False
     frames = _joined(names, parts)
     errors = frames["error"] if len(names) > 1 else frames["error"].drop(columns="release")
@@ -286,5 +284,7 @@ def _write_plots(names: list[str], parts: list[Evaluation], place: Path) -> bool
         if curves is not None:
             drawn = curves[(curves.release == name) & curves.level.isin(finest)]
             if not drawn.empty:
-                write_plot(epl_plot(drawn, title=f"Empirical privacy loss, {name}"), place / f"epl{mark}")
+                drawn = drawn.assign(panel=drawn.level + ": " + drawn["query"])
+                title = f"Empirical privacy loss, {name}, levels {' and '.join(finest)}"
+                write_plot(epl_plot(drawn, title=title), place / f"epl{mark}")
     return True

@@ -166,12 +166,10 @@ def _show(table: pd.DataFrame) -> None:
 
 
 def _write_plots(table: pd.DataFrame, place: Path) -> bool:
-    from tallyveil.report.plots import altair, sweep_plot, write_plot
+    from tallyveil.cli.tables import can_draw
+    from tallyveil.report.plots import sweep_plot, write_plot
 
-    try:
-        altair()
-    except InputError as problem:
-        typer.echo(f"tallyveil: {problem}", err=True)
+    if not can_draw():
         return False
     for statistic in ("median_abs", "rmse"):
         write_plot(sweep_plot(table, statistic=statistic), place / statistic)

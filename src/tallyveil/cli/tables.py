@@ -52,6 +52,21 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [dict(row) for row in frame.astype(object).where(frame.notna(), None).to_dict(orient="records")]
 
 
+def can_draw() -> bool:
+    """Whether plots can be made; where the library is missing, one line says what to install."""
+    import typer
+
+    from tallyveil.errors import InputError
+    from tallyveil.report.plots import altair
+
+    try:
+        altair()
+    except InputError as problem:
+        typer.echo(f"tallyveil: {problem}", err=True)
+        return False
+    return True
+
+
 def write_frames(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
     """Write each frame as CSV and as Parquet."""
     for name, frame in frames.items():

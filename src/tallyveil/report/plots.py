@@ -79,12 +79,10 @@ def bias_plot(table: pd.DataFrame, *, title: str = "", fewest: int = 10) -> Any:
 def epl_plot(curves: pd.DataFrame, *, title: str = "") -> Any:
     """The curves EPL(x) with their simultaneous bands, the largest value, and the noise's own where it is known.
 
-    A panel for each level and query: columns ``level``, ``query``, ``x``, ``epl``, ``low``, ``high``, ``largest`` and
-    ``theory``.
+    Columns ``panel`` (one for each curve), ``x``, ``epl``, ``low``, ``high``, ``largest`` and ``theory``.
     """
     alt = altair()
-    panels = [f"{level}: {query}" for level, query in zip(curves.level, curves["query"], strict=True)]
-    base = alt.Chart(curves.assign(panel=panels))
+    base = alt.Chart(curves)
     x = alt.X("x:Q", title="residual x, persons", scale=alt.Scale(nice=False))
     layers = [
         base.mark_area(color=BLUE, opacity=0.2).encode(x=x, y=alt.Y("low:Q", title="log p(x) / p(x + 1)"), y2="high:Q"),
@@ -94,13 +92,14 @@ def epl_plot(curves: pd.DataFrame, *, title: str = "") -> Any:
         for sign in ("", "-"):
             line = base.transform_calculate(y_=f"{sign}datum.{name}").transform_filter(f"isValid(datum.{name})")
             layers.append(line.mark_rule(color=colour, strokeDash=[5, 4]).encode(y="mean(y_):Q"))
-    facet = alt.Facet("panel:N", title=None, sort=list(dict.fromkeys(panels)))
-    shown = alt.layer(*layers).properties(width=WIDTH * 2 // 3, height=HEIGHT // 2).facet(facet=facet, columns=2)
+    facet = alt.Facet("panel:N", title=None, sort=list(dict.fromkeys(curves.panel)))
+    single = curves.panel.nunique() == 1
+    width, height = (WIDTH, HEIGHT) if single else (WIDTH * 2 // 3, HEIGHT // 2)
+    shown = alt.layer(*layers).properties(width=width, height=height).facet(facet=facet, columns=2)
     known = curves.theory.notna().any()
     band = "Shaded: 95% band for the whole curve, where there are residuals enough."
-    words = f"Orange: largest value. {'Black: the noise alone. ' if known else ''}{band}"
-    levels = f"Levels {', '.join(dict.fromkeys(curves.level))}; the others are in epl_curves.csv."
-    return _styled(shown.resolve_scale(x="independent", y="independent").properties(title=_title(title, words, levels)))
+    words = f"Orange: largest value.{' Black: the noise alone.' if known else ''}"
+    return _styled(shown.resolve_scale(x="independent", y="independent").properties(title=_title(title, words, band)))
 
 
 def tradeoff_plot(table: pd.DataFrame, *, title: str) -> Any:
