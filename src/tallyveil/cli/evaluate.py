@@ -128,7 +128,7 @@ class Evaluation:
 
     def show(self, name: str, truth: Histogram, *, over: str) -> None:
         """Print what a demographer looks at first."""
-        from tallyveil.cli.tables import figure, print_table
+        from tallyveil.cli.tables import print_table
 
         where = "cells non-empty in the truth or the release" if over == "nonempty" else "all cells"
         typer.echo(f"{name} compared with the truth ({truth.total():,} persons), over {where}\n")
@@ -139,28 +139,34 @@ class Evaluation:
         more = {"rmse": "RMSE", "exact": "exact"}
         wide = wide.assign(exact=[f"{share:.0%}" for share in wide.share_exact])
         print_table(wide, title="Absolute error, in persons", headings=headings | kinds | more)
-        depths = {level: depth for depth, level in enumerate(truth.spine.levels)}
-        finest = max(dict.fromkeys(self.by_size.level), key=lambda level: depths.get(level, len(depths)))
-        rows = self.by_size[self.by_size.level == finest]
-        rows = rows.assign(relative=["-" if x != x else f"{figure(100 * x)}%" for x in rows.relative])
-        headings = {
-            "query": "query",
-            "size": "true size",
-            "n": "counts",
-            "mean_abs": "mean error",
-            "relative": "of size",
-        }
-        print_table(rows, title=f"Error by true size, level {finest}", headings=headings | {"bias": "bias"})
-        rows = self.bias[self.bias.level == finest]
-        rows = rows.assign(
-            interval=["-" if r.low != r.low else f"{figure(r.low)} to {figure(r.high)}" for r in rows.itertuples()]
-        )
-        headings = {"group": "empty cells", "n": "counts", "bias": "bias", "interval": "95% interval"}
-        print_table(rows, title=f"Bias of totals by homogeneity, level {finest}", headings=headings)
+        there = [level for level in truth.spine.levels if (self.by_size.level == level).any()][-1:]
+        there += [level for level in dict.fromkeys(self.by_size.level) if level not in truth.spine.levels]  # areas
+        for level in there:
+            self._show_by_size(level)
+            self._show_bias(level)
         self._show_losses()
         if not self.implausible.empty:
             headings = {"level": "level", "kind": "", "units": "units", "true": "truth", "released": "release"}
             print_table(self.implausible, title="Implausible units", headings=headings)
+
+    def _show_by_size(self, level: str) -> None:
+        from tallyveil.cli.tables import figure, print_table
+
+        rows = self.by_size[self.by_size.level == level]
+        rows = rows.assign(relative=["-" if x != x else f"{figure(100 * x)}%" for x in rows.relative])
+        headings = {"query": "query", "size": "true size", "n": "counts", "mean_abs": "mean error"}
+        more = {"relative": "of size", "bias": "bias"}
+        print_table(rows, title=f"Error by true size, level {level}", headings=headings | more)
+
+    def _show_bias(self, level: str) -> None:
+        from tallyveil.cli.tables import figure, print_table
+
+        rows = self.bias[self.bias.level == level]
+        rows = rows.assign(
+            interval=["-" if r.low != r.low else f"{figure(r.low)} to {figure(r.high)}" for r in rows.itertuples()]
+        )
+        headings = {"group": "empty cells", "n": "counts", "bias": "bias", "interval": "95% interval"}
+        print_table(rows, title=f"Bias of totals by homogeneity, level {level}", headings=headings)
 
     def _show_losses(self) -> None:
         from tallyveil.cli.tables import print_table
