@@ -160,6 +160,24 @@ def exp_floor(gamma: Fraction, bits: int) -> int:
     return 1 << bits if gamma == 0 else _raised(lambda: (-_ball(gamma)).exp(), bits)
 
 
+def floor_of_log(value: Fraction, *, times: Fraction, plus: Fraction) -> int:
+    """The whole number floor(times log(value) + plus), for a value above 0.
+
+    >>> floor_of_log(Fraction(4), times=Fraction(1), plus=Fraction(1, 2))        # log 4 = 1.386...
+    1
+    """
+    if value == 1:
+        return math.floor(plus)
+    digits = 64
+    while True:  # the logarithm is no fraction, so the ball leaves every whole number out some day
+        digits *= 2
+        with _precision(digits):
+            ball = _ball(times) * _ball(value).log() + _ball(plus)
+            low, high = ball.lower().floor().unique_fmpz(), ball.upper().floor().unique_fmpz()
+        if low is not None and low == high:
+            return int(low)
+
+
 def _raised(number: Callable[[], Any], bits: int) -> int:
     """The floor of 2^bits times a number below 1, its ball computed with more digits until that is certain."""
     digits = bits + 64
