@@ -95,10 +95,14 @@ class Exposure:
 
     def posterior(self, released: ArrayLike) -> Floats:
         """Probability that the target has the characteristics, given the released count (Eq. 10 to 12)."""
+        result: Floats = expit(self.log_odds(released))
+        return result
+
+    def log_odds(self, released: ArrayLike) -> Floats:
+        """Logarithm of the posterior odds: exact where the posterior itself would round to 0 or 1."""
         prior = Fraction(self.intruder.prior)
         log_odds = math.log(prior.numerator) - math.log(prior.denominator - prior.numerator)
-        result: Floats = expit(log_odds + self._log_ratio(_whole(released) - self.intruder.known))
-        return result
+        return log_odds + self._log_ratio(_whole(released) - self.intruder.known)
 
     def ratio(self, released: ArrayLike) -> Floats:
         """Posterior over prior, R' (Eq. 13)."""
