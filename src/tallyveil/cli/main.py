@@ -25,6 +25,7 @@ from tallyveil.cli import (
     evaluate,
     presets,
     protect,
+    risk,
     sweep,
     synth,
     uncertainty,
@@ -53,6 +54,7 @@ app.command("compare")(compare.compare)
 app.command("epl")(epl.epl)
 app.command("sweep")(sweep.sweep)
 app.command("audit")(audit.audit)
+app.command("risk")(risk.risk)
 app.command("account")(account.account)
 app.add_typer(presets.app, name="presets", no_args_is_help=True)
 app.command("cite")(cite.cite)

@@ -1,0 +1,157 @@
+"""``tallyveil risk``: what an intruder who knows all but one person of a unit learns from its noisy count."""
+
+from __future__ import annotations
+
+import json
+import math
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.errors import InputError
+
+if TYPE_CHECKING:
+    from tallyveil.privacy import DiscreteGaussian, Geometric
+    from tallyveil.risk import Intruder
+
+LABELS = {
+    "posterior": "probability that the target has the characteristics, given what was released",
+    "ratio": "that over the prior",
+    "marginal_posterior": "the same probability, averaged over what may be released",
+    "risk": "that over the prior",
+    "threshold": "smallest released count at which the intruder claims it",
+    "right_decision": "how often a target who has the characteristics is rightly claimed",
+    "tie": "how often both answers are equally probable",
+}
+HIERARCHY = {
+    "posterior": "given the counts of three: the unit, the unit above, the siblings' sum",
+    "upper_posterior": "how many have the characteristics above: 0, 1, 2, ...",
+    "right_decision": "rightly claimed, with the count above and the siblings' sum",
+    "gain": "wrong without the hierarchy, right with it",
+    "loss": "right without the hierarchy, wrong with it",
+    "tie": "how often both answers are equally probable",
+    "truncation": "probability left out of the sums",
+}
+
+
+class Mechanism(StrEnum):
+    """Which noise the count has."""
+
+    gaussian = "gaussian"
+    geometric = "geometric"
+
+
+def risk(
+    prior: Annotated[str, typer.Option(help="The intruder's prior that the target has the characteristics.")],
+    mechanism: Annotated[Mechanism, typer.Option(help="Which noise the count has.")] = Mechanism.gaussian,
+    rho: Annotated[str | None, typer.Option(help="The paper's parameter: variance 1/(2 rho).")] = None,
+    variance: Annotated[str | None, typer.Option(help="The noise's variance parameter, instead of rho.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Of geometric noise: ratio exp(-epsilon).")] = None,
+    known: Annotated[int, typer.Option(help="How many others in the unit have the characteristics.")] = 0,
+    released: Annotated[int | None, typer.Option(help="The released noisy count, if it is known.")] = None,
+    upper_rho: Annotated[str | None, typer.Option(help="The unit above: its parameter, variance 1/(2 rho).")] = None,
+    siblings: Annotated[int | None, typer.Option(help="How many other units lie in the unit above.")] = None,
+    upper_count: Annotated[int | None, typer.Option(help="The true count above, target included.")] = None,
+    upper_released: Annotated[int | None, typer.Option(help="The released noisy count above.")] = None,
+    siblings_released: Annotated[int | None, typer.Option(help="The sum of the siblings' released counts.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What an intruder learns from noisy counts who knows all of a unit's people but one (Kazan & Reiter 2022).
+
+    [bold]Examples[/bold]
+
+      tallyveil risk --rho 0.099 --prior 1/2 --released 2
+
+      tallyveil risk --mechanism geometric --epsilon 0.5 --prior 1/5
+
+      tallyveil risk --rho 0.099 --prior 1/2 --upper-rho 0.2465 --siblings 27 --upper-count 1
+    """
+    from tallyveil.risk import Intruder
+
+    noise = _noise(mechanism, rho=rho, variance=variance, epsilon=epsilon)
+    intruder = Intruder(prior=prior, known=known)
+    told: dict[str, Any] = intruder.against(noise).as_json(released)
+    above = {"upper_count": upper_count, "upper_released": upper_released, "siblings_released": siblings_released}
+    if upper_rho is not None or siblings is not None or any(value is not None for value in above.values()):
+        told["hierarchy"] = _hierarchy(intruder, noise, upper_rho, siblings, released, **above)
+    if as_json:
+        typer.echo(json.dumps(told, indent=2, allow_nan=False))
+        return
+    _show(told, intruder)
+
+
+def _noise(
+    mechanism: Mechanism, *, rho: str | None, variance: str | None, epsilon: str | None
+) -> Geometric | DiscreteGaussian:
+    from tallyveil.privacy import DiscreteGaussian, Geometric
+    from tallyveil.privacy.budget import exact
+
+    if mechanism is Mechanism.geometric:
+        if epsilon is None or rho is not None or variance is not None:
+            raise InputError("geometric noise has one parameter: --epsilon E. Leave --rho and --variance out.")
+        return Geometric(z=exact(epsilon, "epsilon"))
+    if epsilon is not None or (rho is None) == (variance is None):
+        raise InputError("Gaussian noise has one parameter: --rho R or --variance V, one of them, and no --epsilon.")
+    return DiscreteGaussian(variance=exact(variance, "variance") if variance else 1 / (2 * exact(rho or "", "rho")))
+
+
+def _hierarchy(
+    intruder: Intruder,
+    noise: Geometric | DiscreteGaussian,
+    upper_rho: str | None,
+    siblings: int | None,
+    released: int | None,
+    *,
+    upper_count: int | None,
+    upper_released: int | None,
+    siblings_released: int | None,
+) -> dict[str, Any]:
+    """What the unit above adds: figures before release for a true count, or given what was released."""
+    from tallyveil.privacy import DiscreteGaussian
+    from tallyveil.privacy.budget import exact
+    from tallyveil.risk import TwoLevels
+
+    if upper_rho is None or siblings is None:
+        raise InputError("a unit above needs --upper-rho R and --siblings D.")
+    if siblings < 1:
+        raise InputError(f"--siblings must be 1 or more. Got {siblings} instead.")
+    two = TwoLevels(
+        intruder=intruder,
+        noise=noise,
+        above=DiscreteGaussian(variance=1 / (2 * exact(upper_rho, "upper-rho"))),
+        siblings=[noise] * siblings,
+    )
+    told: dict[str, Any] = {}
+    if upper_count is not None:
+        found = two.decision(upper_count)
+        told |= {name: getattr(found, name) for name in ("right_decision", "gain", "loss", "tie", "truncation")}
+    if upper_released is not None and siblings_released is not None and released is not None:
+        told["posterior"] = two.posterior(released, upper_released, siblings_released)
+        told["upper_posterior"] = two.above_posterior(released, upper_released, siblings_released).tolist()
+    elif upper_released is not None or siblings_released is not None:
+        raise InputError("what was released is needed of all three: --released, --upper-released, --siblings-released.")
+    if not told:
+        raise InputError("say what is known above: --upper-count C, or --upper-released X with --siblings-released Y.")
+    return told
+
+
+def _show(told: dict[str, Any], intruder: Intruder) -> None:
+    from tallyveil.cli.tables import figure
+
+    def line(name: str, value: Any, label: str) -> None:
+        shown = " ".join(f"{p:.4f}" for p in value if p >= 5e-5) if isinstance(value, list) else figure(value)
+        typer.echo(f"{name:<19} {shown:>8}  {label}")
+
+    typer.echo(f"prior {intruder.prior}, {intruder.known} known\n")
+    for name, label in LABELS.items():
+        if name in told:
+            never = name == "threshold" and told[name] is None
+            always = math.isclose(told["right_decision"], 1.0)
+            words = f"{'always' if always else 'never'} claims it" if never else label
+            line(name, told[name], words)
+    if "hierarchy" in told:
+        typer.echo("\nwith the unit above (an intruder who uses the siblings' sum only; flat prior on their count)\n")
+        for name, label in HIERARCHY.items():
+            if name in told["hierarchy"]:
+                line(name, told["hierarchy"][name], label)
