@@ -273,6 +273,37 @@ def test_a_sweep_that_cannot_be_run_writes_nothing(town, tmp_path, words, line):
     assert not (tmp_path / "s").exists()
 
 
+def test_a_sweep_shows_the_strategy_that_was_asked_for_though_another_of_its_name_is_there(town, tmp_path):
+    words = ["--query", "total", "--level", "county", "--threads", "1", "--epsilon", "1", "--replicates", "1"]
+    units = ["--units", str(town / "town.units.parquet"), "-o", str(tmp_path / "s")]
+    assert ask(town, "sweep", *units, *words).returncode == 0
+    kept = json.loads(ask(town, "sweep", *units, *words, "--invariant", "total@county", "--json").stdout)
+    assert next(row["value"] for row in kept if row["statistic"] == "max_abs") == 0
+    assert pd.read_csv(tmp_path / "s" / "sweep.csv").strategy.nunique() == 2
+
+
+def test_a_sweep_is_not_gone_on_with_for_other_people(town, tmp_path):
+    people = pd.read_parquet(town / "town.parquet")
+    data = tmp_path / "data.parquet"
+    words = [
+        "--codebook",
+        str(town / "town.codebook.toml"),
+        "--units",
+        str(town / "town.units.parquet"),
+        "--epsilon",
+        "1",
+    ]
+    words += ["--query", "total", "--level", "us", "--replicates", "1", "--threads", "1", "-o", str(tmp_path / "s")]
+    people.to_parquet(data)
+    assert run("sweep", str(data), *words).returncode == 0
+    people.iloc[::-1].to_parquet(data)  # the same people in another order
+    assert "1 of 1 trials were done before" in run("sweep", str(data), *words).stderr
+    people.head(len(people) - 1).to_parquet(data)
+    done = run("sweep", str(data), *words)
+    assert done.returncode == 2
+    assert "made for another job (people was" in done.stderr
+
+
 def test_a_sweep_never_writes_into_a_folder_that_is_not_its_own(town):
     done = ask(town, "sweep", "--epsilon", "1", "-o", str(town / "r1"))
     assert done.returncode == 2

@@ -313,3 +313,15 @@ def test_the_direct_estimate_is_infinite_where_an_error_was_never_seen_and_never
         direct([], [1], 0)
     with pytest.raises(InputError, match="confidence must be between 0 and 1"):
         direct([1], [1], 0, confidence=2)
+
+
+def test_a_mechanism_that_reuses_its_buffer_is_audited_like_any_other():
+    buffer = np.empty((1000, 2))
+
+    def reusing(people: Histogram, runs: range) -> np.ndarray:
+        rng = np.random.default_rng([people.leaves.count[1], runs.start])
+        true = people.answer("detailed", level="block").dense()[[0, 3], [1, 1]]
+        buffer[: len(runs)] = true + rng.laplace(0, 0.1, (len(runs), 2))
+        return buffer[: len(runs)]
+
+    assert audit(reusing, PEOPLE, MOVED, runs=4000, views=LEAVES).epsilon_low > 5

@@ -210,6 +210,21 @@ def test_counts_that_are_hardly_measured_themselves_are_named():
         assert made.weak == weak
 
 
+def test_large_areas_do_not_get_the_margin_of_small_ones():
+    rng = np.random.default_rng(6)
+    before = rng.integers(50, 300, 2000)
+    names = [f"large {i // 400}" if i < 1600 else f"small {i}" for i in range(1640)]  # 4 of 400 leaves, 40 of one
+    areas = Areas.from_codes(SPINE, leaf=SPINE.codes[-1][:1640], area=names)
+    release = Release(histogram=town(before), strategy=Strategy.default(SPINE, SCHEMA, epsilon=1))
+    made = margins(
+        release, lambda *_: town(before + rng.integers(-10, 11, 2000)), replicates=10, levels=[], areas=areas
+    )
+    small, large = made.of("area", "total", [1, 400])
+    assert 8 <= small <= 10  # nine in ten of -10 to 10
+    assert large == pytest.approx(1.645 * np.sqrt(400 * 440 / 12), rel=0.35)
+    assert made.table["size"].str.endswith("leaves").all()
+
+
 def test_areas_off_the_spine_have_margins_of_their_own():
     rng = np.random.default_rng(5)
     before = rng.integers(50, 300, 2000)
@@ -219,11 +234,10 @@ def test_areas_off_the_spine_have_margins_of_their_own():
     made = margins(release, lambda *_: town(after), replicates=1, levels=[], areas=areas)
     assert {level for level, _ in made.classes} == {"area"}
     off = np.abs((after - before)[:1600].reshape(-1, 4).sum(axis=1))
-    released = after[:1600].reshape(-1, 4).sum(axis=1)
     found = residuals(town(before), town(after), areas=areas, query="total")
     assert np.abs(found.value).tolist() == off.tolist()
     table = coverage(town(before), town(after), made)
-    assert (off <= made.of("area", "total", released)).mean() == pytest.approx(
+    assert (off <= made.of("area", "total", np.full(400, 4))).mean() == pytest.approx(
         table[(table["query"] == "total") & (table["by"] == "all")]["coverage"].item()
     )
     alone = np.sqrt(Strategy.default(SPINE, SCHEMA, epsilon=1).noise("block", "total").actual_variance())

@@ -94,8 +94,9 @@ def audit(
 
       tallyveil audit blocks.csv --codebook blocks.toml --rho 0.5 --delta 0.001 --runs 50000 -o audit
     """
-    from tallyveil.cli.audited import choose_neighbour
+    from tallyveil.cli.audited import TopDownRuns, choose_neighbour
     from tallyveil.cli.progress import Steps
+    from tallyveil.cli.reading import job_of
     from tallyveil.evaluate.audit import audit as run_audit
     from tallyveil.evaluate.audit import batch_names, check_audit
     from tallyveil.evaluate.views import neighbours_in_words, views_of
@@ -130,11 +131,10 @@ def audit(
     batch = max(1, min(BATCH, runs, PLACES // max(1, people.leaves.units * people.schema.query(query).size)))
     job = {
         "command": "audit",
-        "data": _stand(data),
+        **job_of(people, run.facilities if isinstance(run, TopDownRuns) else None),
         **_settings(run),
         "neighbours": words,
         "query": query,
-        "facilities": None if facilities is None else _stand(facilities),
     }
     store = None if output is None else FolderStore(output / "runs", job=job)
     names = batch_names(runs, batch)
@@ -267,10 +267,6 @@ def _let_the_parent_stop() -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _stand(data: Path) -> str:
-    return f"{data.name}, {data.stat().st_size:,} bytes"
 
 
 def _settings(run: TopDownRuns | SimpleRuns) -> dict[str, Any]:

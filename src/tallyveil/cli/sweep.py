@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tallyveil.release import Release
 
 
-KEYS = ["allocation", "unit", "budget", "replicate", "level", "query", "statistic"]
+KEYS = ["allocation", "strategy", "unit", "budget", "replicate", "level", "query", "statistic"]
 
 
 def sweep(
@@ -57,6 +57,7 @@ def sweep(
 
     from tallyveil.cli.progress import Steps
     from tallyveil.cli.protect import find_facilities
+    from tallyveil.cli.reading import job_of
     from tallyveil.cli.tables import records
     from tallyveil.evaluate.error import asked_of
     from tallyveil.evaluate.sweep import kept_name, trials
@@ -79,24 +80,24 @@ def sweep(
     built = find_facilities(facilities, _bounded(chosen), people)
     wanted = trials(chosen, replicates=replicates)
     asked = [(str(at), text) for at, _, text in asked_of(people, level, query, None)]
-    store = FrameStore(output / "trials", job=_job(data, codebook, seed=seed))
+    store = FrameStore(output / "trials", job={"command": "sweep", "seed": seed, **job_of(people, built)})
 
     def protect_one(strategy: Strategy, replicate: int) -> Release:
         return protect(people, strategy, facilities=built, seed=seed, replicate=replicate, threads=threads)
 
     done = sum(kept_name(trial, asked) in store for trial in wanted)
     with Steps("trials", len(wanted), resumable=True, done=done) as steps:
-        run(people, wanted, protect_one, levels=level, queries=query, store=store, progress=steps.step)
+        asked_for = run(people, wanted, protect_one, levels=level, queries=query, store=store, progress=steps.step)
     table = pd.concat([store[name] for name in store]).drop_duplicates(subset=KEYS, ignore_index=True)
-    table = table.sort_values(["allocation", "budget", "replicate"], kind="stable", ignore_index=True)
+    table = table.sort_values(["allocation", "strategy", "budget", "replicate"], kind="stable", ignore_index=True)
     for ending, write in (("csv", table.to_csv), ("parquet", table.to_parquet)):
         with replacing(output / f"sweep.{ending}") as file:
             write(file, index=False)
-    drawn = _write_plots(table, output)
+    drawn = _write_plots(asked_for, output)
     if as_json:
-        typer.echo(json.dumps(records(table), indent=2, ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(records(asked_for), indent=2, ensure_ascii=False, allow_nan=False))
         return
-    _show(table)
+    _show(asked_for)
     typer.echo(
         f"{output}: sweep.csv, sweep.parquet{' and plots' if drawn else ''} (internal: they come from the truth)"
     )
@@ -141,12 +142,6 @@ def _bounded(chosen: dict[str, list[Strategy]]) -> Strategy:
 
     first = [several[0] for several in chosen.values()]
     return next((strategy for strategy in first if facility_attribute(strategy) is not None), first[0])
-
-
-def _job(data: Path, codebook: Path, **settings: object) -> dict[str, object]:
-    """What must be the same when a sweep is gone on with."""
-    known = {"data": f"{data.name}, {data.stat().st_size:,} bytes", "codebook": codebook.name}
-    return {"command": "sweep", **known, **settings}
 
 
 def _show(table: pd.DataFrame) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,8 +78,12 @@ def uncertainty(
             f"made so again. Ask whoever made the release for its strategy."
         )
     levels = None if level is None else [name.strip() for names in level for name in names.split(",") if name.strip()]
+    if levels is not None and not levels:
+        raise InputError("--level names no level. Name one, or leave it out for all.")
     for name in levels or []:
         release.histogram.spine.depth(name)  # an unknown one is refused before the work
+    if not no_write and not os.access(folder / "levels", os.W_OK):
+        raise InputError(f"{folder / 'levels'}: cannot be written. Copy the folder, or use --no-write with -o DIR.")
     off = find_areas(areas, release.histogram)
     made = _run(release, replicates, levels=levels, areas=off, seed=seed, threads=threads)
     weak = "; ".join(f"{query} at {name}" for name, query in made.weak)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from tallyveil.evaluate.margins import CLASSES, Margins, class_of, class_words, residuals_at
+from tallyveil.evaluate.margins import CLASSES, Margins, class_of, class_sizes, class_words, residuals_at
 from tallyveil.evaluate.residuals import Over, people_of
 from tallyveil.histogram import Histogram
 from tallyveil.populations.population import Population
@@ -33,18 +33,20 @@ def coverage(
     -------
     DataFrame
         ``level``, ``query``, ``by`` (``"all"``, ``"released size"``, ``"true size"``), ``class``, ``n``, ``coverage``.
+        For areas, the classes of released size are those of their number of leaves.
         The first row has all levels and queries together. Margins promise coverage by released size. By true size they
         may fail, and do where true counts are about as large as the noise.
     """
     people, rows, held, n = people_of(truth), [], 0, 0
     for (level, query), classes in margins.classes.items():
         found = residuals_at(people, people_of(release), level, query, margins.areas, over=over)
-        inside = np.abs(found.value) <= margins.of(level, query, found.released)
+        sizes_seen = class_sizes(found, level, margins.areas)
+        inside = np.abs(found.value) <= margins.of(level, query, sizes_seen)
         exact, inside_all = found.zeros, int(inside.sum()) + found.zeros
         held, n = held + inside_all, n + found.n
         rows.append((level, query, ALL, ALL, found.n, _share(inside_all, found.n)))
         starts = [one.least for one in classes]
-        for by, edges, counts in (("released size", starts, found.released), ("true size", CLASSES, found.true)):
+        for by, edges, counts in (("released size", starts, sizes_seen), ("true size", CLASSES, found.true)):
             place = class_of(edges, counts)
             sizes, within = (np.bincount(place[keep], minlength=len(edges)) for keep in (slice(None), inside))
             sizes[0], within[0] = sizes[0] + exact, within[0] + exact

@@ -41,6 +41,8 @@ Rerun = Callable[[Histogram, int], Histogram]
 Whole = NDArray[np.int64]
 CLASSES = (0, 1, 5, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 100_000, 1_000_000)
 LEAST = 100  # errors in each replicate that a class needs; with fewer it is merged with the next
+LEAVES = (0, *(1 << power for power in range(1, 24)))  # classes of areas off the spine, by how many leaves they have
+LEAST_AREAS = 1  # errors that such a class needs: areas are few, and those of other sizes tell nothing about them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +107,7 @@ class Margins:
         return f"Margins({self.confidence:.0%}, {len(self.classes)} queries, {self.replicates} replicates)"
 
     def of(self, level: str, query: str, counts: ArrayLike) -> Whole:
-        """The margins of released counts."""
+        """The margins of released counts; of areas (level ``"area"``), given how many leaves each has."""
         classes = self._classes(level, query)
         margin = np.array([one.margin for one in classes], dtype=np.int64)
         return margin[class_of([one.least for one in classes], counts)]
@@ -118,7 +120,13 @@ class Margins:
         ``bias``, ``bias_reliable``, ``noise_sd``.
         """
         rows = [
-            {"level": level, "query": query, "size": one.size, **vars(one), "bias_reliable": one.bias_reliable}
+            {
+                "level": level,
+                "query": query,
+                "size": f"{one.size} leaves" if self.areas is not None and level == AREA else one.size,
+                **vars(one),
+                "bias_reliable": one.bias_reliable,
+            }
             for (level, query), classes in self.classes.items()
             for one in classes
         ]
@@ -197,15 +205,19 @@ def margins(
     if people.total() == 0:
         raise InputError("the release has nobody in it, so nothing moves when it is protected again.")
     asked = list(_asked(people, strategy, levels, queries, areas))
-    pools = {(place, query): _Pool(edges) for place, query in asked}
+    off = AREA if areas is not None else None  # the place whose units are areas
+    pools = {(place, query): _Pool(LEAVES if place == off else edges) for place, query in asked}
     for replicate in range(replicates):
         again = rerun(people, replicate)
         for place, query in asked:
-            pools[place, query].add(residuals_at(people, again, place, query, areas))
+            found = residuals_at(people, again, place, query, areas)
+            pools[place, query].add(found, class_sizes(found, place, areas))
     return Margins(
         classes={
             (place, query): pool.classes(
-                confidence, least_errors=LEAST * replicates, noise_sd=_noise_sd(strategy, people, place, query, areas)
+                confidence,
+                least_errors=LEAST_AREAS if place == off else LEAST * replicates,
+                noise_sd=_noise_sd(strategy, people, place, query, areas),
             )
             for (place, query), pool in pools.items()
         },
@@ -222,8 +234,8 @@ class _Pool:
         self._edges = edges
         self._errors = [Tally(value=np.empty(0), count=np.empty(0, np.int64)) for _ in edges]
 
-    def add(self, found: Residuals) -> None:
-        place = class_of(self._edges, found.released).astype(np.uint8)
+    def add(self, found: Residuals, sizes: Whole) -> None:
+        place = class_of(self._edges, sizes).astype(np.uint8)
         order = np.argsort(place, kind="stable")  # by radix: as fast as counting
         bounds = np.searchsorted(place[order], np.arange(len(self._edges) + 1))
         value = found.value[order]
@@ -296,6 +308,21 @@ def _asked(
             yield place, query
 
 
+def class_sizes(found: Residuals, place: str, areas: Areas | None) -> Whole:
+    """What puts each residual into its class: the released count or, for an area, how many leaves it has.
+
+    A unit's error does not grow with its size, as its level was measured; an area's does with its leaves.
+    """
+    if areas is None or place != AREA:
+        return found.released.astype(np.int64)
+    return leaves_of(areas)[found.unit]
+
+
+def leaves_of(areas: Areas) -> Whole:
+    """How many leaves each area has."""
+    return np.bincount(areas.of_leaf[areas.of_leaf >= 0], minlength=len(areas.names))
+
+
 def residuals_at(
     before: Histogram, after: Histogram, place: str, query: str, areas: Areas | None, *, over: Over = "nonempty"
 ) -> Residuals:
@@ -315,6 +342,8 @@ def _noise_sd(strategy: Strategy, people: Histogram, place: str, query: str, are
     invariant = ((schema.query(c.query), c.level) for c in strategy.constraints if isinstance(c, Invariant))
     if not off and any(kept == level and _rows_added(asked, one, schema) for one, kept in invariant):
         return 0.0
+    if not off and asked.size == 1 and level == people.spine.levels[0] and strategy.neighbours == "replace-one":
+        return 0.0  # everybody: neighbours are equally many
     found = [
         added * strategy.noise(level, measured).actual_variance()
         for measured in strategy.queries[level]

@@ -19,7 +19,7 @@ from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_to_toml
 
 Protect = Callable[[Strategy, int], Source]
-COLUMNS = ["allocation", "unit", "budget", "replicate", "level", "query", "statistic", "value", "n"]
+COLUMNS = ["allocation", "strategy", "unit", "budget", "replicate", "level", "query", "statistic", "value", "n"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,12 @@ class Trial:
     def name(self) -> str:
         """What tells it from all others, fit to name a file: a trial's strategy is public, and so is its digest."""
         words = re.sub("[^A-Za-z0-9]+", "_", f"{self.allocation}_{self.strategy.unit}_{float(self.strategy.budget):g}")
-        digest = sha256(strategy_to_toml(self.strategy).encode()).hexdigest()
-        return f"{words.strip('_')}-{digest[:12]}-{self.replicate}"
+        return f"{words.strip('_')}-{self.digest}-{self.replicate}"
+
+    @property
+    def digest(self) -> str:
+        """The strategy in short: allocations that share a name are told apart by it."""
+        return sha256(strategy_to_toml(self.strategy).encode()).hexdigest()[:12]
 
 
 def trials(strategies: Mapping[str, Iterable[Strategy]], *, replicates: int) -> list[Trial]:
@@ -84,8 +88,8 @@ def sweep(
     Returns
     -------
     DataFrame
-        ``allocation``, ``unit`` (epsilon or rho), ``budget``, ``replicate``, ``level``, ``query``, ``statistic`` (those
-        of the error, and ``epl``), ``value``, ``n``.
+        ``allocation``, ``strategy`` (a digest), ``unit`` (epsilon or rho), ``budget``, ``replicate``, ``level``,
+        ``query``, ``statistic`` (those of the error, and ``epl``), ``value``, ``n``.
     """
     people = people_of(truth)
     kept: MutableMapping[str, pd.DataFrame] = {} if store is None else store
@@ -103,7 +107,8 @@ def sweep(
                 row = {"level": found.level, "query": found.query, "statistic": "epl", "value": loss.epl, "n": found.n}
                 parts += [figures, pd.DataFrame([row]).astype({"value": float})]
             budget = {"unit": trial.strategy.unit, "budget": float(trial.strategy.budget), "replicate": trial.replicate}
-            kept[name] = pd.concat(parts, ignore_index=True).assign(allocation=trial.allocation, **budget)[COLUMNS]
+            named = {"allocation": trial.allocation, "strategy": trial.digest, **budget}
+            kept[name] = pd.concat(parts, ignore_index=True).assign(**named)[COLUMNS]
         frames.append(kept[name])
         if progress is not None:
             progress(trial.name)

@@ -139,7 +139,7 @@ def look(output: Any, views: Sequence[View], runs: int) -> Values:
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise InputError("the mechanism gave a value that is not a finite number. Every run must give counts.")
-    return values if values.dtype.kind == "f" else values.astype(np.int64)
+    return np.array(values, dtype=np.float64 if values.dtype.kind == "f" else np.int64)  # a copy: buffers are reused
 
 
 @dataclass(frozen=True)
