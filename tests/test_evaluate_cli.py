@@ -94,9 +94,10 @@ def test_pooled_releases_have_sampling_errors_and_separate_ones_a_table_each(tow
 def test_releases_of_different_strategies_are_not_pooled(town, tmp_path):
     words = ["--epsilon", "4", "--seed", "1", "--threads", "1", "-o", str(tmp_path / "other")]
     assert run("protect", str(town / "town.parquet"), *book(town)[:2], *book(town)[4:], *words).returncode == 0
-    done = ask(town, "evaluate", str(town / "r1"), str(tmp_path / "other"), "--pool")
-    assert done.returncode == 2
-    assert "r1, other have different strategies, so they are no replicates. Drop --pool." in done.stderr
+    for command in ("evaluate", "compare"):
+        done = ask(town, command, str(town / "r1"), str(tmp_path / "other"), "--pool")
+        assert done.returncode == 2
+        assert "r1, other have different strategies, so they are no replicates. Drop --pool." in done.stderr
 
 
 def test_implausible_units_of_pooled_releases_are_their_mean(town):

@@ -52,6 +52,10 @@ class Areas:
             )
         return cls(spine=spine, names=tuple(map(str, names)), of_leaf=of_leaf)
 
+    def sizes(self) -> NDArray[np.int64]:
+        """How many leaves each area has."""
+        return np.bincount(self.of_leaf[self.of_leaf >= 0], minlength=len(self.names))
+
     def tabulate(self, leaves: Counts) -> Counts:
         """The counts of every area, from counts of the leaves."""
         order = np.argsort(self.of_leaf, kind="stable").astype(np.int64)

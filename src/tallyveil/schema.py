@@ -142,6 +142,12 @@ class Schema:
         flat.flags.writeable = False
         return flat
 
+    def possible_rows(self, query: Query) -> NDArray[np.bool_]:
+        """For each row of a query whether it may hold anybody."""
+        rows = np.zeros(query.size, dtype=np.bool_)
+        rows[query.row_of_cell[self.possible]] = True
+        return rows
+
     def query(self, text: str) -> Query:
         """The query written as text, its factors put into the schema's order."""
         wanted = tuple(self.attributes) if text.strip() == DETAILED else factors_of(text)

@@ -47,6 +47,8 @@ def compare(
 
       tallyveil compare blocks.parquet release --codebook blocks.toml --swap 0.05@tract --match age --suppress 10
     """
+    import pandas as pd
+
     from tallyveil.cli.reading import read_given
     from tallyveil.cli.tables import write_frames
     from tallyveil.evaluate.compare import FRACTIONS, like_a_sample
@@ -66,11 +68,8 @@ def compare(
         people.spine.depth(at)  # an unknown one is refused before the work, and so is an unknown query
     for asked in [*(query or []), *([match] if match else [])]:
         people.schema.query(asked)
-    groups: dict[str, list[Source]] = (
-        {"all together": list(given.releases.values())} if pool else {k: [v] for k, v in given.releases.items()}
-    )
     found: dict[str, list[Likeness]] = {}
-    for name, sources in groups.items():
+    for name, sources in given.groups(pool=pool).items():
         for at in level or [names[max(0, len(names) - 2)]]:
             for asked in query or ["detailed"]:
                 others = _older(
@@ -93,8 +92,6 @@ def compare(
                 for name, likes in found.items()
                 for like in likes
             ]
-            import pandas as pd
-
             write_frames({"compare": pd.concat(frames, ignore_index=True)}, place)
             _write_plots(found, place)
         typer.echo(f"{output}: tables and plots (internal: they come from the truth)", err=True)

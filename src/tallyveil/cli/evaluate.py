@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
     from tallyveil.areas import Areas
     from tallyveil.evaluate.epl import EmpiricalLoss
-    from tallyveil.evaluate.residuals import Over, Source
+    from tallyveil.evaluate.residuals import Over
     from tallyveil.facilities import Facilities
     from tallyveil.histogram import Histogram
     from tallyveil.privacy import Strategy
     from tallyveil.release import Release
-
-POOLED = "all together"
 
 
 def evaluate(
@@ -66,14 +64,7 @@ def evaluate(
     given = read_given(truth, releases, codebook, units=units)
     found_areas = find_areas(areas, given.truth)
     homes = find_homes(housing, given)
-    groups: dict[str, list[Source]] = (
-        {POOLED if len(given.releases) > 1 else next(iter(given.releases)): list(given.releases.values())}
-        if pool
-        else {name: [release] for name, release in given.releases.items()}
-    )
-    first = next(iter(given.releases.values()))
-    if pool:
-        _refuse_mixed(given.releases)
+    groups = given.groups(pool=pool)
     parts = [
         _evaluate(
             given.truth,
@@ -84,9 +75,9 @@ def evaluate(
             over="all" if over == "all" else "nonempty",
             homogeneity=homogeneity,
             homes=homes,
-            strategy=given.releases[name].strategy if name in given.releases else first.strategy,
+            strategy=sources[0].strategy,
         )
-        for name, sources in groups.items()
+        for sources in groups.values()
     ]
     names = list(groups)
     if as_json:
@@ -196,7 +187,7 @@ class Evaluation:
 
 def _evaluate(
     truth: Histogram,
-    sources: list[Source],
+    sources: list[Release],
     *,
     levels: list[str] | None,
     queries: list[str] | None,
@@ -238,15 +229,6 @@ def _evaluate(
         middle=pd.DataFrame(middle),
         losses=losses,
     )
-
-
-def _refuse_mixed(releases: dict[str, Release]) -> None:
-    """Only releases of one strategy are replicates of each other."""
-    from tallyveil.privacy.strategy_toml import strategy_to_toml
-
-    kinds = {None if one.strategy is None else strategy_to_toml(one.strategy) for one in releases.values()}
-    if len(kinds) > 1:
-        raise InputError(f"{', '.join(releases)} have different strategies, so they are no replicates. Drop --pool.")
 
 
 def _joined(names: list[str], parts: list[Evaluation]) -> dict[str, pd.DataFrame]:

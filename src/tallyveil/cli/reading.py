@@ -24,6 +24,18 @@ class Given:
     truth: Histogram
     releases: dict[str, Release]
 
+    def groups(self, *, pool: bool) -> dict[str, list[Release]]:
+        """The releases that are evaluated together, by name: each alone, or all as replicates of one strategy."""
+        from tallyveil.privacy.strategy_toml import strategy_to_toml
+
+        if not pool or len(self.releases) == 1:
+            return {name: [release] for name, release in self.releases.items()}
+        every = list(self.releases.values())
+        if len({None if one.strategy is None else strategy_to_toml(one.strategy) for one in every}) > 1:
+            names = ", ".join(self.releases)
+            raise InputError(f"{names} have different strategies, so they are no replicates. Drop --pool.")
+        return {"all together": every}
+
 
 def read_given(truth: Path, releases: list[Path], codebook: Path, *, units: Path | None) -> Given:
     """Read the truth and each release: a release's folder, or a table that the same codebook describes.

@@ -111,26 +111,6 @@ class Audit:
         return self.bound.epsilon_low
 
     @property
-    def event(self) -> str:
-        """The event that shows it."""
-        return self.bound.event
-
-    @property
-    def direction(self) -> str:
-        """Which neighbour the event is likelier on."""
-        return self.bound.direction
-
-    @property
-    def p(self) -> float:
-        """How often the event happened where it is likelier (``bound.p_low``: at least)."""
-        return self.bound.p
-
-    @property
-    def q(self) -> float:
-        """How often it happened on the other neighbour (``bound.q_high``: at most)."""
-        return self.bound.q
-
-    @property
     def exceeds(self) -> bool:
         """Whether the bound is above what was proven."""
         return self.proven is not None and self.epsilon_low > self.proven

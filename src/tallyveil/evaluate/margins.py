@@ -315,12 +315,7 @@ def class_sizes(found: Residuals, place: str, areas: Areas | None) -> Whole:
     """
     if areas is None or place != AREA:
         return found.released.astype(np.int64)
-    return leaves_of(areas)[found.unit]
-
-
-def leaves_of(areas: Areas) -> Whole:
-    """How many leaves each area has."""
-    return np.bincount(areas.of_leaf[areas.of_leaf >= 0], minlength=len(areas.names))
+    return areas.sizes()[found.unit]
 
 
 def residuals_at(
@@ -349,7 +344,7 @@ def _noise_sd(strategy: Strategy, people: Histogram, place: str, query: str, are
         for measured in strategy.queries[level]
         if (added := _rows_added(asked, schema.query(measured), schema))
     ]
-    leaves = float(np.mean(np.bincount(areas.of_leaf[areas.of_leaf >= 0]))) if off and areas is not None else 1.0
+    leaves = float(np.mean(areas.sizes())) if off and areas is not None else 1.0
     return math.sqrt(min(found) * leaves) if found else math.nan
 
 

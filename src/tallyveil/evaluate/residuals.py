@@ -179,8 +179,7 @@ def residuals(
     sizes = [len(unit) for unit, *_ in parts]
     unit, row, precise, protected = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     units = len(true.start) - 1
-    possible = np.zeros(asked.size, dtype=np.bool_)
-    possible[asked.row_of_cell[people.schema.possible]] = True
+    possible = people.schema.possible_rows(asked)
     there = int(np.count_nonzero(possible[row]))
     return Residuals(
         level=AREA if level is None else level,

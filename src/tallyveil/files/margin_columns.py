@@ -70,13 +70,12 @@ def area_table(people: Histogram, areas: Areas, margins: MarginsOf, *, level: st
     """The counts of areas off the spine with their margins, a row for each area, columns as in ``levels/``."""
     columns: dict[str, Any] = {"area": pa.array(areas.names, pa.string())}
     counts = areas.tabulate(people.leaves)
-    leaves = np.bincount(areas.of_leaf[areas.of_leaf >= 0], minlength=len(areas.names))
     for query in (query for place, query in margins.classes if place == level):
         asked = people.schema.query(query)
         answers = counts.merged(np.arange(counts.units + 1), asked.row_of_cell, asked.size).dense()
         for name, numbers in zip(query_columns(asked), answers.T, strict=True):
             columns[name] = pa.array(numbers)
-            columns[f"{name}{MARGIN}"] = pa.array(margins.of(level, query, leaves))
+            columns[f"{name}{MARGIN}"] = pa.array(margins.of(level, query, areas.sizes()))
     return pa.table(columns)
 
 

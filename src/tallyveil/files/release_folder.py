@@ -100,7 +100,8 @@ def read_release(folder: str | PathLike[str]) -> Release:
     """
     place = Path(folder)
     if not place.is_dir():
-        raise InputError(f"{place}: no such folder. Give the folder of a release.")
+        what = "not a folder" if place.exists() else "no such folder"
+        raise InputError(f"{place}: {what}. Give the folder of a release.")
     missing = [name for name in ("release.parquet", "codebook.toml") if not (place / name).exists()]
     if missing:
         lacks = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"

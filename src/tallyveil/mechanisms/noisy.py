@@ -68,17 +68,9 @@ def noisy_answers(
         query=number,
         replicate=replicate if isinstance(replicate, range) else range(int(replicate), int(replicate) + 1),
     ).reshape(-1, *truth.shape)
-    noise[:, :, ~possible_rows(people, query)] = 0
+    noise[:, :, ~people.schema.possible_rows(people.schema.query(query))] = 0
     noise += truth
     return noise
-
-
-def possible_rows(people: Histogram, query: str) -> NDArray[np.bool_]:
-    """Which rows of a query can exist."""
-    asked = people.schema.query(query)
-    possible = np.zeros(asked.size, dtype=np.bool_)
-    possible[asked.row_of_cell[people.schema.possible]] = True
-    return possible
 
 
 def _as_bytes(measured: tuple[object, ...]) -> Iterator[bytes]:

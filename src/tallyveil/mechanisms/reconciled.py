@@ -27,7 +27,6 @@ from tallyveil.mechanisms.noisy import (
     noise_stream,
     noisy_answers,
     people_of,
-    possible_rows,
 )
 from tallyveil.privacy.budget import Number
 from tallyveil.privacy.entropy import RunKey
@@ -132,7 +131,7 @@ def _agree_possible(
     truth: Histogram, query: str, strata: NDArray[np.int64], totals: NDArray[np.int64], units: Index, *, give: float
 ) -> Floats:
     """Tables (runs x units x rows) that agree with the totals of runs of units; impossible rows stay 0."""
-    possible = possible_rows(truth, query)
+    possible = truth.schema.possible_rows(truth.schema.query(query))
     cells = strata[:, :, possible]
     out: Floats = np.zeros(strata.shape)
     out[:, :, possible] = agree(cells.reshape(len(cells), -1), totals, units * int(possible.sum()), give=give).reshape(
