@@ -26,6 +26,8 @@ def commands(words: str, command: Any) -> Iterator[tuple[str, Any]]:
     if inner is None:
         yield words, command
         return
+    if command.invoke_without_command:
+        yield words, command
     for name, one in inner.items():
         yield from commands(f"{words} {name}", one)
 

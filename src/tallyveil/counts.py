@@ -157,6 +157,17 @@ class Counts:
         entry = np.arange(start[-1]) + np.repeat(self.start[:-1][units] - start[:-1], sizes)
         return Counts(start=start, cell=self.cell[entry], count=self.count[entry], cells=self.cells)
 
+    def looked_up(self, index: NDArray[np.int64], row_of_cell: NDArray[np.int32], rows: int) -> NDArray[np.int64]:
+        """Sums of groups of cells at the places asked for, ``unit * rows + row``; fast where units come in order.
+
+        >>> table = Counts.from_dense([[1, 2, 4], [0, 8, 16]])
+        >>> table.looked_up(np.array([1, 2]), np.array([0, 1, 1], dtype=np.int32), 2).tolist()
+        [6, 0]
+        """
+        out = np.empty(len(index), dtype=np.int64)
+        _look_up(self.start, self.cell, self.count, row_of_cell, rows, index, out)
+        return out
+
     def canonical_bytes(self) -> Iterator[bytes]:
         """The table as bytes that do not depend on how it is held, in pieces."""
         yield f"{self.units} units, {self.cells} cells".encode()
@@ -303,3 +314,19 @@ def _fill_merged(starts, cell, count, row_of_cell, rows, start, out_cell, out_co
             out_cell[start[g] + i] = met[i]
             out_count[start[g] + i] = sums[met[i]]
             sums[met[i]] = 0
+
+
+@compiled
+def _look_up(start, cell, count, row_of_cell, rows, index, out):  # type: ignore[no-untyped-def]
+    """Sum each unit's cells by row once for a run of places in that unit, then read the rows asked for."""
+    sums = np.zeros(rows, np.int64)
+    done = 0
+    while done < len(index):
+        unit = index[done] // rows
+        for i in range(start[unit], start[unit + 1]):
+            sums[row_of_cell[cell[i]]] += count[i]
+        while done < len(index) and index[done] // rows == unit:
+            out[done] = sums[index[done] - unit * rows]
+            done += 1
+        for i in range(start[unit], start[unit + 1]):
+            sums[row_of_cell[cell[i]]] = 0

@@ -1,7 +1,8 @@
-"""Two levels: against enumeration, the paper's sampler, and the exact values of erratum 8."""
+"""Levels above: against enumeration, the paper's sampler, and the exact values of erratum 8."""
 
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,18 +12,23 @@ from scipy import stats
 
 from tallyveil.errors import InputError
 from tallyveil.privacy import DiscreteGaussian, Geometric
-from tallyveil.risk import Intruder, TwoLevels
-from tallyveil.risk.gibbs import gibbs
+from tallyveil.privacy.sums import sum_of_noise
+from tallyveil.risk.gibbs import Steps, gibbs, misfit
+from tallyveil.risk.hierarchy import Hierarchy
+from tallyveil.risk.intruder import Intruder
+from tallyveil.risk.levels import Above
+from tallyveil.risk.priors import NegativeBinomial, Poisson
 
 RHO_1 = Fraction("2.56") * Fraction(165, 4099) * Fraction(3945, 4097)
 RHO_2 = Fraction("2.56") * Fraction(1256, 4099) * Fraction(1288, 4099)
-OWN, ABOVE = DiscreteGaussian(variance=1 / (2 * RHO_1)), DiscreteGaussian(variance=1 / (2 * RHO_2))
-TABLE_5 = (2, 1, -1)  # x1*, x2*, y1*
+OWN, COUNTY = DiscreteGaussian(variance=1 / (2 * RHO_1)), DiscreteGaussian(variance=1 / (2 * RHO_2))
+EVEN = Intruder(prior="1/2")
+TABLE_5 = (2, [(1, -1)])  # x1*, then x2* and y1*
+TABLE_7 = np.array([10.71, 40.18, 29.74, 13.93, 4.63, 0.72, 0.08, 0.01]) / 100
 
 
-def two_levels(**changed) -> TwoLevels:
-    given = {"intruder": Intruder(prior="1/2"), "noise": OWN, "above": ABOVE, "siblings": [OWN] * 27}
-    return TwoLevels(**given | changed)
+def two_levels(*, intruder=EVEN, own=OWN, **changed) -> Hierarchy:
+    return Hierarchy(intruder=intruder, noise=own, above=[Above(**{"noise": COUNTY, "siblings": [OWN] * 27} | changed)])
 
 
 def test_the_posterior_for_the_data_of_table_5_is_that_of_erratum_8():
@@ -35,108 +41,323 @@ def test_the_posterior_for_the_data_of_table_5_is_that_of_erratum_8():
 
 
 def test_right_decisions_gains_and_losses_are_those_of_erratum_8():
-    found = two_levels(approximate=True).decision(1)
+    found = two_levels(approximate=True).decision([1])
     assert (found.right_decision, found.alone) == pytest.approx((0.318, 0.5889), abs=5e-4)
     assert (found.gain, found.loss) == pytest.approx((0.0021, 0.273), abs=5e-4)
     assert found.truncation < 1e-11
-    assert 0.589 < two_levels(approximate=True).decision(7).right_decision < 0.590
-    sharp = two_levels(approximate=True, above=DiscreteGaussian(variance=Fraction(1, 200))).decision(1)  # rho_2 = 100
+    assert found.standard_error == 0
+    assert 0.589 < two_levels(approximate=True).decision([7]).right_decision < 0.590
+    sharp = two_levels(approximate=True, noise=DiscreteGaussian(variance=Fraction(1, 200))).decision([1])  # rho_2 = 100
     assert sharp.right_decision == pytest.approx(0.5868, abs=5e-5)
     assert sharp.right_decision + sharp.tie == pytest.approx(0.5927, abs=5e-5)
 
 
-small = st.fractions("1/4", 3, max_denominator=8)
-noises = st.one_of(small.map(lambda s: DiscreteGaussian(variance=s)), small.map(lambda z: Geometric(z=z)))
-
-
-@settings(max_examples=40)
-@given(
-    noises,
-    noises,
-    st.lists(noises, min_size=1, max_size=3),
-    st.fractions("1/10", "9/10", max_denominator=20),
-    st.integers(0, 2),
-    st.tuples(st.integers(-2, 5), st.integers(-2, 6), st.integers(-3, 4)),
-    st.booleans(),
+small = st.fractions("1/4", 2, max_denominator=8)
+noises = st.one_of(small.map(lambda s: DiscreteGaussian(variance=s)), small.map(lambda z: Geometric(z=1 + z)))
+log_priors = st.sampled_from([None, Poisson(mean=0.3), Poisson(mean=2.5), NegativeBinomial(mean=1, variance=3)])
+one_level = st.tuples(noises, st.lists(noises, min_size=1, max_size=3), log_priors)
+released_above = st.tuples(st.integers(-2, 6), st.integers(-3, 4))
+intruders = st.builds(
+    Intruder,
+    prior=st.fractions("1/10", "9/10", max_denominator=20),
+    known=st.integers(0, 2),
+    false_accusation=st.fractions("1/3", 3, max_denominator=5),
+    miss=st.fractions("1/3", 3, max_denominator=5),
 )
-def test_the_posterior_equals_enumeration_of_everybodys_counts(noise, above, siblings, prior, known, released, poisson):
-    def log_prior(y):
-        return stats.poisson.logpmf(y, 2.5)
 
-    two = TwoLevels(
-        intruder=Intruder(prior=prior, known=known),
-        noise=noise,
-        above=above,
-        siblings=siblings,
-        prior=log_prior if poisson else None,
-    )
-    x1s, (x1, x2, y1) = (known, known + 1), released
-    reach = 240
-    noise_of_sum = np.ones(1)
+
+def sum_by_hand(siblings, reach=240):
+    """Probabilities of the siblings' noise from -reach on, convolved one after another."""
+    total = np.ones(1)
     for one in siblings:
-        noise_of_sum = np.convolve(noise_of_sum, one.pmf(np.arange(-reach, reach + 1)))
-    middle = len(noise_of_sum) // 2
-    y = np.arange(0, 200)
-    weight = np.exp(log_prior(y)) if poisson else np.ones(len(y))
-    joint = np.array(
-        [float(noise.pmf(x1 - x)) * weight * above.pmf(x2 - x - y) * noise_of_sum[middle + y1 - y] for x in x1s]
-    ) * np.array([[1 - float(prior)], [float(prior)]])
-    assert two.posterior(*released) == pytest.approx(joint[1].sum() / joint.sum(), rel=1e-10, abs=1e-12)
-    counts = np.zeros(len(y) + known + 2)
-    for x, row in zip(x1s, joint / joint.sum(), strict=True):
-        counts[x : x + len(y)] += row
-    found = two.above_posterior(*released)[: len(counts)]
-    assert found == pytest.approx(counts[: len(found)], abs=1e-10)
+        total = np.convolve(total, one.pmf(np.arange(-reach, reach + 1)))
+    middle = len(total) // 2
+    return total[middle - reach : middle + reach + 1]
 
 
-def test_the_decision_equals_enumeration_of_everything_that_may_be_released():
-    noise, above, sibling = DiscreteGaussian(variance=1), DiscreteGaussian(variance="1/2"), DiscreteGaussian(variance=2)
-    two = TwoLevels(intruder=Intruder(prior="2/5", known=1), noise=noise, above=above, siblings=[sibling])
-    right = gain = 0.0
-    alone = Intruder(prior="2/5", known=1).against(noise)
-    for x1 in range(-5, 10):
-        for x2 in range(-1, 8):
-            for y in range(-8, 11):
-                mass = float(noise.pmf(x1 - 2) * above.pmf(x2 - 3) * sibling.pmf(y - 1))
-                claims = two.posterior(x1, x2, y) > 0.5
-                right += mass * claims
-                gain += mass * (claims and float(alone.posterior(x1)) <= 0.5)
-    found = two.decision(3)
-    assert found.right_decision == pytest.approx(right, abs=1e-6)
-    assert found.gain == pytest.approx(gain, abs=1e-6)
-    assert found.right_decision == pytest.approx(found.alone + found.gain - found.loss, abs=1e-9)
+def joint_by_hand(intruder, own, levels, released, pairs, size):
+    """Posterior of x1 and of the siblings' counts at every level, each up to size, as one array."""
+    k, p, reach = intruder.known, float(intruder.prior), 240
+    y = np.arange(size)
+    grids = np.meshgrid(np.array([k, k + 1]), *[y] * len(levels), indexing="ij")
+    count = grids[0]
+    joint = np.where(count == k, 1 - p, p) * own.pmf(released - count)
+    for (noise, siblings, log_prior), grid, (x, rest) in zip(levels, grids[1:], pairs, strict=True):
+        count = count + grid
+        joint = joint * noise.pmf(x - count) * sum_by_hand(siblings)[reach + rest - y][grid]
+        joint = joint * (1 if log_prior is None else np.exp(log_prior(y))[grid])
+    return joint / joint.sum(), grids
 
 
-def test_the_papers_sampler_agrees_with_the_exact_sum_and_without_its_condition_does_not():
-    two = two_levels(approximate=True)
-    draws = gibbs(two, *TABLE_5, draws=20_000, seed=1)
-    share = (draws[:, 0] == 1).reshape(100, -1).mean(axis=1)  # batches, since draws depend on each other
-    error = share.std(ddof=1) / 10
-    assert abs(share.mean() - two.posterior(*TABLE_5)) < 4 * error
-    assert (draws[:, 0] <= draws[:, 1]).all()
-    free = gibbs(two, *TABLE_5, draws=20_000, seed=1, condition=False)
-    near = np.bincount(free[:, 1], minlength=7)[:7] / len(free) * 100
-    assert near == pytest.approx((11.00, 39.50, 30.46, 14.24, 4.04, 0.69, 0.07), abs=1.3)  # erratum 8
-    free_share = (free[:, 0] == 1).reshape(100, -1).mean(axis=1)
-    assert abs(free_share.mean() - two.posterior(*TABLE_5)) > 4 * free_share.std(ddof=1) / 10
+def hierarchy(intruder, own, levels) -> Hierarchy:
+    above = [Above(noise=noise, siblings=siblings, prior=log_prior) for noise, siblings, log_prior in levels]
+    return Hierarchy(intruder=intruder, noise=own, above=above)
+
+
+@pytest.mark.parametrize(("levels", "size"), [(1, 120), (2, 100), (3, 40)])
+def test_the_posterior_equals_enumeration_of_everybodys_counts(levels, size):
+    @settings(max_examples=25)
+    @given(
+        intruders,
+        noises,
+        st.lists(one_level, min_size=levels, max_size=levels),
+        st.integers(-2, 5),
+        st.lists(released_above, min_size=levels, max_size=levels),
+    )
+    def check(intruder, own, given_levels, released, pairs):
+        found = hierarchy(intruder, own, given_levels)
+        joint, grids = joint_by_hand(intruder, own, given_levels, released, pairs, size)
+        assert found.posterior(released, pairs) == pytest.approx(joint[1].sum(), abs=1e-12)
+        next_above = np.bincount((grids[0] + grids[1]).ravel(), weights=joint.ravel())
+        shares = found.above_posterior(released, pairs)
+        assert shares.sum() == pytest.approx(1, abs=1e-12)
+        both = min(len(shares), len(next_above))
+        assert shares[:both] == pytest.approx(next_above[:both], abs=1e-12)
+
+    check()
+
+
+def test_noise_so_wide_that_discrete_gaussians_add_up_equals_its_convolution_in_the_tails_too():
+    siblings = [DiscreteGaussian(variance=s) for s in (4, 5, "13/2")]
+    added, convolved = Above(noise=OWN, siblings=siblings).together, sum_of_noise(siblings, cut=1e-150)
+    k = np.arange(0, 90)  # to 23 standard deviations
+    assert isinstance(added, DiscreteGaussian)
+    assert added.log_pmf(k) == pytest.approx(convolved.log_pmf(k), abs=1e-12)
+
+
+@settings(max_examples=15)
+@given(intruders, noises, one_level, st.integers(0, 2))
+def test_the_decision_equals_enumeration_of_everything_that_may_be_released(intruder, own, level, others):
+    two, k, reach, size = hierarchy(intruder, own, [level]), intruder.known, 240, 90
+    noise, siblings, log_prior = level
+    g = sum_by_hand(siblings)
+    x2 = np.arange(-45, 46) + k + 1 + others
+    rest = np.arange(-60, 61) + others
+    y = np.arange(size)
+    prior = np.ones(size) if log_prior is None else np.exp(log_prior(y))
+    v = [noise.pmf(x2[:, None] - x - y) @ (prior[:, None] * g[reach + rest - y[:, None]]) for x in (k, k + 1)]
+    p, cost, miss = (float(value) for value in (intruder.prior, intruder.false_accusation, intruder.miss))
+    mass = noise.pmf(x2 - k - 1 - others)[:, None] * g[reach + rest - others]
+    right = near = gain = 0.0
+    for eta in range(-45, 46):
+        against = cost * (1 - p) * own.pmf(eta + 1) * v[0]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            odds = miss * p * own.pmf(eta) * v[1] / against
+        likely = own.pmf(eta) * mass
+        likely[~np.isfinite(odds)] = 0
+        right += likely[odds > 1 + 1e-9].sum()
+        near += likely[np.abs(odds - 1) <= 1e-9].sum()
+        alone = miss * p * own.pmf(eta) > cost * (1 - p) * own.pmf(eta + 1)
+        gain += 0 if alone else likely[odds > 1 + 1e-9].sum()
+    found = two.decision([k + 1 + others])
+    assert (found.right_decision, found.tie, found.gain) == pytest.approx((right, near, gain), abs=1e-9)
+
+
+def test_the_decision_with_three_levels_equals_enumeration_of_tiny_noise():
+    intruder = Intruder(prior="2/5", known=1, false_accusation=2)
+    quarter, half = DiscreteGaussian(variance="1/4"), DiscreteGaussian(variance="1/2")
+    levels = [(half, [quarter, half], None), (quarter, [Geometric(z=4)], Poisson(mean=1))]
+    found = hierarchy(intruder, half, levels).decision([3, 5])
+    eta, y = np.arange(-8, 9), np.arange(30)
+    truths = ((3, 1), (5, 2))
+    seen, mass, v = [], np.ones(1), []
+    for (noise, siblings, _), (count, rest) in zip(levels, truths, strict=True):
+        g = sum_by_hand(siblings)[240 + eta]
+        seen.append((count + eta, rest + eta))
+        mass = np.multiply.outer(np.multiply.outer(mass, noise.pmf(eta)), g)
+    for x in (1, 2):
+        x2 = x + y
+        f2, g1 = half.pmf(seen[0][0][:, None] - x2), sum_by_hand([quarter, half])[240 + seen[0][1][:, None] - y]
+        f3 = quarter.pmf(seen[1][0][:, None, None] - x2[:, None] - y)
+        g2 = Geometric(z=4).pmf(seen[1][1][:, None] - y) * stats.poisson.pmf(y, 1)
+        v.append(np.einsum("ai,bi,cij,dj->abcd", f2, g1, f3, g2, optimize=True))
+    right = 0.0
+    for e in eta:
+        claims = 0.4 * half.pmf(e) * v[1] > 2 * 0.6 * half.pmf(e + 1) * v[0]
+        right += float(half.pmf(e) * mass[0][claims].sum())
+    assert found.right_decision == pytest.approx(right, abs=1e-9)
+    assert found.standard_error == 0
+    assert found.truncation < 1e-11
+
+
+def test_drawn_counts_agree_with_the_exact_sum_within_their_standard_error(monkeypatch):
+    one = DiscreteGaussian(variance=1)
+    three = hierarchy(Intruder(prior="1/2"), OWN, [(one, [one] * 2, None), (one, [one] * 2, None)])
+    exact = three.decision([2, 4])
+    for work in (5e6, 1):  # the upper level drawn, then all of them
+        monkeypatch.setattr("tallyveil.risk.hierarchy._WORK", work)
+        drawn = three.decision([2, 4], draws=200, seed=3)
+        assert exact.standard_error == 0 < drawn.standard_error < 0.03
+        assert abs(drawn.right_decision - exact.right_decision) < 4 * drawn.standard_error
+        assert 0 < drawn.truncation < 1e-11
+
+
+@settings(max_examples=15)
+@given(intruders, noises, one_level, st.integers(0, 40), st.integers(1, 9))
+def test_decisions_add_up_and_do_not_change_when_the_target_is_one_of_several(intruder, own, level, others, more):
+    two, found = hierarchy(intruder, own, [level]), None
+    found = two.decision([intruder.known + 1 + others])
+    figures = (found.right_decision, found.alone, found.gain, found.loss, found.tie)
+    assert min(figures) >= 0
+    assert found.right_decision + found.tie <= 1 + 1e-12
+    assert found.gain - found.loss == pytest.approx(found.right_decision - found.alone, abs=1e-11)
+    known = intruder.known + more  # section 5.2
+    shifted = Intruder(
+        prior=intruder.prior, known=known, false_accusation=intruder.false_accusation, miss=intruder.miss
+    )
+    moved = hierarchy(shifted, own, [level])
+    again = moved.decision([known + 1 + others])
+    assert (again.right_decision, again.gain, again.tie) == pytest.approx(
+        (found.right_decision, found.gain, found.tie), abs=1e-12
+    )
+    assert moved.posterior(3 + more, [(4 + more, 2)]) == pytest.approx(two.posterior(3, [(4, 2)]), abs=1e-12)
+
+
+@settings(max_examples=30)
+@given(intruders, noises, st.lists(one_level, min_size=1, max_size=2), released_above)
+def test_the_threshold_is_where_the_odds_exceed_those_the_costs_ask_for(intruder, own, levels, pair):
+    found, pairs = hierarchy(intruder, own, levels), [pair] * len(levels)
+    prior_odds = intruder.prior / (1 - intruder.prior)
+    needed = math.log(intruder.odds_needed * prior_odds)
+    for released in range(-5, 7):
+        odds = found.log_odds(released, pairs) - needed
+        if abs(odds) > 1e-9:
+            assert (released >= found.threshold(pairs)) == (odds > 0)
+
+
+def test_dear_accusations_are_made_less_often_and_posteriors_do_not_change():
+    cheap, dear = (two_levels(intruder=Intruder(prior="1/2", false_accusation=cost)) for cost in (1, 3))
+    assert dear.decision([3]).right_decision < cheap.decision([3]).right_decision
+    assert dear.posterior(*TABLE_5) == cheap.posterior(*TABLE_5)
+
+
+@pytest.mark.parametrize("variance", ["1/10000", "1", "1000000"])
+@pytest.mark.parametrize("pairs", [[(1, 0)], [(100, -300)], [(3, 1), (2, 0)], [(1000, -3000), (-5000, 7)]])
+def test_any_variance_and_any_counts_have_a_posterior(variance, pairs):
+    noise = DiscreteGaussian(variance=variance)
+    found = hierarchy(Intruder(prior="1/3"), noise, [(noise, [noise] * 3, None)] * len(pairs))
+    assert math.isfinite(found.log_odds(1, pairs))
+    found = hierarchy(Intruder(prior="1/3"), noise, [(noise, [noise] * 3, Poisson(mean=2))] * len(pairs))
+    assert math.isfinite(found.log_odds(1, pairs))
+
+
+def test_noise_too_wide_to_sum_over_is_drawn():
+    wide = DiscreteGaussian(variance=10**6)
+    found = two_levels(own=wide, noise=wide, siblings=[wide]).decision([5], draws=200)
+    assert 0.002 < found.standard_error < 0.03
+    assert 0 <= found.right_decision < 0.5
 
 
 def test_a_count_above_without_information_leaves_the_single_level_as_it_is():
     wide = DiscreteGaussian(variance=10**6)
-    two = two_levels(above=wide, siblings=[wide])
+    two = two_levels(noise=wide, siblings=[wide])
     alone = float(two.intruder.against(OWN).posterior(3))
-    assert two.posterior(3, 500, 400) == pytest.approx(alone, abs=2e-3)
+    assert two.posterior(3, [(500, 400)]) == pytest.approx(alone, abs=2e-3)
+
+
+def test_more_levels_say_more_where_the_target_is_alone_everywhere_and_the_prior_knows_it():
+    rare = [(COUNTY, [OWN] * 5, Poisson(mean=0.05)), (COUNTY, [COUNTY] * 5, Poisson(mean=0.05))]
+    one, both = (hierarchy(Intruder(prior="1/2"), OWN, rare[:n]).decision([1] * n).right_decision for n in (1, 2))
+    assert 0.589 < one < both
+
+
+def test_the_papers_sampler_agrees_with_the_exact_sum_and_without_its_condition_does_not():
+    two = two_levels(approximate=True)
+    draws = gibbs(two, 2, 1, -1, draws=100_000, seed=1)
+    share = (draws[:, 0] == 1).reshape(100, -1).mean(axis=1)  # batches, since draws depend on each other
+    error = share.std(ddof=1) / 10
+    assert abs(share.mean() - two.posterior(*TABLE_5)) < 4 * error < 0.02
+    assert (draws[:, 0] <= draws[:, 1]).all()
+    free = gibbs(two, 2, 1, -1, draws=100_000, seed=1, condition=False)
+    free_share = (free[:, 0] == 1).reshape(100, -1).mean(axis=1)
+    assert abs(free_share.mean() - two.posterior(*TABLE_5)) > 4 * free_share.std(ddof=1) / 10
+
+
+def test_in_the_long_run_the_sampler_has_the_exact_posterior_only_with_its_condition():
+    two = two_levels(intruder=Intruder(prior="1/3", known=2), approximate=True)
+    for released, above, siblings in ((4, 3, -1), (1, 9, 30), (3, 2, -40)):
+        steps = Steps.of(two, released, above, siblings, condition=True)
+        exact = two.above_posterior(released, [(above, siblings)])
+        assert steps.stationary[: len(exact) - 2] == pytest.approx(exact[steps.x2[0] :][: len(steps.x2)], abs=1e-12)
+    free = Steps.of(two_levels(approximate=True), 2, 1, -1, condition=False).stationary
+    erratum_8 = (11.00, 39.50, 30.46, 14.24, 4.04, 0.69, 0.07)
+    assert 100 * free[:7] == pytest.approx(erratum_8, abs=6e-3)
+
+
+def test_table_7_misfits_the_sampler_with_its_condition_far_more_than_without():
+    two = two_levels(approximate=True)
+    on, off = (misfit(Steps.of(two, 2, 1, -1, condition=c), TABLE_7, draws=10_000) for c in (True, False))
+    assert (on.df, off.df) == (6, 6)
+    assert (on.statistic, off.statistic) == pytest.approx((45.27, 13.33), abs=0.01)
+    assert on.p_value < 1e-6 < 0.01 < off.p_value < 0.05
+    assert off.deviations[4] == pytest.approx(3.02, abs=0.01)  # 4.63 % against 4.04 %
+
+
+def test_the_misfit_of_a_sampler_with_itself_is_a_chi_square_because_it_allows_for_dependent_draws():
+    sticky = two_levels(noise=DiscreteGaussian(variance=5), siblings=[DiscreteGaussian(variance="1/4")])
+    steps = Steps.of(sticky, 1, 3, 2, condition=True)
+    n, trials = 4000, 300
+    found, plain = [], []
+    for seed in range(trials):
+        drawn = gibbs(sticky, 1, 3, 2, draws=n, seed=seed)[:, 1] - steps.x2[0]
+        one = misfit(steps, np.bincount(drawn, minlength=len(steps.x2)) / n, draws=n)
+        found.append(one.statistic)
+        plain.append(n * ((one.published - one.expected) ** 2 / one.expected).sum())
+    error = math.sqrt(2 * one.df / trials)
+    assert abs(np.mean(found) - one.df) < 4 * error
+    assert np.mean(plain) > one.df + 10 * error
 
 
 def test_levels_that_cannot_be_are_refused():
-    with pytest.raises(InputError, match="two levels need at least one sibling"):
-        two_levels(siblings=[])
-    with pytest.raises(InputError, match="the paper's approximation is for discrete Gaussian noise"):
-        two_levels(siblings=[Geometric(z=1)], approximate=True)
-    with pytest.raises(
-        InputError, match="the unit above has 1 or more with the characteristics. Got 0".replace(".", "[.]")
+    geometric = Geometric(z=1)
+    for wrong, words in (
+        (lambda: two_levels(siblings=[]), "a level above needs at least one sibling"),
+        (lambda: two_levels(siblings=[3]), "noise is Geometric or DiscreteGaussian. Got a int"),
+        (lambda: two_levels(siblings=[geometric], approximate=True), "the paper's approximation is for discrete"),
+        (lambda: hierarchy(Intruder(prior="1/2"), OWN, []), "a hierarchy needs at least one level above"),
+        (lambda: two_levels().decision([0]), "the unit above has 1 or more with the characteristics"),
+        (lambda: two_levels().decision([3, 4]), "a true count is needed at each of the 1 levels above"),
+        (lambda: two_levels().posterior(1, []), "a count and the siblings' sum are needed at each of the 1 levels"),
+        (lambda: two_levels().posterior(1, [(1.5, 0)]), "a released noisy count is a whole number"),
+        (lambda: gibbs(two_levels(siblings=[geometric]), 1, 1, 1), "the paper's sampler is for two levels"),
+        (lambda: gibbs(two_levels(prior=Poisson(mean=1)), 1, 1, 1), "the paper's sampler is for two levels"),
     ):
-        two_levels().decision(0)
-    with pytest.raises(InputError, match="the paper's sampler is for discrete Gaussians"):
-        gibbs(two_levels(), *TABLE_5)
-    assert math.isfinite(two_levels().posterior(-200, 300, 0))
+        with pytest.raises(InputError, match=words):
+            wrong()
+
+
+def test_counts_that_the_prior_cannot_believe_are_refused_where_the_sum_would_be_too_long(monkeypatch):
+    wide = DiscreteGaussian(variance=10_000)
+    surprised = two_levels(noise=wide, siblings=[wide], prior=Poisson(mean=1))
+    assert surprised.posterior(1, [(10**5, 10**5)]) > 0.5
+    monkeypatch.setattr("tallyveil.risk.levels._WIDEST", 4000)
+    with pytest.raises(InputError, match=r"released above, \[\(100000, 100000\)\], is too far apart for the noise"):
+        surprised.posterior(1, [(10**5, 10**5)])
+
+
+def test_the_variance_of_a_discrete_gaussian_is_as_near_its_parameter_as_figure_7_says():
+    for s in np.linspace(0.5, 3, 60):
+        off = abs(DiscreteGaussian(variance=s).actual_variance() - s)
+        assert off < (1e-6 if s > 1 else 0.002)
+    assert abs(DiscreteGaussian(variance="1/4").actual_variance() - 0.25) > 0.002
+
+
+def test_the_papers_sum_of_noise_is_near_for_its_rho_and_far_for_large_ones():
+    def apart(rho: str, d: int) -> float:  # total variation; Figure 8
+        one = DiscreteGaussian(variance=1 / (2 * Fraction(rho)))
+        above = [Above(noise=one, siblings=[one] * d, approximate=approximate) for approximate in (True, False)]
+        k = np.arange(-400, 401)
+        return float(np.abs(above[0].together.pmf(k) - above[1].together.pmf(k)).sum() / 2)
+
+    assert apart("0.0992", 27) < 1e-14
+    assert [apart("1", 5), apart("1", 27)] == pytest.approx([0.00108, 0.00057], abs=1e-5)
+    assert apart("5", 27) == pytest.approx(0.476, abs=1e-3)
+
+
+def test_two_levels_with_all_pairs_close_by_decide_as_their_thresholds_do():
+    two = two_levels(noise=DiscreteGaussian(variance="1/3"), siblings=[DiscreteGaussian(variance="1/2")] * 2)
+    together, total = two.above[0].together, 0.0
+    for x2, y in product(range(-6, 11), range(-9, 12)):
+        mass = float(two.above[0].noise.pmf(x2 - 2) * together.pmf(y - 1))
+        total += mass * float(OWN.tail(two.threshold([(x2, y)]) - 1))
+    assert two.decision([2]).right_decision == pytest.approx(total, abs=1e-9)

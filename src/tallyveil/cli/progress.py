@@ -21,8 +21,8 @@ class LevelProgress:
     done and how long it took, so it corrects itself as levels turn out faster or slower than thought.
     """
 
-    def __init__(self, work: Mapping[str, float], *, terminal: bool | None = None) -> None:
-        self._work = dict(work)
+    def __init__(self, work: Mapping[str, float], *, what: str = "parents", terminal: bool | None = None) -> None:
+        self._work, self._what = dict(work), what
         self._terminal = sys.stderr.isatty() if terminal is None else terminal
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -43,17 +43,16 @@ class LevelProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def update(self, level: str, parents_done: int, parents_of_level: int) -> None:
-        """Take note that so many of a level's parents are done."""
-        self._done[level] = parents_done / max(1, parents_of_level)
+    def update(self, level: str, done: int, of: int) -> None:
+        """Take note that so many of a level's parents (or whatever it is done by) are done."""
+        self._done[level] = done / max(1, of)
         if self._bar is not None and self._task is not None:
-            done = sum(self._work.get(name, 0.0) * share for name, share in self._done.items())
-            words = f"{level}: {parents_done:,} of {parents_of_level:,} parents"
-            self._bar.update(self._task, completed=done, description=words)
-        if parents_done >= parents_of_level and level not in self._told:
+            whole = sum(self._work.get(name, 0.0) * share for name, share in self._done.items())
+            self._bar.update(self._task, completed=whole, description=f"{level}: {done:,} of {of:,} {self._what}")
+        if done >= of and level not in self._told:
             self._told.add(level)
             seconds = time.monotonic() - self._started
-            line = f"{level}: {parents_of_level:,} parents done after {seconds:.1f} s"
+            line = f"{level}: {of:,} {self._what} done after {seconds:.1f} s"
             if self._bar is not None:
                 self._bar.console.print(line, highlight=False)
             else:

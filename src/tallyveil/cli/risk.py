@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli import risk_scan
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,8 +43,14 @@ class Mechanism(StrEnum):
     geometric = "geometric"
 
 
+app = typer.Typer(invoke_without_command=True, no_args_is_help=True)
+app.command("scan")(risk_scan.scan)
+
+
+@app.callback()
 def risk(
-    prior: Annotated[str, typer.Option(help="The intruder's prior that the target has the characteristics.")],
+    context: typer.Context,
+    prior: Annotated[str | None, typer.Option(help="The intruder's prior that the target has them.")] = None,
     mechanism: Annotated[Mechanism, typer.Option(help="Which noise the count has.")] = Mechanism.gaussian,
     rho: Annotated[str | None, typer.Option(help="The paper's parameter: variance 1/(2 rho).")] = None,
     variance: Annotated[str | None, typer.Option(help="The noise's variance parameter, instead of rho.")] = None,
@@ -69,6 +76,11 @@ def risk(
     """
     from tallyveil.risk import Intruder
 
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return
+    if prior is None:
+        raise InputError("an intruder needs a prior: --prior P, such as 1/2.")
     noise = _noise(mechanism, rho=rho, variance=variance, epsilon=epsilon)
     intruder = Intruder(prior=prior, known=known)
     told: dict[str, Any] = intruder.against(noise).as_json(released)
@@ -79,6 +91,15 @@ def risk(
         typer.echo(json.dumps(told, indent=2, allow_nan=False))
         return
     _show(told, intruder)
+
+
+def _refuse_options(context: typer.Context) -> None:
+    """Options before a further command would be lost: they belong behind it."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
+    if given:
+        option, command = given[0].replace("_", "-"), context.invoked_subcommand
+        raise InputError(f"--{option} before {command} would be ignored. Put it behind: tallyveil risk {command} ...")
 
 
 def _noise(
@@ -110,25 +131,22 @@ def _hierarchy(
     """What the unit above adds: figures before release for a true count, or given what was released."""
     from tallyveil.privacy import DiscreteGaussian
     from tallyveil.privacy.budget import exact
-    from tallyveil.risk import TwoLevels
+    from tallyveil.risk.hierarchy import Hierarchy
+    from tallyveil.risk.levels import Above
 
     if upper_rho is None or siblings is None:
         raise InputError("a unit above needs --upper-rho R and --siblings D.")
     if siblings < 1:
         raise InputError(f"--siblings must be 1 or more. Got {siblings} instead.")
-    two = TwoLevels(
-        intruder=intruder,
-        noise=noise,
-        above=DiscreteGaussian(variance=1 / (2 * exact(upper_rho, "upper-rho"))),
-        siblings=[noise] * siblings,
-    )
+    upper = DiscreteGaussian(variance=1 / (2 * exact(upper_rho, "upper-rho")))
+    two = Hierarchy(intruder=intruder, noise=noise, above=[Above(noise=upper, siblings=[noise] * siblings)])
     told: dict[str, Any] = {}
     if upper_count is not None:
-        found = two.decision(upper_count)
+        found = two.decision([upper_count])
         told |= {name: getattr(found, name) for name in ("right_decision", "gain", "loss", "tie", "truncation")}
     if upper_released is not None and siblings_released is not None and released is not None:
-        told["posterior"] = two.posterior(released, upper_released, siblings_released)
-        told["upper_posterior"] = two.above_posterior(released, upper_released, siblings_released).tolist()
+        told["posterior"] = two.posterior(released, [(upper_released, siblings_released)])
+        told["upper_posterior"] = two.above_posterior(released, [(upper_released, siblings_released)]).tolist()
     elif upper_released is not None or siblings_released is not None:
         raise InputError("what was released is needed of all three: --released, --upper-released, --siblings-released.")
     if not told:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil._compiled import compiled
 from tallyveil.certificate import SEEDED
 from tallyveil.counts import Counts
 from tallyveil.errors import InputError
@@ -60,7 +59,7 @@ def measure(
 
     def ask(level: str, query: str, index: Index) -> NDArray[np.int64]:
         rows = queries[query]
-        answers = _answers(truth[level], rows.row_of_cell, rows.size, index)
+        answers = truth[level].looked_up(index, rows.row_of_cell, rows.size)
         spans = noisy.shares[level].spans[index // rows.size]
         for span in np.unique(spans):
             at = np.flatnonzero(spans == span)
@@ -130,26 +129,3 @@ def _spend(strategy: Strategy) -> None:
         cost = changed * noise.z if isinstance(noise, Geometric) else changed / (2 * noise.variance)
         ledger.spend(spend.level, spend.query, cost)
     ledger.close()
-
-
-def _answers(truth: Counts, row_of_cell: NDArray[np.int32], rows: int, index: Index) -> NDArray[np.int64]:
-    """A query's true answers at the places asked for."""
-    out = np.empty(len(index), dtype=np.int64)
-    _look_up(truth.start, truth.cell, truth.count, row_of_cell, rows, index, out)
-    return out
-
-
-@compiled
-def _look_up(start, cell, count, row_of_cell, rows, index, out):  # type: ignore[no-untyped-def]
-    """Sum each unit's cells by row once for a run of places in that unit, then read the rows asked for."""
-    sums = np.zeros(rows, np.int64)
-    done = 0
-    while done < len(index):
-        unit = index[done] // rows
-        for i in range(start[unit], start[unit + 1]):
-            sums[row_of_cell[cell[i]]] += count[i]
-        while done < len(index) and index[done] // rows == unit:
-            out[done] = sums[index[done] - unit * rows]
-            done += 1
-        for i in range(start[unit], start[unit + 1]):
-            sums[row_of_cell[cell[i]]] = 0

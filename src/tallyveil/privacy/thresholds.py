@@ -58,7 +58,7 @@ class HalfGeometric(HalfLaw):
 
     def cumulatives(self) -> Iterator[Any]:
         """1 - sides r^(m+1) / (1 - r + sides r), by multiplying on."""
-        r = (-_ball(self.z)).exp()
+        r = (-ball_of(self.z)).exp()
         tail = self.sides * r / (1 - r + self.sides * r)
         while True:
             yield 1 - tail
@@ -66,8 +66,8 @@ class HalfGeometric(HalfLaw):
 
     def cumulative(self, m: int) -> Any:
         """The same, directly."""
-        r = (-_ball(self.z)).exp()
-        return 1 - self.sides * (-(m + 1) * _ball(self.z)).exp() / (1 - r + self.sides * r)
+        r = (-ball_of(self.z)).exp()
+        return 1 - self.sides * (-(m + 1) * ball_of(self.z)).exp() / (1 - r + self.sides * r)
 
 
 @final
@@ -91,7 +91,7 @@ class HalfGaussian(HalfLaw):
 
     def weights(self) -> Iterator[tuple[int, Any]]:
         """f(0), f(1), ... : f(m+1) / f(m) = q^(2m+1) with q = exp(-1/2s)."""
-        q = (-1 / (2 * _ball(self.s))).exp()
+        q = (-1 / (2 * ball_of(self.s))).exp()
         f, ratio, step = flint.arb(1), q, q * q
         for m in count():
             yield m, f
@@ -100,10 +100,10 @@ class HalfGaussian(HalfLaw):
 
 
 @lru_cache(maxsize=64)
-def _whole_sum(law: HalfGaussian, precision: int) -> Any:
+def _whole_sum(law: HalfGaussian, digits: int) -> Any:
     """The whole sum: terms until they are tiny, then a geometric series above the rest as the ball's radius."""
-    q = (-1 / (2 * _ball(law.s))).exp()
-    tiny = flint.arb(2) ** -precision
+    q = (-1 / (2 * ball_of(law.s))).exp()
+    tiny = flint.arb(2) ** -digits
     whole = flint.arb(0)
     for m, f in law.weights():
         if f < tiny:
@@ -140,7 +140,7 @@ def table(law: HalfLaw) -> Table:
     """The table of a half law."""
     last = (1 << BITS) - 1
     floors: list[int] = []
-    with _precision(BITS + 128):
+    with precision(BITS + 128):
         for ball in law.cumulatives():
             floor = _floor(ball, BITS)
             floors.append(law.floor_of(len(floors), BITS) if floor is None else floor)
@@ -157,7 +157,7 @@ def table(law: HalfLaw) -> Table:
 
 def exp_floor(gamma: Fraction, bits: int) -> int:
     """The whole number floor(2^bits exp(-gamma)), for gamma >= 0."""
-    return 1 << bits if gamma == 0 else _raised(lambda: (-_ball(gamma)).exp(), bits)
+    return 1 << bits if gamma == 0 else _raised(lambda: (-ball_of(gamma)).exp(), bits)
 
 
 def floor_of_log(value: Fraction, *, times: Fraction, plus: Fraction) -> int:
@@ -171,8 +171,8 @@ def floor_of_log(value: Fraction, *, times: Fraction, plus: Fraction) -> int:
     digits = 64
     while True:  # the logarithm is no fraction, so the ball leaves every whole number out some day
         digits *= 2
-        with _precision(digits):
-            ball = _ball(times) * _ball(value).log() + _ball(plus)
+        with precision(digits):
+            ball = ball_of(times) * ball_of(value).log() + ball_of(plus)
             low, high = ball.lower().floor().unique_fmpz(), ball.upper().floor().unique_fmpz()
         if low is not None and low == high:
             return int(low)
@@ -182,14 +182,15 @@ def _raised(number: Callable[[], Any], bits: int) -> int:
     """The floor of 2^bits times a number below 1, its ball computed with more digits until that is certain."""
     digits = bits + 64
     while True:
-        with _precision(digits):
+        with precision(digits):
             floor = _floor(number(), bits)
         if floor is not None:
             return floor
         digits *= 2
 
 
-def _ball(value: Fraction) -> Any:
+def ball_of(value: Fraction) -> Any:
+    """A fraction as a ball, at the precision in force."""
     return flint.arb(flint.fmpq(value.numerator, value.denominator))
 
 
@@ -207,7 +208,8 @@ _one_at_a_time = threading.RLock()  # the precision is one setting for the whole
 
 
 @contextmanager
-def _precision(digits: int) -> Iterator[None]:
+def precision(digits: int) -> Iterator[None]:
+    """Work with so many binary digits, alone."""
     with _one_at_a_time:
         before, flint.ctx.prec = flint.ctx.prec, digits
         try:

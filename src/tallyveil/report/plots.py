@@ -6,6 +6,7 @@ Altair draws them, and is an extra: ``pip install 'tallyveil[plots]'``.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,27 @@ def sweep_plot(table: pd.DataFrame, *, statistic: str = "median_abs") -> Any:
     row, column = (alt.Row("query:N", title=None, sort=queries), alt.Column("level:N", title=None, sort=levels))
     note = f"Mean of {rows.replicate.nunique()} runs of each."
     return _styled(panel.facet(row=row, column=column).properties(title=_title(f"Sweep: {words}, persons", note)))
+
+
+def posterior_plot(table: pd.DataFrame, *, title: str = "") -> Any:
+    """How many people an intruder believes how much of: a bar for each interval of posteriors, a panel for each prior.
+
+    ``table`` has ``prior``, ``low``, ``high`` and ``people`` (:class:`tallyveil.risk.Scan`).
+    """
+    alt = altair()
+    shown = table.assign(panel="prior " + table.prior, at=[float(Fraction(prior)) for prior in table.prior])
+    axis = alt.Axis(values=TICKS, labelOverlap=True, format=",d")
+    people = alt.Y("people:Q", title="people", scale=alt.Scale(type="symlog", constant=1, domainMin=0), axis=axis)
+    bars = alt.Chart(shown).mark_bar(color=BLUE, stroke="white", strokeWidth=0.5)
+    bars = bars.encode(
+        x=alt.X("low:Q", title="posterior", scale=alt.Scale(domain=[0, 1])), x2="high:Q", y=people, y2=alt.datum(0)
+    )
+    rule = alt.Chart(shown).mark_rule(color=ORANGE, strokeDash=[4, 3]).encode(x="mean(at):Q")
+    panel = (bars + rule).properties(width=WIDTH, height=HEIGHT * 2 // 3)
+    order = list(dict.fromkeys(shown.panel))
+    note = "Bars count people by the intruder's posterior; the dashed line is the prior."
+    facets = panel.facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=1)
+    return _styled(facets.properties(title=_title(title, note)))
 
 
 def write_plot(chart: Any, path: str | PathLike[str]) -> None:

@@ -1,6 +1,29 @@
-"""What a Bayesian intruder learns from a noisy count."""
+"""What a Bayesian intruder learns from noisy counts: of one target, of everybody, and which budget keeps it small."""
 
-from tallyveil.risk.hierarchy import Decision, TwoLevels
+from tallyveil.risk import priors
+from tallyveil.risk.attacks import noises_of
+from tallyveil.risk.attribute import Attribute
+from tallyveil.risk.evidence import Evidence
+from tallyveil.risk.hierarchy import Decision, Hierarchy
 from tallyveil.risk.intruder import Exposure, Intruder
+from tallyveil.risk.levels import Above
+from tallyveil.risk.scan import Scan, scan
+from tallyveil.risk.scan_above import scan_above
+from tallyveil.risk.several import Several, SeveralExposure
 
-__all__ = ["Decision", "Exposure", "Intruder", "TwoLevels"]
+__all__ = [
+    "Above",
+    "Attribute",
+    "Decision",
+    "Evidence",
+    "Exposure",
+    "Hierarchy",
+    "Intruder",
+    "Scan",
+    "Several",
+    "SeveralExposure",
+    "noises_of",
+    "priors",
+    "scan",
+    "scan_above",
+]

@@ -1,38 +1,34 @@
-r"""Two levels: an intruder who also uses the count of the unit above and the sum of the siblings' (kazan2022, 3.2).
+r"""The hierarchy: an intruder who also uses the counts of the units that hold the target's unit (kazan2022, 3.2).
 
-With X1 the target's unit, Y the siblings together and X2 = X1 + Y the unit above, each released with noise,
-
-.. math:: P[x_1, y \mid D] \propto P[x_1]\, f_1(x_1^* - x_1)\, \pi(y)\, f_2(x_2^* - x_1 - y)\, g(y^* - y)
-
-for y >= 0 (Eq. 22 to 25, with y for :math:`x_2 - x_1`). The paper samples this with Gibbs; it is a sum over y for each
-of the two values of x1, and is summed here. The odds are those of the target's own count times W(k + 1)/W(k), W being
-the sum over y of the last three factors, which depends on :math:`x_2^*` and :math:`y^*` alone; so the probability of a
-right decision is a sum over released counts.
-
-g is the noise of the siblings' sum, by convolution; ``approximate=True`` takes the paper's DG(d/(2 rho)) (Eq. 21).
-:math:`\pi` is the prior on the siblings' true count: flat, as in the paper, or given.
+Released are the count of the target's unit, X1*, and at each level above the unit's count and the siblings'. **This
+intruder uses only the sum of the siblings' counts.** The posterior odds are those of the target's own count times
+V(k + 1) / V(k), V being the probability of what was released above (``levels``). The paper samples this with Gibbs;
+here it is summed. V does not depend on X1*, for which a decision is then a threshold (Eq. 19): so the probability of a
+right decision is a sum over the other released counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy.special import expit
 
 from tallyveil.errors import InputError
 from tallyveil.privacy.distributions import DiscreteGaussian, Floats, Geometric, Noise
-from tallyveil.privacy.sums import approximate_sum, sum_of_noise
 from tallyveil.risk.intruder import Intruder
+from tallyveil.risk.levels import NEGLIGIBLE, Above, Counts, Pair, log_product, log_values, terms
 
-LogPrior = Callable[[NDArray[np.int64]], Floats]  # log weight of each count of the siblings; any constant may be added
-_CUT = 1e-12  # probability of released counts that is left out of the sums over them
-_TIE = 1e-10  # log odds nearer to 0 are taken as a tie
+Values = tuple[Counts, Floats]  # counts that may be released, and the probability of each
+_CUT = 1e-12  # probability of released counts that is left out of the sums over them, for each count
+_TIE = 1e-10  # log odds nearer to what is needed are taken as a tie
+_WORK = 4e9  # multiplications in one decision; where more are needed, released counts are drawn
 
 
 @final
@@ -43,15 +39,17 @@ class Decision:
     Attributes
     ----------
     right_decision
-        Probability of the right claim (Eq. 18: strictly more probable than not).
+        Probability of the right claim (Eq. 18: strictly more probable than not, or than the costs ask for).
     alone
         The same for an intruder who uses the target's unit alone.
     gain, loss
         Probability that the hierarchy turns a wrong decision into the right one, and the reverse.
     tie
-        Probability that both answers are equally probable; counted as wrong.
+        Probability that the odds are just those needed; counted as wrong.
     truncation
         Probability of the released counts that were left out of the sums.
+    standard_error
+        Of ``right_decision``, where released counts had to be drawn; 0 where all is summed.
     """
 
     right_decision: float
@@ -60,117 +58,213 @@ class Decision:
     loss: float
     tie: float
     truncation: float
+    standard_error: float
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TwoLevels:
-    """An intruder, the noise of the target's unit, of the unit above and of each sibling.
+class Hierarchy:
+    """An intruder, the noise of the target's unit, and the levels above it, nearest first.
 
     Examples
     --------
     The data of Table 5, with the paper's noise (erratum 8: 0.5033, and 12.94, 38.66, 29.79 % for the unit above):
 
-    >>> own, above = DiscreteGaussian(variance="5.04"), DiscreteGaussian(variance="2.0284")
-    >>> two = TwoLevels(intruder=Intruder(prior="1/2"), noise=own, above=above, siblings=[own] * 27, approximate=True)
-    >>> round(two.posterior(2, 1, -1), 4)
+    >>> own, county = DiscreteGaussian(variance="5.04"), DiscreteGaussian(variance="2.0284")
+    >>> above = Above(noise=county, siblings=[own] * 27, approximate=True)
+    >>> two = Hierarchy(intruder=Intruder(prior="1/2"), noise=own, above=[above])
+    >>> round(two.posterior(2, [(1, -1)]), 4)
     0.5033
-    >>> (100 * two.above_posterior(2, 1, -1)[:3]).round(2).tolist()
+    >>> (100 * two.above_posterior(2, [(1, -1)])[:3]).round(2).tolist()
     [12.94, 38.66, 29.79]
     """
 
     intruder: Intruder
     noise: Geometric | DiscreteGaussian
-    above: Geometric | DiscreteGaussian
-    siblings: Sequence[Geometric | DiscreteGaussian]
-    prior: LogPrior | None = None
-    approximate: bool = False
+    above: Sequence[Above]
 
     def __post_init__(self) -> None:
-        if not self.siblings:
-            raise InputError("two levels need at least one sibling. Without any, use Intruder.against(noise).")
-        object.__setattr__(self, "siblings", tuple(self.siblings))
-        if self.approximate and not all(isinstance(one, DiscreteGaussian) for one in self.siblings):
-            raise InputError("the paper's approximation is for discrete Gaussian noise. Leave approximate out.")
+        self.intruder.against(self.noise)  # refuses what is no noise
+        if not self.above:
+            raise InputError("a hierarchy needs at least one level above. Without any, use Intruder.against(noise).")
+        object.__setattr__(self, "above", tuple(self.above))
 
-    @cached_property
-    def together(self) -> Noise:
-        """The noise of the siblings' sum."""
-        if self.approximate:
-            return approximate_sum([one for one in self.siblings if isinstance(one, DiscreteGaussian)])
-        return sum_of_noise(self.siblings)
+    def posterior(self, released: int, above: Sequence[Pair]) -> float:
+        """Probability that the target has the characteristics (Eq. 25).
 
-    def posterior(self, released: int, above: int, siblings: int) -> float:
-        """Probability that the target has the characteristics, given the three released counts (Eq. 25)."""
-        own = float(self.intruder.against(self.noise).log_odds(released))
-        return float(expit(own + self._log_weight_ratio(np.array([above]), siblings)[0]))
-
-    def above_posterior(self, released: int, above: int, siblings: int) -> Floats:
-        """Probabilities that the unit above has 0, 1, 2, ... people with the characteristics."""
-        k, p = self.intruder.known, self.posterior(released, above, siblings)
-        parts = []
-        for x1, weight in ((k, 1 - p), (k + 1, p)):
-            y, logs = self._log_terms(x1, above, siblings)
-            parts.append((x1 + y, weight * np.exp(logs - logsumexp(logs))))
-        whole = np.zeros(max(int(x[-1]) for x, _ in parts) + 1)
-        for x, probability in parts:
-            whole[x] += probability
-        return np.trim_zeros(whole, "b")
-
-    def decision(self, above_count: int) -> Decision:
-        """How often the target is rightly claimed, the unit above having so many people with the characteristics.
-
-        Exact sums over what may be released; those beyond a probability of 1e-12 are left out.
+        ``above`` has the released count and the sum of the siblings' released counts at each level, nearest first.
         """
+        return float(expit(self.log_odds(released, above)))
+
+    def log_odds(self, released: int, above: Sequence[Pair]) -> float:
+        """Logarithm of the posterior odds: exact where the posterior itself would round to 0 or 1."""
+        return float(self.intruder.against(self.noise).log_odds(released)) + self.evidence(above)
+
+    def evidence(self, above: Sequence[Pair]) -> float:
+        """What the levels above add to the log odds."""
         k = self.intruder.known
-        others = above_count - k - 1
-        if others < 0:
-            raise InputError(f"the unit above has {k + 1} or more with the characteristics. Got {above_count} instead.")
-        above, mass_above = _likely(self.above, above_count)
-        siblings, mass_siblings = _likely(self.together, others)
-        own, mass_own = _likely(self.noise, k + 1)
-        log_own = self.intruder.against(self.noise).log_odds(own)
-        alone = log_own > 0
-        totals = dict.fromkeys(("right", "gain", "loss", "tie"), 0.0)
-        for count, mass in zip(siblings, mass_siblings, strict=True):
-            odds = log_own[:, None] + self._log_weight_ratio(above, int(count))
-            claims, tie = odds > _TIE, np.abs(odds) <= _TIE
-            probability = mass * mass_own[:, None] * mass_above
-            totals["right"] += float(probability[claims].sum())
-            totals["tie"] += float(probability[tie].sum())
-            totals["gain"] += float(probability[claims & ~alone[:, None]].sum())
-            totals["loss"] += float(probability[~claims & alone[:, None]].sum())
-        seen = float(mass_own.sum() * mass_above.sum() * mass_siblings.sum())
+        not_, has = log_values(self.above, k, k + 1, self._pairs(above))
+        return float(has - not_)
+
+    def threshold(self, above: Sequence[Pair]) -> float:
+        """The smallest count of the target's unit at which the characteristics are claimed, given what is above.
+
+        Minus or plus infinity where they always or never are.
+        """
+        strict, _ = _thresholds(self, np.array(self.evidence(above)))
+        return self.intruder.known + float(strict)
+
+    def above_posterior(self, released: int, above: Sequence[Pair]) -> Floats:
+        """Probabilities that the unit next above has 0, 1, 2, ... people with the characteristics."""
+        k, p = self.intruder.known, self.posterior(released, above)
+        found = terms(self.above, k, k + 1, self._pairs(above))
+        shares = np.exp(found.each - found.log_values[:, None])
+        return np.trim_zeros(np.concatenate([np.zeros(found.first), np.array([1 - p, p]) @ shares]), "b")
+
+    def decision(self, counts: Sequence[int], *, draws: int = 1000, seed: int = 0) -> Decision:
+        """How often the target is rightly claimed, given the true counts of the units above, nearest first.
+
+        A sum over what may be released, but for a probability of 1e-12 a count (``truncation``). Where that is too
+        long, as for most hierarchies of four levels, ``draws`` sets of the upper levels' counts are drawn (of all
+        levels', where their noise is very wide), with exact sums over the rest (``standard_error``).
+        """
+        truths = self._truths(counts)
+        ways = [
+            (_likely(level.noise, count), _likely(level.together, others))
+            for level, (count, others) in zip(self.above, truths, strict=True)
+        ]
+        sizes = [len(values) for pair in ways for values, _ in pair]
+        one_sum = 4.0 * sizes[0] * sizes[1] * min(sizes[:2])
+        exact = one_sum * math.prod(sizes[2:]) <= _WORK
+        if exact:
+            cases = ((weight, ways[0], pairs) for weight, pairs in _all(ways[1:]))
+        elif one_sum <= _WORK / draws:
+            cases = ((weight, ways[0], pairs) for weight, pairs in _drawn(ways[1:], draws, seed))
+        else:
+            cases = ((weight, (_sure(x), _sure(y)), pairs) for weight, ((x, y), *pairs) in _drawn(ways, draws, seed))
+        inner = _Inner(self, truths[0][1])
+        table = np.array([(weight, *inner.sums(*nearest, pairs)) for weight, nearest, pairs in cases])
+        seen, right, gain, loss, tie = (table[:, 0] @ table[:, 1:]).tolist()
         return Decision(
-            right_decision=totals["right"],
-            alone=float(mass_own[alone].sum()),
-            gain=totals["gain"],
-            loss=totals["loss"],
-            tie=totals["tie"],
+            right_decision=right,
+            alone=inner.alone,
+            gain=gain,
+            loss=loss,
+            tie=tie,
             truncation=max(0.0, 1 - seen),
+            standard_error=0.0 if exact else float(table[:, 2].std(ddof=1) / math.sqrt(draws)),
         )
 
-    def _log_weight_ratio(self, above: NDArray[np.int64], siblings: int) -> Floats:
-        """Log W(k + 1) / W(k) for each released count above: what the hierarchy adds to the log odds."""
-        k = self.intruder.known
-        y, log_prior = self._counts(siblings)
-        base = log_prior + self.together.log_pmf(siblings - y)
-        has, not_ = (logsumexp(base + self.above.log_pmf(above[:, None] - x1 - y), axis=1) for x1 in (k + 1, k))
-        return np.asarray(has - not_)
+    def _pairs(self, above: Sequence[Pair]) -> list[Pair]:
+        if len(above) != len(self.above):
+            raise InputError(
+                f"a count and the siblings' sum are needed at each of the {len(self.above)} levels above. "
+                f"Got {len(above)}."
+            )
+        try:
+            return [(operator.index(count), operator.index(siblings)) for count, siblings in above]
+        except TypeError:
+            raise InputError(f"a released noisy count is a whole number. Got {list(above)} instead.") from None
 
-    def _log_terms(self, x1: int, above: int, siblings: int) -> tuple[NDArray[np.int64], Floats]:
-        y, log_prior = self._counts(siblings)
-        return y, log_prior + self.together.log_pmf(siblings - y) + self.above.log_pmf(above - x1 - y)
+    def _truths(self, counts: Sequence[int]) -> list[Pair]:
+        """At each level the true count and the siblings'."""
+        if len(counts) != len(self.above):
+            raise InputError(f"a true count is needed at each of the {len(self.above)} levels above. Got {counts!r}.")
+        below, truths = self.intruder.known + 1, []
+        for count in counts:
+            if count < below:
+                raise InputError(
+                    f"the unit above has {below} or more with the characteristics, as has the one below it. "
+                    f"Got {count} instead."
+                )
+            truths.append((int(count), int(count) - below))
+            below = int(count)
+        return truths
 
-    def _counts(self, siblings: int) -> tuple[NDArray[np.int64], Floats]:
-        """True counts of the siblings that matter, and the logarithm of their prior."""
-        reach = math.ceil(39 * math.sqrt(self.together.actual_variance())) + 2
-        y = np.arange(max(0, siblings - reach), max(0, siblings) + reach + 1)
-        return y, np.zeros(len(y)) if self.prior is None else np.asarray(self.prior(y), dtype=np.float64)
+
+class _Inner:
+    """Sums over the released counts of the target's unit and of the nearest level, given the levels further up."""
+
+    def __init__(self, hierarchy: Hierarchy, others: int) -> None:
+        self.hierarchy, self.near, self.k = hierarchy, hierarchy.above[0], hierarchy.intruder.known
+        self.alone = hierarchy.intruder.against(hierarchy.noise).right_decision
+        noises = zip((self.near.noise, self.near.together), self.near.variances, strict=True)
+        reach = min(_reach(noise) + 12 * math.sqrt(variance) for noise, variance in noises)
+        self.low, self.high = max(0, math.floor(others - reach)), math.ceil(others + reach) + 1  # of the siblings
+
+    def sums(self, above: Values, siblings: Values, upper: Sequence[Pair]) -> tuple[float, ...]:
+        """The probability that is summed over, and of it that of a right claim, a gain, a loss and a tie."""
+        strict, lenient = _thresholds(self.hierarchy, self._evidence(above[0], siblings[0], upper))
+        claimed, or_tied = self.hierarchy.noise.tail(np.clip([strict, lenient], -1e12, 1e12) - 1)
+        more = claimed - self.alone
+        cells = (np.ones_like(more), claimed, np.maximum(more, 0), np.maximum(-more, 0), or_tied - claimed)
+        return tuple(float(above[1] @ cell @ siblings[1]) for cell in cells)
+
+    def _evidence(self, above: Counts, siblings: Counts, upper: Sequence[Pair]) -> Floats:
+        """Log V(k + 1) / V(k) for each released count above (a row) and each of the siblings' sum (a column)."""
+        k, near, rows = self.k, self.near, len(above)
+        while True:
+            y = np.arange(self.low, self.high + 1)
+            further = log_values(self.hierarchy.above[1:], k + self.low, k + self.high + 1, upper)
+            log_f = near.noise.log_pmf(np.arange(above[0] - k - 1 - self.high, above[-1] - k - self.low + 1))
+            shifted = sliding_window_view(log_f, len(y))[:, ::-1]  # along y, from x2* - x1 at its smallest
+            f = np.concatenate([shifted[1:] + further[:-1], shifted[:-1] + further[1:]])  # x1 = k, then x1 = k + 1
+            log_g = near.together.log_pmf(np.arange(siblings[0] - self.high, siblings[-1] - self.low + 1))
+            g = sliding_window_view(log_g, len(siblings))[::-1] + near.log_prior(y)[:, None]
+            sums = log_product(f, g)
+            below = self.low > 0 and bool((f[:, :1] + g[:1] - sums).max() > NEGLIGIBLE)
+            beyond = bool((f[:, -1:] + g[-1:] - sums).max() > NEGLIGIBLE)
+            if not (below or beyond):
+                return sums[rows:] - sums[:rows]
+            width = self.high - self.low + 1
+            self.low, self.high = max(0, self.low - below * width), self.high + beyond * width
 
 
-def _likely(noise: Noise, count: int) -> tuple[NDArray[np.int64], Floats]:
+def _thresholds(hierarchy: Hierarchy, evidence: Floats) -> tuple[Floats, Floats]:
+    """The smallest X1* - k that is claimed given the evidence above, strictly and with ties taken as claims."""
+    odds, noise = hierarchy.intruder.odds_needed, hierarchy.noise
+    needed = math.log(odds.numerator) - math.log(odds.denominator) - evidence
+    if isinstance(noise, DiscreteGaussian):  # log odds of (2 d - 1) / 2 s
+        s = float(noise.variance)
+        return np.floor(s * (needed + _TIE) + 0.5) + 1, np.ceil(s * (needed - _TIE) + 0.5)
+    z, (always, from_one, never) = float(noise.z), (-np.inf, 1.0, np.inf)  # -z for d <= 0, z from 1 on
+    strict = np.where(needed + _TIE < -z, always, np.where(needed + _TIE < z, from_one, never))
+    return strict, np.where(needed - _TIE <= -z, always, np.where(needed - _TIE <= z, from_one, never))
+
+
+@lru_cache(maxsize=256)
+def _reach(noise: Noise) -> int:
+    return int(-noise.quantile(_CUT / 2))
+
+
+def _likely(noise: Noise, count: int) -> Values:
     """Released counts that leave out a probability of ``_CUT`` in all, and the probability of each."""
-    reach = int(-noise.quantile(_CUT / 2))
-    eta = np.arange(-reach, reach + 1)
+    eta = np.arange(-_reach(noise), _reach(noise) + 1)
     return count + eta, noise.pmf(eta)
+
+
+def _sure(value: int) -> Values:
+    return np.array([value]), np.ones(1)
+
+
+def _all(ways: Sequence[tuple[Values, Values]]) -> Iterator[tuple[float, list[Pair]]]:
+    """All sets of released counts with their probabilities, but for the least probable that make up ``_CUT``."""
+    if not ways:
+        yield 1.0, []
+        return
+    (above, siblings), upper = ways[0], ways[1:]
+    weights = np.multiply.outer(above[1], siblings[1])
+    order = np.sort(weights, axis=None)
+    least = order[np.searchsorted(np.cumsum(order), _CUT)]
+    for i, j in np.argwhere(weights >= least):
+        for weight, pairs in _all(upper):
+            yield float(weights[i, j]) * weight, [(int(above[0][i]), int(siblings[0][j])), *pairs]
+
+
+def _drawn(ways: Sequence[tuple[Values, Values]], draws: int, seed: int) -> Iterator[tuple[float, list[Pair]]]:
+    """Sets of released counts, drawn, with what each stands for."""
+    rng = np.random.default_rng(seed)
+    counts = [[rng.choice(values, draws, p=mass / mass.sum()) for values, mass in pair] for pair in ways]
+    weight = math.prod(float(mass.sum()) for pair in ways for _, mass in pair) / draws
+    for n in range(draws):
+        yield weight, [(int(above[n]), int(siblings[n])) for above, siblings in counts]

@@ -6,14 +6,15 @@ noise, and the intruder updates a prior p. With d = x* - known, the log odds of 
 - discrete Gaussian, variance parameter s: :math:`(2d - 1) / 2s`, from Eq. 11 with :math:`s = 1/(2\rho)`;
 - geometric, parameter z: z for :math:`d \ge 1`, -z for :math:`d \le 0` (Eq. 12).
 
-Both rise with d, so a decision is a threshold (Eq. 19). It is found in ball arithmetic: no float decides it. An exact
-tie needs :math:`s \log q` or z to be a logarithm of a fraction and itself a fraction, which only happens at 0
-(Lindemann), where neither noise has a tie: for parameters that are fractions, as all here are, ties have probability 0.
+Of several counts that the target would raise, they add (``evidence``). A decision is a threshold on them (Eq. 19). It
+is found in ball arithmetic: no float decides it. What comes out is a fraction, and the logarithm of the odds needed is
+none unless it is 0 (Lindemann); so there are no ties but at even odds, and there they are counted in whole numbers.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -25,12 +26,11 @@ from scipy.special import expit
 
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact
-from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
+from tallyveil.privacy.distributions import DiscreteGaussian, Floats, Geometric
 from tallyveil.privacy.thresholds import floor_of_log
+from tallyveil.risk.evidence import Evidence
 
-Floats = NDArray[np.float64]
 Noise = Geometric | DiscreteGaussian
-_REACH = 39  # standard deviations; what lies beyond is no normal float
 
 
 @final
@@ -52,6 +52,13 @@ class Intruder:
     >>> exposed = Intruder(prior=1/2, known=0).against(DiscreteGaussian(variance="5.04"))
     >>> round(float(exposed.posterior(2)), 3), round(exposed.right_decision, 2)       # Table 3; section 4.2.3
     (0.574, 0.59)
+
+    An intruder who sees the unit's total too, where 44 others are:
+
+    >>> noises = DiscreteGaussian(variance=5), DiscreteGaussian(variance=20)
+    >>> both = Intruder(prior=1/2).against(*noises, known=[0, 44])
+    >>> round(float(both.posterior([2, 49])), 3)
+    0.628
     """
 
     prior: Number
@@ -63,20 +70,23 @@ class Intruder:
         prior = exact(self.prior, "prior")
         if prior >= 1:
             raise InputError(f"a prior is a probability strictly between 0 and 1. Got {self.prior} instead.")
-        if isinstance(self.known, bool) or not isinstance(self.known, int | np.integer) or self.known < 0:
-            raise InputError(
-                f"known is how many others have the characteristics, 0 or more. Got {self.known!r} instead."
-            )
         object.__setattr__(self, "prior", prior)
-        object.__setattr__(self, "known", int(self.known))
+        object.__setattr__(self, "known", _known(self.known))
         for name in ("false_accusation", "miss"):
             object.__setattr__(self, name, exact(getattr(self, name), f"the cost {name}"))
 
-    def against(self, noise: Noise) -> Exposure:
-        """What this intruder learns from the unit's count with this noise."""
-        if not isinstance(noise, Geometric | DiscreteGaussian):
-            raise InputError(f"noise is Geometric or DiscreteGaussian. Got a {type(noise).__name__} instead.")
-        return Exposure(intruder=self, noise=noise)
+    def against(self, noise: Noise, *more: Noise, known: Sequence[int] | None = None) -> Exposure:
+        """What this intruder learns from the unit's count with this noise, and from more counts of the target.
+
+        ``known`` says how many others each of several counts has; as many as have the characteristics by default.
+        """
+        evidence = Evidence(noises=(noise, *more))
+        others = (self.known,) * len(evidence.noises) if known is None else tuple(map(_known, known))
+        if len(others) != len(evidence.noises):
+            raise InputError(
+                f"known is given for {len(others)} counts, but there are {len(evidence.noises)}. Give one for each."
+            )
+        return Exposure(intruder=self, evidence=evidence, known=others)
 
     @property
     def odds_needed(self) -> Fraction:
@@ -84,25 +94,42 @@ class Intruder:
         prior, cost, miss = (Fraction(number) for number in (self.prior, self.false_accusation, self.miss))
         return cost * (1 - prior) / (miss * prior)
 
+    @property
+    def log_prior_odds(self) -> float:
+        """Logarithm of the prior odds."""
+        prior = Fraction(self.prior)
+        return math.log(prior.numerator) - math.log(prior.denominator - prior.numerator)
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Exposure:
-    """What an intruder learns from one noisy count; figures are for a target who has the characteristics."""
+    """What an intruder learns from noisy counts; figures are for a target who has the characteristics."""
 
     intruder: Intruder
-    noise: Noise
+    evidence: Evidence
+    known: tuple[int, ...] = ()
 
     def posterior(self, released: ArrayLike) -> Floats:
-        """Probability that the target has the characteristics, given the released count (Eq. 10 to 12)."""
+        """Probability that the target has the characteristics, given the released count (Eq. 10 to 12).
+
+        Of several counts, ``released`` has one in each place of its last dimension.
+        """
         result: Floats = expit(self.log_odds(released))
         return result
 
     def log_odds(self, released: ArrayLike) -> Floats:
         """Logarithm of the posterior odds: exact where the posterior itself would round to 0 or 1."""
-        prior = Fraction(self.intruder.prior)
-        log_odds = math.log(prior.numerator) - math.log(prior.denominator - prior.numerator)
-        return log_odds + self._log_ratio(_whole(released) - self.intruder.known)
+        numbers, noises = np.asarray(released, dtype=np.float64), self.evidence.noises
+        if not (numbers == np.floor(numbers)).all():
+            raise InputError(f"a released noisy count is a whole number. Got {released!r} instead.")
+        if len(noises) == 1:
+            numbers = numbers[..., None]
+        elif numbers.shape[-1:] != (len(noises),):
+            raise InputError(f"{len(noises)} counts were released. Give one number for each, in the last dimension.")
+        d = numbers - np.array(self.known, dtype=np.float64)
+        parts = [log_ratio(noise, d[..., i]) for i, noise in enumerate(noises)]
+        return np.asarray(self.intruder.log_prior_odds + sum(parts))
 
     def ratio(self, released: ArrayLike) -> Floats:
         """Posterior over prior, R' (Eq. 13)."""
@@ -111,47 +138,45 @@ class Exposure:
     @cached_property
     def marginal_posterior(self) -> float:
         """The posterior averaged over what may be released (Eq. 14)."""
-        if isinstance(self.noise, Geometric):
-            k, stays = (
-                self.intruder.known,
-                float(self.noise.tail(0)),
-            )  # two posteriors: the noise lowers the count or not
-            return float(stays * self.posterior(k + 1) + (1 - stays) * self.posterior(k))
-        reach = math.ceil(_REACH * math.sqrt(self.noise.variance)) + 1
-        eta = np.arange(-reach, reach + 1)
-        return float(self.noise.pmf(eta) @ self.posterior(self.intruder.known + 1 + eta))
+        return float(self.evidence.probabilities @ expit(self.intruder.log_prior_odds + self.evidence.logs()))
 
     @property
     def risk(self) -> float:
         """Average posterior over prior, R (Eq. 15)."""
         return self.marginal_posterior / float(self.intruder.prior)
 
-    @cached_property
+    @property
     def threshold(self) -> float:
-        """The smallest released count at which the intruder claims the characteristics.
+        """The smallest released count at which the intruder claims the characteristics (of one count).
 
         Minus or plus infinity where they always or never do.
         """
-        odds = self.intruder.odds_needed
-        if isinstance(self.noise, DiscreteGaussian):  # (2 d - 1) / 2 s > log odds: d above s log odds + 1/2, strictly
-            return self.intruder.known + floor_of_log(odds, times=self.noise.variance, plus=Fraction(1, 2)) + 1
-        if floor_of_log(odds, times=1 / self.noise.z, plus=Fraction(0)) >= 1:  # log odds >= z
-            return math.inf
-        if odds < 1 and floor_of_log(1 / odds, times=1 / self.noise.z, plus=Fraction(0)) >= 1:  # -log odds >= z
-            return -math.inf
-        return self.intruder.known + 1
+        if len(self.evidence.noises) > 1:
+            raise InputError("of several counts there is no one threshold: they are weighed together. Ask posterior().")
+        (known,) = self.known
+        if isinstance(self.evidence.noises[0], DiscreteGaussian):
+            return known + 1 + self._claimed_from
+        return {-1: -math.inf, 0: known + 1, 1: known + 1}.get(max(self._claimed_from, -1), math.inf)
 
     @property
     def right_decision(self) -> float:
         """Probability that the intruder claims the characteristics, rightly (Eq. 18 and 19)."""
-        if math.isinf(self.threshold):
-            return 1.0 if self.threshold < 0 else 0.0
-        return float(self.noise.tail(self.threshold - self.intruder.known - 1))
+        return min(self.evidence.above(self._claimed_from), 1.0)
 
     @property
     def tie(self) -> float:
-        """Probability of an exact tie: 0, see above."""
-        return 0.0
+        """Probability that claiming and not claiming cost the same; it counts as not claiming."""
+        if self.intruder.odds_needed != 1 or self.evidence.rounding or self.evidence.offset.denominator != 1:
+            return 0.0
+        return self.evidence.at(-int(self.evidence.offset))
+
+    def decided(self, logs: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Whether the intruder claims the characteristics, and whether it is a tie, given logs of likelihood ratios."""
+        if self.evidence.rounding:
+            return logs > math.log(self.intruder.odds_needed), np.zeros(len(logs), dtype=np.bool_)
+        place = np.rint(logs / float(self.evidence.step) - float(self.evidence.offset))  # whole, but for rounding
+        tie = (place == -float(self.evidence.offset)) if self.tie else np.zeros(len(logs), dtype=np.bool_)
+        return place >= self._claimed_from, tie
 
     def as_json(self, released: int | None = None) -> dict[str, Any]:
         """The figures under their JSON keys; ``posterior`` and ``ratio`` where a released count is given."""
@@ -166,15 +191,20 @@ class Exposure:
             "tie": self.tie,
         }
 
-    def _log_ratio(self, d: Floats) -> Floats:
-        """Log of P[x* | the target has them] / P[x* | not], d being x* less the known others."""
-        if isinstance(self.noise, DiscreteGaussian):
-            return (2 * d - 1) / (2 * float(self.noise.variance))
-        return np.where(d >= 1, 1.0, -1.0) * float(self.noise.z)
+    @cached_property
+    def _claimed_from(self) -> int:
+        """The first point of the evidence's grid that is above the logarithm of the odds needed, strictly."""
+        return floor_of_log(self.intruder.odds_needed, times=1 / self.evidence.step, plus=-self.evidence.offset) + 1
 
 
-def _whole(released: ArrayLike) -> Floats:
-    numbers = np.asarray(released, dtype=np.float64)
-    if not (numbers == np.floor(numbers)).all():
-        raise InputError(f"a released noisy count is a whole number. Got {released!r} instead.")
-    return numbers
+def log_ratio(noise: Noise, d: Floats) -> Floats:
+    """Log of P[x* | the target has them] / P[x* | not], d being x* less the known others."""
+    if isinstance(noise, DiscreteGaussian):
+        return (2 * d - 1) / (2 * float(noise.variance))
+    return np.where(d >= 1, 1.0, -1.0) * float(noise.z)
+
+
+def _known(number: Any) -> int:
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
+        raise InputError(f"known is how many others have the characteristics, 0 or more. Got {number!r} instead.")
+    return int(number)

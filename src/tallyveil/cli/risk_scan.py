@@ -1,0 +1,293 @@
+"""``tallyveil risk scan``: how exposed everybody is, before release or after it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tallyveil.facilities import Facilities
+    from tallyveil.histogram import Histogram
+    from tallyveil.measurements import Measurements
+    from tallyveil.privacy import Strategy
+    from tallyveil.risk import Scan
+
+
+def scan(
+    truth: Annotated[Path, typer.Argument(help="The precise counts: a CSV or Parquet file.")],
+    codebook: Annotated[Path, typer.Option(help="What its columns mean (TOML).")],
+    release: Annotated[Path | None, typer.Option(help="A release's folder: its strategy, and what was drawn.")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="Instead: a preset's name or a strategy's TOML file (default: equal shares).")
+    ] = None,
+    epsilon: Annotated[str | None, typer.Option(help="The strategy's budget, pure.")] = None,
+    rho: Annotated[str | None, typer.Option(help="The strategy's budget, zero-concentrated.")] = None,
+    invariant: Annotated[list[str] | None, typer.Option(metavar="QUERY@LEVEL", help="Kept exactly.")] = None,
+    facilities: Annotated[Path | None, typer.Option(help="Facilities by leaf and type, for bounds.")] = None,
+    units: Annotated[Path | None, typer.Option(help="The list of units, the empty ones too.")] = None,
+    prior: Annotated[list[str] | None, typer.Option(help="An intruder's prior (default 1/2). Can be repeated.")] = None,
+    level: Annotated[list[str] | None, typer.Option(help="A level; all by default. Can be repeated.")] = None,
+    query: Annotated[list[str] | None, typer.Option(help="Use this query only. Can be repeated.")] = None,
+    detail_only: Annotated[
+        bool, typer.Option("--detail-only", help="Use the detailed query only (the paper).")
+    ] = False,
+    attack: Annotated[
+        str, typer.Option(help="What the intruder asks: characteristics, responded, truthful or attribute.")
+    ] = "characteristics",
+    attribute: Annotated[str | None, typer.Option(help="The unknown one, of the attack attribute.")] = None,
+    above: Annotated[
+        bool, typer.Option("--above", help="Also with the count above and the siblings' sum (detail, flat prior).")
+    ] = False,
+    key_file: Annotated[Path | None, typer.Option(help="The run's key: scan the noise that it draws.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For research: scan the noise that this seed draws.")] = None,
+    most: Annotated[int, typer.Option(help="How many of the most exposed units of a level -o names.")] = 20,
+    threads: Annotated[int | None, typer.Option(help="How many (default: all cores).")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A new folder for tables and a plot.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """How exposed everybody is to an intruder who knows all others of their unit. Not for publication.
+
+    Before release, figures are averages over the noise. After it (a release with saved measurements, a key or a seed),
+    they are those of the noise that was drawn. Both are about the noisy counts before post-processing: what is
+    published of them tells no more.
+
+    [bold]Examples[/bold]
+
+      tallyveil risk scan blocks.parquet --codebook b.toml --rho 1 --prior 1/2 --prior 1/10
+
+      tallyveil risk scan p.csv --codebook p.toml --strategy pl94-2020-us-persons --facilities f.csv --detail-only
+
+      tallyveil risk scan blocks.parquet --codebook b.toml --release release -o exposed
+    """
+    from tallyveil.files.release_folder import refuse_existing
+
+    if output is not None:
+        refuse_existing(output)
+    if most < 0:
+        raise InputError(f"--most must be 0 or more. Got {most} instead.")
+    if detail_only and query:
+        raise InputError("--detail-only and --query are both given. Give one.")
+    queries = ["detailed"] if detail_only else query
+    if release is not None:
+        if any(given is not None for given in (strategy, epsilon, rho, invariant, facilities)):
+            raise InputError(
+                "a release has its strategy and facilities. Leave --strategy, its budget and the like out."
+            )
+        people, plan, built, drawn = _released(truth, release, codebook, units)
+    else:
+        people, plan, built = _planned(truth, codebook, units, strategy, epsilon, rho, invariant, facilities)
+        drawn = None
+    levels, again = level, _drawn_again(people, plan, key_file, seed)
+    if again is not None:
+        drawn = again
+    elif drawn is not None:
+        drawn, queries, levels = _what_was_saved(drawn, plan, queries, level)
+    if release is not None and drawn is None:
+        words = f"{release}: no measurements were saved, so figures are averages over the noise of its strategy"
+        typer.echo(f"tallyveil: {words}", err=True)
+    found = _scan(
+        people,
+        plan,
+        priors=prior or ["1/2"],
+        measurements=drawn,
+        levels=levels,
+        queries=queries,
+        attack=attack,
+        attribute=attribute,
+        facilities=built,
+        most=most,
+        threads=threads,
+    )
+    frames = found.frames() | ({"above": _above(people, plan, prior, level, threads)} if above else {})
+    if as_json:
+        typer.echo(json.dumps(_as_json(found, frames), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        _show(found, people)
+        if above:
+            _show_above(frames["above"])
+    if output is not None:
+        _write(found, frames, output)
+
+
+def _released(
+    truth: Path, release: Path, codebook: Path, units: Path | None
+) -> tuple[Histogram, Strategy, Facilities | None, Measurements | None]:
+    from tallyveil.cli.reading import read_given
+
+    given = read_given(truth, [release], codebook, units=units)
+    (one,) = given.releases.values()
+    if one.strategy is None:
+        raise InputError(f"{release}: says nothing of its noise. Give a release's folder, or --strategy without it.")
+    return given.truth, one.strategy, one.facilities, one.measurements
+
+
+def _planned(
+    truth: Path,
+    codebook: Path,
+    units: Path | None,
+    strategy: str | None,
+    epsilon: str | None,
+    rho: str | None,
+    invariant: list[str] | None,
+    facilities: Path | None,
+) -> tuple[Histogram, Strategy, Facilities | None]:
+    from tallyveil.cli.protect import choose_strategy, find_facilities
+    from tallyveil.files.tables import read_counts
+
+    if strategy is None and epsilon is None and rho is None:
+        raise InputError("a scan needs the noise: --rho R, --epsilon E, a --strategy, or a --release.")
+    people = read_counts(truth, codebook, units=units)
+    plan = choose_strategy(people, strategy, epsilon=epsilon, rho=rho, delta=None, invariants=invariant or [])
+    return people, plan, find_facilities(facilities, plan, people)
+
+
+def _what_was_saved(
+    drawn: Measurements, plan: Strategy, queries: list[str] | None, levels: list[str] | None
+) -> tuple[Measurements | None, list[str] | None, list[str] | None]:
+    """The measurements, queries and levels to scan: of a release that saved some queries, those at the finest level."""
+    import numpy as np
+
+    def saved(level: str, query: str) -> bool:
+        first = int(np.flatnonzero(drawn.measured(level, 0, drawn.spine.size(level)))[0])
+        try:
+            drawn.ask(level, query, np.array([first * drawn.schema.query(query).size]))
+        except InputError:
+            return False
+        return True
+
+    there = {level: [query for query in plan.queries[level] if saved(level, query)] for level in plan.levels}
+    if not any(there.values()):
+        return None, queries, levels
+    if levels is None:
+        levels = [level for level in plan.levels if there[level]][-1:]
+    if queries is None and len(levels) == 1 and len(there[levels[0]]) < len(plan.queries[levels[0]]):
+        queries = there[levels[0]]
+        kept = ", ".join(f"{query}@{levels[0]}" for query in queries)
+        typer.echo(f"tallyveil: only what was saved is scanned: {kept}", err=True)
+    return drawn, queries, levels
+
+
+def _drawn_again(people: Histogram, plan: Strategy, key_file: Path | None, seed: int | None) -> Measurements | None:
+    """The noise that a key or a seed draws."""
+    from tallyveil.mechanisms.measure import measure
+    from tallyveil.privacy import RunKey
+
+    if key_file is not None and seed is not None:
+        raise InputError("--seed and --key-file are both given. Give one.")
+    if seed is not None:
+        return measure(people, plan, RunKey.from_seed(seed))
+    if key_file is None:
+        return None
+    if not key_file.exists():
+        raise InputError(f"{key_file}: no such file. Give the key that the release was made with.")
+    return measure(people, plan, RunKey.from_file(key_file))
+
+
+def _scan(people: Histogram, plan: Strategy, *, threads: int | None, **given: Any) -> Scan:
+    import os
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tallyveil.cli.progress import LevelProgress
+    from tallyveil.risk import scan as scan_people
+
+    if threads is not None and threads < 1:
+        raise InputError(f"--threads must be 1 or more. Got {threads} instead.")
+    work = {level: people.spine.size(level) ** 0.7 for level in given["levels"] or people.spine.levels}  # about
+    long = people.leaves.entries > 2_000_000
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool, LevelProgress(work, what="pieces") as progress:
+        return scan_people(people, plan, run=pool.map, progress=progress.update if long else None, **given)
+
+
+def _above(
+    people: Histogram, plan: Strategy, priors: list[str] | None, levels: list[str] | None, threads: int | None
+) -> pd.DataFrame:
+    """The scan with the hierarchy, of the finest level asked for."""
+    import os
+    from concurrent.futures import ThreadPoolExecutor
+
+    import pandas as pd
+
+    from tallyveil.risk import scan_above
+
+    level = max(levels or people.spine.levels, key=people.spine.depth)
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        every = dict.fromkeys(priors or ["1/2"])
+        found = [scan_above(people, plan, prior=one, level=level, run=pool.map).assign(prior=one) for one in every]
+    return pd.concat(found, ignore_index=True)
+
+
+def _show_above(frame: pd.DataFrame) -> None:
+    """By how many others of the cell the unit above has, on average over people."""
+    import pandas as pd
+
+    from tallyveil.cli.tables import print_table
+
+    classes = [-1, 0, 1, 2, 5, 10, math.inf]
+    labels = ["nobody", "1", "2", "3 to 5", "6 to 10", "11 or more"]
+    cut = frame.assign(others=pd.cut(frame.others, classes, labels=labels))
+    figures = ["alone", "right_decision", "gain", "loss", "tie"]
+    weighted = cut.assign(**{name: cut[name] * cut.people for name in figures})
+    sums = weighted.groupby(["prior", "others"], observed=True, sort=False)[["people", *figures]].sum().reset_index()
+    shown = sums.assign(**{name: sums[name] / sums.people for name in figures}, others=sums.others.astype(str))
+    headings = {"prior": "prior", "others": "others in the cell above", "people": "people", "alone": "without it"}
+    headings |= {"right_decision": "rightly claimed", "gain": "gain", "loss": "loss", "tie": "tie"}
+    level = f"{frame.measured_at.iloc[-1]}s with the {frame.above.iloc[-1]}'s count and the siblings' sum"
+    print_table(shown, title=f"Detailed counts of {level} (flat prior on the siblings)", headings=headings)
+
+
+def _as_json(found: Scan, frames: dict[str, pd.DataFrame]) -> dict[str, Any]:
+    from tallyveil.cli.tables import records
+
+    told: dict[str, Any] = {name: getattr(found, name) for name in ("when", "attack", "attribute", "queries")}
+    return told | {name: records(frame) for name, frame in frames.items() if name not in ("cells", "exposed")}
+
+
+def _show(found: Scan, people: Histogram) -> None:
+    from tallyveil.cli.tables import print_table
+
+    when = "expected over the noise" if found.when == "before" else "given the noise that was drawn"
+    used = "every query of the level" if found.queries is None else ", ".join(found.queries)
+    typer.echo(f"{people.total():,} persons, each a target of an intruder who knows all others of the unit")
+    typer.echo(f"attack: {found.attack}{f' ({found.attribute})' if found.attribute else ''}; uses {used}; {when}\n")
+    figures = {
+        "prior": "prior",
+        "people": "people",
+        "unique": "unique",
+        "posterior": "posterior",
+        "risk": "over prior",
+        "right_decision": "rightly claimed",
+        "tie": "tie",
+    }
+    print_table(found.levels, title="By level", headings={"level": "level", **figures, "certain": "given away"})
+    leaf = found.levels.level.iloc[-1]
+    groups, sizes = (frame[frame.level == leaf] for frame in (found.groups, found.sizes))
+    if len(groups) > groups.prior.nunique():
+        headings = {"measured_at": "measured with the", "share": "share", "settled": "settled by exact counts"}
+        print_table(groups, title=f"People of a {leaf} who are measured alike", headings={**headings, **figures})
+    if found.when == "after" or len(groups) > groups.prior.nunique():
+        print_table(sizes, title=f"By the {leaf}'s number of people", headings={"size": "people in it", **figures})
+
+
+def _write(found: Scan, frames: dict[str, pd.DataFrame], output: Path) -> None:
+    from tallyveil.cli.tables import can_draw, write_frames
+    from tallyveil.files.release_folder import new_folder
+
+    with new_folder(output) as place:
+        write_frames(frames, place)
+        if drawn := can_draw():
+            from tallyveil.report.plots import posterior_plot, write_plot
+
+            leaf = found.levels.level.iloc[-1]
+            frame = found.posteriors[found.posteriors.level == leaf]
+            write_plot(
+                posterior_plot(frame, title=f"What an intruder believes of each person, {leaf}"), place / "posteriors"
+            )
+    typer.echo(f"{output}: tables{' and a plot' if drawn else ''} (internal: they show the truth)", err=True)

@@ -1,0 +1,157 @@
+r"""What several noisy counts say together, for and against a target: the evidence adds.
+
+Where the target has the characteristics, each of these counts is one higher (or one lower: the noise is symmetric).
+With independent noise :math:`\eta_i` the logarithm of the likelihood ratio, for a target who has them, is a sum of
+
+- :math:`(2\eta_i + 1) / 2s_i` for a discrete Gaussian count with variance parameter :math:`s_i` (from Eq. 11);
+- :math:`z_i` where the noise does not lower the count and :math:`-z_i` where it does, for a geometric one (Eq. 12).
+
+Parameters are fractions, so all that can come out lies on a grid ``step * (m + offset)`` with whole m, and its
+distribution is a convolution of whole numbers. For a target who has not, it is the same with the sign turned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, reduce
+from typing import final
+
+import numpy as np
+
+from tallyveil.errors import InputError
+from tallyveil.privacy.distributions import DiscreteGaussian, Floats, Geometric
+
+CUT = 1e-20  # probability of each count's noise that is left out where there are several
+LARGEST = 1 << 19  # points of a grid; a finer one is rounded to about as many
+_REACH = 39  # standard deviations of a single noise; what lies beyond is no normal float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The logarithm of the likelihood ratio of noisy counts, for a target who has the characteristics.
+
+    Examples
+    --------
+    Two equally noisy counts: a tie where the noises add up to -1, which one count never has.
+
+    >>> both = Evidence(noises=(DiscreteGaussian(variance=5), DiscreteGaussian(variance=5)))
+    >>> both.step, both.offset, round(both.at(-1), 4)
+    (Fraction(1, 5), Fraction(1, 1), 0.12)
+    """
+
+    noises: tuple[Geometric | DiscreteGaussian, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noises", tuple(self.noises))
+        if not self.noises:
+            raise InputError("evidence needs at least one noisy count. Got none.")
+        for noise in self.noises:
+            if not isinstance(noise, Geometric | DiscreteGaussian):
+                raise InputError(f"noise is Geometric or DiscreteGaussian. Got a {type(noise).__name__} instead.")
+
+    @cached_property
+    def step(self) -> Fraction:
+        """The grid's step."""
+        return reduce(_common, (_weight(noise) for noise in self.noises)) * self._coarser
+
+    @cached_property
+    def offset(self) -> Fraction:
+        """How far the grid lies from whole steps."""
+        halves = sum((_weight(noise) for noise in self.noises if isinstance(noise, DiscreteGaussian)), Fraction(0)) / 2
+        return halves / self.step
+
+    @cached_property
+    def rounding(self) -> float:
+        """How far the logarithm may be off because the grid was too fine to hold: 0 in all ordinary cases."""
+        return len(self.noises) * float(self.step) / 2 if self._coarser > 1 else 0.0
+
+    @cached_property
+    def truncation(self) -> float:
+        """Probability that is left out, at most."""
+        return 0.0 if len(self.noises) == 1 else 2 * len(self.noises) * CUT
+
+    @property
+    def first(self) -> int:
+        """The smallest m with a probability."""
+        return self._grid[0]
+
+    @property
+    def probabilities(self) -> Floats:
+        """Probability of m = first, first + 1, ..."""
+        return self._grid[1]
+
+    def logs(self) -> Floats:
+        """The logarithm of the likelihood ratio at each point of the grid."""
+        m = np.arange(self.first, self.first + len(self.probabilities), dtype=np.float64)
+        return (m + float(self.offset)) * float(self.step)
+
+    def at(self, m: int) -> float:
+        """P[m]."""
+        place = m - self.first
+        return float(self.probabilities[place]) if 0 <= place < len(self.probabilities) else 0.0
+
+    def above(self, m: int) -> float:
+        """P[a grid point of m or more]."""
+        if len(self.noises) == 1 and isinstance(self.noises[0], DiscreteGaussian):
+            return float(self.noises[0].tail(m))  # to full relative precision
+        return float(self._tails[min(max(m - self.first, 0), len(self._tails) - 1)])
+
+    @cached_property
+    def _tails(self) -> Floats:
+        return np.append(np.cumsum(self.probabilities[::-1])[::-1], 0.0)
+
+    @cached_property
+    def _coarser(self) -> int:
+        """By how much the exact grid is too fine."""
+        step = reduce(_common, (_weight(noise) for noise in self.noises))
+        variance = sum(self._reach(noise) ** 2 * _weight(noise) ** 2 for noise in self.noises)
+        return math.ceil(2 * math.sqrt(variance) / (float(step) * LARGEST)) if len(self.noises) > 1 else 1
+
+    def _reach(self, noise: Geometric | DiscreteGaussian) -> int:
+        if isinstance(noise, Geometric):
+            return 1
+        if len(self.noises) > 1:
+            return int(-noise.quantile(CUT / 2))
+        return math.ceil(_REACH * math.sqrt(noise.variance)) + 1
+
+    @cached_property
+    def _grid(self) -> tuple[int, Floats]:
+        """Noise by noise, the least weighty first: grids of few points are moved by many, then of many by few."""
+        first, total = 0, np.ones(1)
+        for noise, times in sorted(Counter(self.noises).items(), key=lambda item: _weight(item[0])):
+            places, chances = self._points(noise)
+            for _ in range(times):
+                low, high = int(places[0]), int(places[-1])
+                moved = np.zeros(len(total) + high - low)
+                for place, chance in zip(places - low, chances, strict=True):
+                    moved[place : place + len(total)] += chance * total
+                below, above = (int(np.searchsorted(np.cumsum(end), CUT / 2)) for end in (moved, moved[::-1]))
+                first, total = first + low + below, moved[below : len(moved) - above]
+        total.flags.writeable = False
+        return first, total
+
+    def _points(self, noise: Geometric | DiscreteGaussian) -> tuple[np.ndarray, Floats]:
+        """Where on the grid one noise's part may lie, and how probable each place is."""
+        weight = _weight(noise) / self.step
+        if isinstance(noise, Geometric):
+            stays = float(noise.tail(0))
+            return np.array([-round(weight), round(weight)]), np.array([1 - stays, stays])
+        reach = self._reach(noise)
+        eta = np.arange(-reach, reach + 1)
+        places = eta * int(weight) if weight.denominator == 1 else np.rint(eta * float(weight)).astype(np.int64)
+        return places, noise.pmf(eta)
+
+
+def _weight(noise: Geometric | DiscreteGaussian) -> Fraction:
+    return noise.z if isinstance(noise, Geometric) else 1 / noise.variance
+
+
+def _common(one: Fraction, two: Fraction) -> Fraction:
+    """The largest fraction of which both are whole multiples."""
+    return Fraction(
+        math.gcd(one.numerator * two.denominator, two.numerator * one.denominator), one.denominator * two.denominator
+    )

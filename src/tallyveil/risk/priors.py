@@ -1,0 +1,105 @@
+r"""Priors on how many people with the characteristics the siblings have together.
+
+The paper's prior is flat (``None`` in ``Above``): 0 people are as probable as any other number, and all numbers up to
+the released ones far more so together. It drives the result where the target is alone in the unit above. A proper prior
+says how rare the characteristics are: give its mean, or fit it to what was released.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
+
+from tallyveil.errors import InputError
+
+Floats = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Poisson:
+    """Counts of people who are scattered at random, ``mean`` of them on average.
+
+    >>> np.exp(Poisson(mean=0.1)(np.arange(3))).round(4).tolist()
+    [0.9048, 0.0905, 0.0045]
+    """
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        _check_positive(self.mean, "the mean of a prior")
+
+    def __call__(self, y: ArrayLike) -> Floats:
+        """Logarithm of the probability of each count."""
+        y = np.asarray(y, dtype=np.float64)
+        logs: Floats = y * math.log(self.mean) - self.mean - gammaln(y + 1)
+        return logs
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NegativeBinomial:
+    """Counts of people who come in clusters: ``variance`` is above ``mean``.
+
+    >>> np.exp(NegativeBinomial(mean=1, variance=2)(np.arange(3))).round(4).tolist()     # geometric
+    [0.5, 0.25, 0.125]
+    """
+
+    mean: float
+    variance: float
+
+    def __post_init__(self) -> None:
+        _check_positive(self.mean, "the mean of a prior")
+        if not (math.isfinite(self.variance) and self.variance > self.mean):
+            raise InputError(
+                f"a negative binomial's variance is above its mean ({self.mean}). Got {self.variance}. Use Poisson."
+            )
+
+    @property
+    def shape(self) -> float:
+        """The smaller, the more clustered: mean^2 / (variance - mean)."""
+        return self.mean**2 / (self.variance - self.mean)
+
+    def __call__(self, y: ArrayLike) -> Floats:
+        """Logarithm of the probability of each count."""
+        y, r, m = np.asarray(y, dtype=np.float64), self.shape, self.mean
+        none = -r * math.log1p(m / r)
+        logs: Floats = gammaln(y + r) - gammaln(r) - gammaln(y + 1) + none + y * math.log(m / (m + r))
+        return logs
+
+
+def fitted(noisy_sums: ArrayLike, noise_variances: ArrayLike) -> Poisson | NegativeBinomial:
+    """A prior with the mean and the variance of the true sums behind noisy ones, by moments.
+
+    ``noisy_sums`` are released sums of siblings, of as many units above as there are (more than one, and like the
+    target's); ``noise_variances`` the variances of their noise, or one for all. The variance is that of the sums less
+    the noise's; where that is not above the mean, a Poisson. A mean of 0 or less, as noise may leave, becomes half a
+    person in all the units together.
+
+    >>> fitted([4, 9, 0, 3, 12, 2, 5, 5], 5)
+    NegativeBinomial(mean=5.0, variance=9.857142857142858)
+    >>> fitted([-3, 2, 0, -1], 5)
+    Poisson(mean=0.125)
+    """
+    sums, noise = np.asarray(noisy_sums, dtype=np.float64), np.asarray(noise_variances, dtype=np.float64)
+    if sums.ndim != 1 or len(sums) < 2:
+        raise InputError(f"a prior is fitted to two or more sums in a row. Got an array of shape {sums.shape}.")
+    if noise.shape not in {(), sums.shape} or not (np.isfinite(noise) & (noise >= 0)).all():
+        raise InputError("noise variances are 0 or more: one for each sum, or one for all.")
+    if not np.isfinite(sums).all():
+        raise InputError("a noisy sum is no finite number. Leave units without a count out.")
+    mean = float(sums.mean())
+    if mean <= 0:
+        return Poisson(mean=1 / (2 * len(sums)))
+    variance = float(sums.var(ddof=1) - noise.mean())
+    return NegativeBinomial(mean=mean, variance=variance) if variance > mean else Poisson(mean=mean)
+
+
+def _check_positive(value: float, name: str) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be greater than 0. Got {value} instead.")

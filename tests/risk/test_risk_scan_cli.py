@@ -1,0 +1,111 @@
+"""tallyveil risk scan on the command line: before, after, with the hierarchy; nothing of a person on the screen."""
+
+import csv
+import json
+
+import pytest
+
+from test_cli import figures, run
+
+PEOPLE = """county,block,age,people
+A,A1,child,3
+A,A1,adult,1
+B,B1,adult,6
+B,B2,adult,2
+B,B2,child,9
+"""
+CODEBOOK = """[geography]
+levels = ["county", "block"]
+root = "state"
+[attributes]
+age = ["child", "adult"]
+[table]
+layout = "long"
+count = "people"
+"""
+
+
+@pytest.fixture
+def town(tmp_path):
+    (tmp_path / "town.csv").write_text(PEOPLE)
+    (tmp_path / "town.toml").write_text(CODEBOOK)
+    return tmp_path
+
+
+def words(town, *more):
+    return ["risk", "scan", str(town / "town.csv"), "--codebook", str(town / "town.toml"), *more]
+
+
+def test_a_scan_before_release_has_every_level_and_prior(town):
+    told = figures(*words(town, "--rho", "1", "--prior", "1/2", "--prior", "1/5"))
+    assert (told["when"], told["attack"], told["queries"]) == ("before", "characteristics", None)
+    levels = told["levels"]
+    assert {row["prior"] for row in levels} == {"1/2", "1/5"}
+    assert {row["people"] for row in levels} == {21}
+    finest = [row for row in levels if row["level"] == "block"]
+    assert finest[0]["unique"] == 1
+    assert 0.5 < finest[0]["right_decision"] + finest[0]["tie"] < 1
+    assert "exposed" not in told
+    assert "cells" not in told
+    alone = figures(*words(town, "--rho", "1", "--detail-only", "--level", "block"))["levels"][0]
+    assert alone["risk"] < finest[0]["risk"]
+
+
+def test_a_release_is_scanned_as_its_noise_was_drawn(town):
+    release = str(town / "release")
+    made = ["--codebook", str(town / "town.toml"), "--rho", "1", "--seed", "4", "--measurements", "detailed@block"]
+    assert run("protect", str(town / "town.csv"), *made, "-o", release).returncode == 0
+    seen = run(*words(town, "--release", release, "--json"))
+    told = json.loads(seen.stdout)
+    assert (told["when"], told["queries"]) == ("after", ["detailed"])
+    assert "only what was saved is scanned: detailed@block" in seen.stderr
+    again = figures(*words(town, "--release", release, "--seed", "4", "--detail-only", "--level", "block"))
+    assert again["levels"] == told["levels"]
+    other = figures(*words(town, "--release", release, "--seed", "5", "--detail-only", "--level", "block"))
+    assert other["levels"] != told["levels"]
+    every = figures(*words(town, "--release", release, "--seed", "4"))
+    assert [row["level"] for row in every["levels"]] == list(dict.fromkeys(row["level"] for row in every["levels"]))
+    assert len(every["levels"]) == len({row["level"] for row in every["groups"]}) > 1
+
+
+def test_the_most_exposed_are_written_and_not_shown(town):
+    out = town / "scanned"
+    seen = run(*words(town, "--rho", "1", "--most", "2", "--above", "-o", str(out)))
+    assert seen.returncode == 0, seen.stderr
+    assert "A1" not in seen.stdout
+    assert "internal: they show the truth" in seen.stderr
+    with (out / "exposed.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["level"] == "block"]
+    assert rows[0]["unit"] == "A1"  # with somebody unique
+    assert len(rows) == 2
+    with (out / "above.csv").open() as file:
+        assert sum(int(row["people"]) for row in csv.DictReader(file)) == 21
+    assert "others in the cell above" in seen.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ([], "a scan needs the noise"),
+        (["--rho", "1", "--level", "street"], "unknown level 'street'"),
+        (["--rho", "1", "--prior", "2"], "a prior is a probability strictly between 0 and 1. Got 2"),
+        (["--rho", "1", "--attack", "guess"], "unknown attack 'guess'"),
+        (["--rho", "1", "--detail-only", "--query", "age"], "--detail-only and --query are both given"),
+        (["--rho", "1", "--release", "x"], "Leave --strategy, its budget and the like out"),
+        (["--rho", "1", "--seed", "1", "--key-file", "k"], "--seed and --key-file are both given"),
+        (["--rho", "1", "--key-file", "no-such-key"], "no-such-key: no such file"),
+        (["--rho", "1", "--threads", "0"], "--threads must be 1 or more"),
+        (["--rho", "1", "--most", "-1"], "--most must be 0 or more"),
+    ],
+)
+def test_what_is_wrong_is_one_line(town, more, problem):
+    seen = run(*words(town, *more))
+    assert seen.returncode == 2
+    assert problem in seen.stderr
+    assert len(seen.stderr.strip().splitlines()) == 1
+
+
+def test_options_before_scan_are_not_lost_silently(town):
+    seen = run("risk", "--prior", "1/5", *words(town, "--rho", "1")[1:])
+    assert seen.returncode == 2
+    assert "--prior before scan would be ignored" in seen.stderr
