@@ -1,8 +1,12 @@
 """What a Bayesian intruder learns from noisy counts: of one target, of everybody, and which budget keeps it small."""
 
 from tallyveil.risk import priors
+from tallyveil.risk.allocation import Allocation, allocate
 from tallyveil.risk.attacks import noises_of
 from tallyveil.risk.attribute import Attribute
+from tallyveil.risk.choose import Choice, choose
+from tallyveil.risk.curve import curve
+from tallyveil.risk.empirical import Empirical, empirical_epsilon
 from tallyveil.risk.evidence import Evidence
 from tallyveil.risk.hierarchy import Decision, Hierarchy
 from tallyveil.risk.intruder import Exposure, Intruder
@@ -13,8 +17,11 @@ from tallyveil.risk.several import Several, SeveralExposure
 
 __all__ = [
     "Above",
+    "Allocation",
     "Attribute",
+    "Choice",
     "Decision",
+    "Empirical",
     "Evidence",
     "Exposure",
     "Hierarchy",
@@ -22,6 +29,10 @@ __all__ = [
     "Scan",
     "Several",
     "SeveralExposure",
+    "allocate",
+    "choose",
+    "curve",
+    "empirical_epsilon",
     "noises_of",
     "priors",
     "scan",

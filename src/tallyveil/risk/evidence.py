@@ -72,7 +72,7 @@ class Evidence:
     @cached_property
     def truncation(self) -> float:
         """Probability that is left out, at most."""
-        return 0.0 if len(self.noises) == 1 else 2 * len(self.noises) * CUT
+        return 0.0 if len(self.noises) == 1 else 3 * len(self.noises) * CUT
 
     @property
     def first(self) -> int:
@@ -120,30 +120,43 @@ class Evidence:
 
     @cached_property
     def _grid(self) -> tuple[int, Floats]:
-        """Noise by noise, the least weighty first: grids of few points are moved by many, then of many by few."""
+        """Equal noises first, then one after another, the least weighty first: long grids are moved by few places."""
         first, total = 0, np.ones(1)
         for noise, times in sorted(Counter(self.noises).items(), key=lambda item: _weight(item[0])):
-            places, chances = self._points(noise)
-            for _ in range(times):
-                low, high = int(places[0]), int(places[-1])
-                moved = np.zeros(len(total) + high - low)
-                for place, chance in zip(places - low, chances, strict=True):
-                    moved[place : place + len(total)] += chance * total
-                below, above = (int(np.searchsorted(np.cumsum(end), CUT / 2)) for end in (moved, moved[::-1]))
-                first, total = first + low + below, moved[below : len(moved) - above]
+            low, chances = self._sum(noise, times)
+            weight = _weight(noise) / self.step
+            places = np.rint(np.arange(low, low + len(chances)) * float(weight)).astype(np.int64)  # exact if whole
+            moved = np.zeros(len(total) + int(places[-1] - places[0]))
+            for place, chance in zip((places - places[0]).tolist(), chances.tolist(), strict=True):
+                moved[place : place + len(total)] += chance * total
+            first, total = _trimmed(first + int(places[0]), moved) if len(self.noises) > 1 else (int(places[0]), moved)
         total.flags.writeable = False
         return first, total
 
-    def _points(self, noise: Geometric | DiscreteGaussian) -> tuple[np.ndarray, Floats]:
-        """Where on the grid one noise's part may lie, and how probable each place is."""
-        weight = _weight(noise) / self.step
+    def _sum(self, noise: Geometric | DiscreteGaussian, times: int) -> tuple[int, Floats]:
+        """The first of the values that so many equal noises add up to, and their probabilities.
+
+        Of geometric ones, the values are -1 and 1: whether the noise lowers the count. Discrete Gaussians of variance 4
+        or more add up to one, to 3e-17 of each probability (by Poisson summation).
+        """
         if isinstance(noise, Geometric):
             stays = float(noise.tail(0))
-            return np.array([-round(weight), round(weight)]), np.array([1 - stays, stays])
-        reach = self._reach(noise)
-        eta = np.arange(-reach, reach + 1)
-        places = eta * int(weight) if weight.denominator == 1 else np.rint(eta * float(weight)).astype(np.int64)
-        return places, noise.pmf(eta)
+            one = np.array([1 - stays, 0.0, stays])
+        else:
+            if noise.variance >= 4:
+                noise, times = DiscreteGaussian(variance=noise.variance * times), 1
+            reach = self._reach(noise)
+            one = noise.pmf(np.arange(-reach, reach + 1))
+        low, chances = -(len(one) // 2), one
+        for _ in range(times - 1):
+            low, chances = _trimmed(low - len(one) // 2, np.convolve(chances, one))
+        return low, chances
+
+
+def _trimmed(first: int, chances: Floats) -> tuple[int, Floats]:
+    """The same without ends of probability ``CUT`` in all."""
+    below, above = (int(np.searchsorted(np.cumsum(end), CUT / 2)) for end in (chances, chances[::-1]))
+    return first + below, chances[below : len(chances) - above]
 
 
 def _weight(noise: Geometric | DiscreteGaussian) -> Fraction:
