@@ -96,7 +96,7 @@ def test_topdown_is_audited_in_a_folder_that_can_be_taken_up_again(town, tmp_pat
 
 @pytest.mark.slow
 def test_other_processes_give_the_same_result(town, monkeypatch):
-    monkeypatch.setattr(command, "POOL", 0.0)
+    monkeypatch.setattr("tallyveil.cli.runs.POOL", 0.0)
     words = ["--mechanism", "averaged", "--epsilon", "1", "--runs", "600"]
     alone, together = (figures("audit", *town, *words, "--workers", n) for n in ("1", "2"))
     assert alone == together
@@ -124,7 +124,7 @@ def test_an_invariant_keeps_the_default_neighbour_within_its_unit(town):
 
 
 def test_an_audit_of_hours_must_be_asked_for(town, monkeypatch):
-    monkeypatch.setattr(command, "LONG", 0.0)
+    monkeypatch.setattr("tallyveil.cli.runs.LONG", 0.0)
     words = ["--mechanism", "geometric", "--epsilon", "1", *FEW]
     assert "200 runs a side take about" in refused(*town, *words)
     assert run("audit", *town, *words, "--long").returncode == 0

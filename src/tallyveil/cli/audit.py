@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,13 +14,10 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.cli.audited import SimpleRuns, TopDownRuns
-    from tallyveil.cli.progress import Steps
-    from tallyveil.evaluate.audit import Audit, Bound, Map
+    from tallyveil.evaluate.audit import Audit, Bound
     from tallyveil.histogram import Histogram
 
 BATCH = 250  # runs that are made, and kept, together
-LONG = 3600.0  # seconds; more must be asked for
-POOL = 5.0  # seconds of work from which other processes are worth their start
 GAUSSIAN_DELTA = 1e-3  # what some thousand runs can still see
 PLACES = 1 << 22  # noisy counts that a batch may hold
 
@@ -97,6 +91,7 @@ def audit(
     from tallyveil.cli.audited import TopDownRuns, choose_neighbour
     from tallyveil.cli.progress import Steps
     from tallyveil.cli.reading import job_of
+    from tallyveil.cli.runs import announce, follow, pool_of, seconds_of, settings_of
     from tallyveil.evaluate.audit import audit as run_audit
     from tallyveil.evaluate.audit import batch_names, check_audit
     from tallyveil.evaluate.views import neighbours_in_words, views_of
@@ -132,7 +127,7 @@ def audit(
     job = {
         "command": "audit",
         **job_of(people, run.facilities if isinstance(run, TopDownRuns) else None),
-        **_settings(run),
+        **settings_of(run),
         "neighbours": words,
         "query": query,
     }
@@ -140,10 +135,10 @@ def audit(
     names = batch_names(runs, batch)
     known = sum(name in store for name in names) if store is not None else 0
     cores = workers or os.cpu_count() or 1
-    seconds = _seconds(run, people, batch) * (len(names) - known) * batch / cores
-    _announce(seconds, runs, long=long)
+    seconds = seconds_of(run, people, batch) * (len(names) - known) * batch / cores
+    announce(seconds, f"{runs:,} runs a side", "Audit a smaller tree (a bug shows in 8 leaves too)", long=long)
     with (
-        _pool(cores, needed=seconds > POOL) as spread,
+        pool_of(cores, seconds=seconds) as spread,
         Steps(f"batches of {batch:,} runs", len(names), done=known, resumable=output is not None) as steps,
     ):
         found = run_audit(
@@ -158,7 +153,7 @@ def audit(
             batch=batch,
             map=spread,
             store=store,
-            progress=_follow(steps, known),
+            progress=follow(steps, known),
         )
     if output is not None:
         _write(found, output)
@@ -201,96 +196,6 @@ def _mechanism(people: Histogram, name: str, **given: Any) -> TopDownRuns | Simp
         neighbours=given["neighbours"],
         seed=given["seed"],
     )
-
-
-def _seconds(run: Callable[[Histogram, range], Any], people: Histogram, batch: int) -> float:
-    """About how long one run takes on one core: some are made to see."""
-    from tallyveil.cli.compiling import compiling_aloud
-
-    def made(some: range) -> float:
-        start = time.perf_counter()
-        output = run(people, some)
-        if isinstance(output, Iterator):
-            for _ in output:
-                pass
-        return time.perf_counter() - start
-
-    with compiling_aloud():
-        made(range(1))
-    tried = min(batch, 25)
-    return made(range(tried)) / tried
-
-
-def _announce(seconds: float, runs: int, *, long: bool) -> None:
-    from tallyveil.cli.planning import human_seconds
-
-    if seconds > LONG and not long:
-        raise InputError(
-            f"{runs:,} runs a side take about {human_seconds(seconds)}. Audit a smaller tree (a bug shows in "
-            f"8 leaves too), use fewer --runs, or say --long."
-        )
-    if seconds > POOL:
-        typer.echo(f"this takes about {human_seconds(seconds)}", err=True)
-
-
-def _follow(steps: Steps, known: int) -> Callable[[int, int], None]:
-    """Progress that is told first of what was done before, then of each batch."""
-    first = True
-
-    def progress(*_: int) -> None:
-        nonlocal first
-        for _step in range(known if first else 1):
-            steps.step()
-        first = False
-
-    return progress
-
-
-@contextmanager
-def _pool(workers: int, *, needed: bool) -> Iterator[Map]:
-    """How batches run: here, or in other processes; work still waiting is dropped when something goes wrong."""
-    if workers == 1 or not needed:
-        yield map
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_let_the_parent_stop)
-    try:
-        yield pool.map
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _let_the_parent_stop() -> None:
-    """Ctrl-C reaches all processes of a terminal; the first one ends the others."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _settings(run: TopDownRuns | SimpleRuns) -> dict[str, Any]:
-    """What the runs depend on besides the data; a strategy's shares as a digest, which is public as they are."""
-    from hashlib import sha256
-
-    from tallyveil.cli.audited import TopDownRuns
-    from tallyveil.privacy.strategy_toml import strategy_to_toml
-
-    if not isinstance(run, TopDownRuns):
-        return {
-            "mechanism": run.name,
-            "budget": f"epsilon {run.epsilon}",
-            "seed": run.seed,
-            "holds for": run.neighbours,
-        }
-    plan = run.strategy
-    digest = sha256(strategy_to_toml(plan.with_budget(**{plan.unit: 1})).encode()).hexdigest()[:12]
-    return {
-        "mechanism": "topdown",
-        "budget": f"{plan.unit} {plan.budget}",
-        "seed": run.seed,
-        "strategy": digest,
-    }
 
 
 def _write(found: Audit, output: Path) -> None:

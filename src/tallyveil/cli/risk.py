@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli import risk_choose, risk_scan
+from tallyveil.cli import risk_choose, risk_scan, risk_simulate
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Mechanism(StrEnum):
 app = typer.Typer(invoke_without_command=True, no_args_is_help=True)
 app.command("scan")(risk_scan.scan)
 app.command("choose")(risk_choose.choose)
+app.command("simulate")(risk_simulate.simulate)
 
 
 @app.callback()

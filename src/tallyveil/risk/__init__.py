@@ -14,6 +14,8 @@ from tallyveil.risk.levels import Above
 from tallyveil.risk.scan import Scan, scan
 from tallyveil.risk.scan_above import scan_above
 from tallyveil.risk.several import Several, SeveralExposure
+from tallyveil.risk.simulated import Simulated, simulate
+from tallyveil.risk.target import Target, before_postprocessing
 
 __all__ = [
     "Above",
@@ -29,7 +31,10 @@ __all__ = [
     "Scan",
     "Several",
     "SeveralExposure",
+    "Simulated",
+    "Target",
     "allocate",
+    "before_postprocessing",
     "choose",
     "curve",
     "empirical_epsilon",
@@ -37,4 +42,5 @@ __all__ = [
     "priors",
     "scan",
     "scan_above",
+    "simulate",
 ]

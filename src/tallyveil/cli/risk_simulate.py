@@ -1,0 +1,253 @@
+"""``tallyveil risk simulate``: what an intruder learns after post-processing, by runs with and without the target."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallyveil.errors import InputError
+
+if TYPE_CHECKING:
+    from tallyveil.cli.audited import TopDownRuns
+    from tallyveil.histogram import Histogram
+    from tallyveil.risk.simulated import Simulated
+    from tallyveil.risk.target import Target
+
+BATCH = 100  # runs that are made, and kept, together
+NOTE = "It is computed from the true counts: for those who may see them."
+LINES = {
+    "marginal_posterior": "average posterior of a target who has the cell",
+    "risk": "that over the prior",
+    "accuracy": "right decisions, whichever hypothesis holds",
+    "right_decision": "right decisions about a target who has the cell",
+}
+
+
+def simulate(
+    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file of people, in 200 leaves at most.")],
+    codebook: Annotated[Path, typer.Option(help="What its columns mean (TOML).")],
+    unit: Annotated[str, typer.Option(metavar="CODE", help="The target's leaf.")],
+    cell: Annotated[str, typer.Option(metavar="LABEL*LABEL", help="The target's cell.")],
+    prior: Annotated[str, typer.Option(help="The intruder's prior that the target has this cell.")],
+    instead: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL*LABEL",
+            help="The cell the target might have instead (default: the commonest other one in the parent; nobody, if "
+            "the strategy is for add-or-remove neighbours).",
+        ),
+    ] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="A preset's name or a TOML file (default: equal shares).")
+    ] = None,
+    epsilon: Annotated[str | None, typer.Option(help="The budget, pure.")] = None,
+    rho: Annotated[str | None, typer.Option(help="The budget, zero-concentrated.")] = None,
+    facilities: Annotated[Path | None, typer.Option(help="Facilities by leaf and type, for bounds.")] = None,
+    units: Annotated[Path | None, typer.Option(help="The public list of units, the empty ones too.")] = None,
+    invariant: Annotated[
+        list[str] | None, typer.Option(metavar="QUERY@LEVEL", help="Keep a query exactly at a level, as total@state.")
+    ] = None,
+    released: Annotated[
+        str | None, typer.Option(metavar="X,X,...", help="Released counts of the cell, leaf first: their posterior.")
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Of each hypothesis; half to learn from, half to judge.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Of the noise; these runs are not for publication.")] = 0,
+    workers: Annotated[int | None, typer.Option(help="Processes (default: all cores). The result is the same.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A folder for the runs; one that was begun is gone on with.")
+    ] = None,
+    long: Annotated[bool, typer.Option("--long", help="Go on even if it takes more than an hour.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What an intruder learns from a release's counts who knows everybody but one person, by simulation.
+
+    TopDown runs many times with the target in its cell and many times with the alternative. The intruder sees the
+    counts of the target's cell in its leaf and in all units above. Beside it stands the bound: what the measurements
+    tell before post-processing. What is printed comes from the true counts: for those who may see them.
+
+    [bold]Examples[/bold]
+
+      tallyveil risk simulate blocks.csv --codebook blocks.toml --rho 1 --unit 11 --cell adult --prior 1/2
+
+      tallyveil risk simulate blocks.csv --codebook blocks.toml --epsilon 2 --unit 11 --cell "adult*f"
+      --instead "adult*m" --prior 1/5 -o simulated
+    """
+    from tallyveil.cli.progress import Steps
+    from tallyveil.cli.runs import announce, follow, pool_of, seconds_of
+    from tallyveil.files.release_folder import refuse_existing
+    from tallyveil.files.store import FolderStore
+    from tallyveil.files.tables import read_counts
+    from tallyveil.risk.intruder import Intruder
+    from tallyveil.risk.simulated import batch_names, check_simulation
+    from tallyveil.risk.simulated import simulate as run_simulation
+    from tallyveil.risk.target import check_target
+
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers must be 1 or more. Got {workers} instead.")
+    if output is not None and not (output / "runs" / "job.json").exists():
+        refuse_existing(output)
+    Intruder(prior=prior)  # refuses what is no prior
+    people = read_counts(data, codebook, units=units)
+    check_simulation(people, runs)
+    run = _mechanism(people, strategy, epsilon, rho, invariant or [], facilities, seed)
+    target = _target(people, run, unit, cell, instead)
+    check_target(run.strategy, people, target)
+    _check_counts(run, {"the data": people, "the alternative": target.gone(people)})
+    seen = _released(released, people)
+    words = _in_words(people, target)
+    typer.echo(f"simulating topdown on {people}\n{words}", err=True)
+    batch = min(BATCH, runs)
+    store = None if output is None else FolderStore(output / "runs", job=_job(people, run, words))
+    names = batch_names(runs, batch)
+    kept = sum(name in store for name in names) if store is not None else 0
+    cores = workers or os.cpu_count() or 1
+    seconds = seconds_of(run, people, batch) * (len(names) - kept) * batch / cores
+    announce(seconds, f"{runs:,} runs of each hypothesis", "Cut the tree to fewer leaves", long=long)
+    with (
+        pool_of(cores, seconds=seconds) as spread,
+        Steps(f"batches of {batch:,} runs", len(names), done=kept, resumable=output is not None) as steps,
+    ):
+        found = run_simulation(
+            run,
+            people,
+            target,
+            prior=prior,
+            runs=runs,
+            strategy=run.strategy,
+            batch=batch,
+            map=spread,
+            store=store,
+            progress=follow(steps, kept),
+        )
+    told = {"hypotheses": words, **found.as_json(), "note": NOTE}
+    if seen is not None:
+        told["posterior"] = float(found.posterior(seen))
+    if output is not None:
+        _write(told, output)
+    if as_json:
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    _show(told, found)
+
+
+def _mechanism(
+    people: Histogram,
+    strategy: str | None,
+    epsilon: str | None,
+    rho: str | None,
+    invariants: list[str],
+    facilities: Path | None,
+    seed: int,
+) -> TopDownRuns:
+    from tallyveil.cli.audited import TopDownRuns
+    from tallyveil.cli.protect import choose_strategy, find_facilities
+
+    if epsilon is None and rho is None and strategy is None:
+        raise InputError("risk simulate needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
+    chosen = choose_strategy(people, strategy, epsilon=epsilon, rho=rho, delta=None, invariants=invariants)
+    return TopDownRuns(
+        strategy=chosen, facilities=find_facilities(facilities, chosen, people), seed=seed, delta=float(chosen.delta)
+    )
+
+
+def _target(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: str | None) -> Target:
+    from tallyveil.cli.audited import place_of
+    from tallyveil.risk.target import Target, most_common_other
+
+    leaf, number = place_of(people, f"{unit}:{cell}", "--unit and --cell")
+    other: int | None = None
+    if instead is not None:
+        other = place_of(people, f"{unit}:{instead}", "--unit and --instead")[1]
+    elif run.strategy.neighbours == "replace-one":
+        other = most_common_other(people, leaf=leaf, cell=number)
+    return Target(leaf=leaf, cell=number, instead=other)
+
+
+def _check_counts(run: TopDownRuns, sides: dict[str, Histogram]) -> None:
+    """Refuse hypotheses that the constraints rule out: then nothing needs to be learned."""
+    from tallyveil.mechanisms.measure import measure
+    from tallyveil.privacy import RunKey
+    from tallyveil.topdown.constraints import check_counts, limits_by_level, possible_cells
+
+    for whose, people in sides.items():
+        limits = limits_by_level(measure(people, run.strategy, RunKey.from_seed(run.seed)), run.facilities)
+        check_counts(people, limits, possible_cells(people.schema, run.strategy), whose=whose)
+
+
+def _released(text: str | None, people: Histogram) -> list[int] | None:
+    if text is None:
+        return None
+    levels = people.spine.levels[::-1]
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != len(levels):
+        raise InputError(f"--released {text!r}: give one whole number for each of {', '.join(levels)}, by commas.")
+    return numbers
+
+
+def _in_words(people: Histogram, target: Target) -> str:
+    labels, leaf = people.schema.query("detailed").labels(), people.spine.leaf
+    code = people.spine.labels(leaf)[target.leaf]
+    other = "or not there" if target.instead is None else f"or in {labels[target.instead]}"
+    return f"the target: {leaf} {code}, in {labels[target.cell]} {other}"
+
+
+def _job(people: Histogram, run: TopDownRuns, words: str) -> dict[str, Any]:
+    from tallyveil.cli.reading import job_of
+    from tallyveil.cli.runs import settings_of
+
+    return {"command": "risk simulate", **job_of(people, run.facilities), **settings_of(run), "hypotheses": words}
+
+
+def _write(told: dict[str, Any], output: Path) -> None:
+    from tallyveil.files.atomic import replacing
+
+    with replacing(output / "simulated.json") as file:
+        file.write_text(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _show(told: dict[str, Any], found: Simulated) -> None:
+    """Print the figures beside their bounds, and what the commonest counts say."""
+    import pandas as pd
+
+    from tallyveil.cli.tables import print_table
+
+    def exact(side: str, name: str) -> str:
+        unbounded = " (no bound)" if side == "bound" and name == "right_decision" else ""
+        return f"{told[side][name]:.4f}{unbounded}" if told[side] is not None else "-"
+
+    rows = [
+        {
+            "figure": label,
+            "released": f"{told[name]:.4f} +- {told[f'{name}_se']:.4f}",
+            "bound": exact("bound", name),
+            "alone": exact("alone", name),
+        }
+        for name, label in LINES.items()
+    ]
+    headings = {
+        "figure": "",
+        "released": "released, simulated",
+        "bound": "bound: all measurements",
+        "alone": "leaf's count alone",
+    }
+    title = f"{told['hypotheses']}; prior {found.prior}, {found.runs:,} runs of each"
+    print_table(pd.DataFrame(rows), title=title, headings=headings)
+    common = pd.DataFrame(told["tuples"][:10])
+    common["counts"] = [", ".join(map(str, counts)) for counts in common["counts"]]
+    common["posterior"] = [
+        f"{q:.3f} +- {error:.3f}" for q, error in zip(common["posterior"], common["posterior_se"], strict=True)
+    ]
+    print_table(
+        common,
+        title=f"the commonest released counts of the cell ({', '.join(found.levels)})",
+        headings={"counts": "counts", "posterior": "posterior", "runs_has": "runs with", "runs_not": "runs without"},
+    )
+    if "posterior" in told:
+        typer.echo(f"given the released counts: posterior {told['posterior']:.4f}")
