@@ -10,6 +10,7 @@ from test_cli import figures, run
 PEOPLE = """county,block,age,people
 A,A1,child,3
 A,A1,adult,1
+A,A2,child,2
 B,B1,adult,6
 B,B2,adult,2
 B,B2,child,9
@@ -41,7 +42,7 @@ def test_a_scan_before_release_has_every_level_and_prior(town):
     assert (told["when"], told["attack"], told["queries"]) == ("before", "characteristics", None)
     levels = told["levels"]
     assert {row["prior"] for row in levels} == {"1/2", "1/5"}
-    assert {row["people"] for row in levels} == {21}
+    assert {row["people"] for row in levels} == {23}
     finest = [row for row in levels if row["level"] == "block"]
     assert finest[0]["unique"] == 1
     assert 0.5 < finest[0]["right_decision"] + finest[0]["tie"] < 1
@@ -79,7 +80,7 @@ def test_the_most_exposed_are_written_and_not_shown(town):
     assert rows[0]["unit"] == "A1"  # with somebody unique
     assert len(rows) == 2
     with (out / "above.csv").open() as file:
-        assert sum(int(row["people"]) for row in csv.DictReader(file)) == 21
+        assert sum(int(row["people"]) for row in csv.DictReader(file)) == 23
     assert "others in the cell above" in seen.stdout
 
 
@@ -109,3 +110,13 @@ def test_options_before_scan_are_not_lost_silently(town):
     seen = run("risk", "--prior", "1/5", *words(town, "--rho", "1")[1:])
     assert seen.returncode == 2
     assert "--prior before scan would be ignored" in seen.stderr
+
+
+def test_a_level_of_which_nothing_was_saved_is_refused(town):
+    release = str(town / "release")
+    made = ["--codebook", str(town / "town.toml"), "--rho", "1", "--seed", "4", "--measurements", "detailed@block"]
+    assert run("protect", str(town / "town.csv"), *made, "-o", release).returncode == 0
+    for level, problem in (("county", "nothing of level 'county' was saved"), ("street", "unknown level 'street'")):
+        seen = run(*words(town, "--release", release, "--level", level))
+        assert seen.returncode == 2
+        assert problem in seen.stderr

@@ -1,5 +1,6 @@
 """Scans: every person one by one, by hand, on small trees; and a whole simulated release against the prediction."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -40,13 +41,44 @@ def plan(mechanism="gaussian", constraints=(), only_child=True):
 
 def test_groups_say_where_people_are_measured_and_with_what_share():
     found = grouped(PEOPLE, plan(), "block")
-    assert [found.groups[i].measured_at for i in found.of_unit] == ["county", "block", "block", "block", "block"]
-    assert [found.groups[i].share for i in found.of_unit] == [Fraction(1, 2), *[Fraction(1, 4)] * 4]
-    assert found.where.tolist() == [0, 1, 2, 3, 4]
+    own = (("block", Fraction(1, 4)),)
+    assert [found.groups[i].measured for i in found.of_unit] == [(("county", Fraction(1, 2)),), *[own] * 4]
+    assert found.where["block"].tolist() == [0, 1, 2, 3, 4]
+    assert found.where["county"][0] == 0
     counties = grouped(PEOPLE, plan(), "county")
-    assert [counties.groups[i].share for i in counties.of_unit] == [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)]
-    plain = grouped(PEOPLE, plan(only_child=False), "block")
-    assert {group.measured_at for group in plain.groups} == {"block"}
+    shares = [dict(counties.groups[i].measured) for i in counties.of_unit]
+    assert shares == [{"county": Fraction(1, 2)}, *[{"county": Fraction(1, 4)}] * 2]
+
+
+def test_without_the_only_child_rule_the_same_people_are_measured_twice():
+    for level in ("block", "county"):
+        plain = grouped(PEOPLE, plan(only_child=False), level)
+        twice = (("block", Fraction(1, 4)), ("county", Fraction(1, 4)))
+        assert [plain.groups[i].measured for i in plain.of_unit][:2] == [twice, (twice[level == "county"],)]
+    strategy = plan(only_child=False)
+    found = scan(PEOPLE, strategy, levels=["block"], queries=["detailed"]).groups
+    noise = strategy.noise("block", "detailed")
+    both = Intruder(prior="1/2").against(noise, noise)
+    row = found[found.measured_at == "block, county"].iloc[0]
+    assert (row.people, row.right_decision) == (4, pytest.approx(both.right_decision, rel=1e-12))
+
+
+def test_siblings_without_facilities_leave_the_parents_people_to_one_unit():
+    bounds = FacilityBounds(attribute="home", level="block", least={"*": 0}, most={"*": 99})
+    where = {"attribute": "home", "types": ["house", "prison"]}
+    built = Facilities.from_entries(SPINE, **where, unit=[0, 1, 1, 3, 4], kind=[0, 0, 1, 1, 0], count=[1] * 5)
+    people = Histogram.from_entries(SPINE, SCHEMA, unit=[0, 1, 3, 4], cell=[0, 3, 2, 0], count=[3, 1, 1, 7])
+    found = grouped(people, plan(constraints=(bounds,)), "block", built)
+    assert [dict(found.groups[i].measured).keys() for i in found.of_unit] == [
+        {"county"},
+        {"block", "county"},  # B2 has no facilities
+        {"block"},
+        {"block"},
+        {"block"},
+    ]
+    kept = plan(constraints=(bounds, Invariant(query="total", level="block")))
+    settled = [grouped(people, kept, "block", built).groups[i].settled for i in found.of_unit]
+    assert {frozenset(one) for one in settled[3:]} == {frozenset({"total", "home"})}  # one type only, and there
 
 
 def test_a_chain_of_only_children_is_measured_at_its_top():
@@ -57,8 +89,7 @@ def test_a_chain_of_only_children_is_measured_at_its_top():
         mechanism="gaussian", budget=1, levels=levels, queries=dict.fromkeys(levels, QUERIES), only_child=True
     )
     found = grouped(people, chain, "block")
-    assert found.groups[0].measured_at == "state"
-    assert found.groups[0].share == 1
+    assert found.groups[0].measured == (("state", Fraction(1)),)
     assert found.groups[0].settled == {"total"}  # everybody is known exactly under replace-one neighbours
 
 
@@ -164,7 +195,7 @@ def test_exact_counts_settle_what_they_say():
     kept = plan(constraints=(Invariant(query="home", level="block"),))
     group = grouped(PEOPLE, kept, "block").groups[-1]
     assert group.settled == {"home", "total"}
-    assert group.told_by(kept) == ("detailed",)
+    assert {query for _, query in group.told_by(kept)} == {"detailed"}
     assert scan(PEOPLE, kept, attack="responded", levels=["block"]).levels.right_decision[0] == 1
     alone = scan(PEOPLE, kept, attack="attribute", attribute="home", levels=["block"]).levels
     assert alone.certain[0] == PEOPLE.total()
@@ -213,6 +244,53 @@ def test_tables_add_up_and_name_the_most_exposed():
     assert found.when == "before"
 
 
+def test_a_query_named_twice_is_used_once_and_priors_that_are_equal_are_one():
+    once = scan(PEOPLE, plan(), queries=["detailed"], priors=["1/2"]).levels
+    again = scan(PEOPLE, plan(), queries=["detailed", "detailed"], priors=["1/2", 0.5, Fraction(1, 2)]).levels
+    assert again.equals(once)
+
+
+def test_two_cells_that_differ_in_everything_are_compared_in_every_query_but_the_total():
+    strategy = plan()
+    found = scan(PEOPLE, strategy, attack="cell", levels=["block"]).groups
+    noises = [strategy.noise("block", query) for query in ("home", "home", "detailed", "detailed")]
+    row = found[found.measured_at == "block"].iloc[0]
+    assert row.right_decision == pytest.approx(Intruder(prior="1/2").against(*noises).right_decision, rel=1e-12)
+    assert row.queries == "home, detailed"
+
+
+def test_people_who_can_have_no_other_value_are_given_away():
+    schema = Schema(attributes=SCHEMA.attributes, zeros=[{"home": ["prison"], "age": ["child"]}])
+    people = Histogram.from_entries(SPINE, schema, unit=[0, 1, 1], cell=[0, 1, 3], count=[3, 5, 2])
+    found = scan(people, plan(), attack="attribute", attribute="age", levels=["block"])
+    assert found.levels.certain[0] == 2  # adults in prison
+    assert scan(people, plan(), attack="attribute", attribute="home", levels=["block"]).levels.certain[0] == 3
+
+
+def test_what_was_not_saved_is_expected():
+    strategy = plan()
+    noisy = measure(PEOPLE, strategy, RunKey.from_seed(5))
+
+    def ask(level, query, index):
+        if level != "block":
+            raise InputError("not saved")
+        return noisy.ask(level, query, index)
+
+    some = replace(noisy, ask=ask)
+    found = scan(PEOPLE, strategy, measurements=some, levels=["block"]).groups
+    whole = scan(PEOPLE, strategy, measurements=noisy, levels=["block"]).groups
+    before = scan(PEOPLE, strategy, levels=["block"]).groups
+    figures = ["posterior", "right_decision", "tie"]
+    for place, same in (("block", whole), ("county", before)):
+        one, other = (frame[frame.measured_at == place][figures].to_numpy() for frame in (found, same))
+        assert one == pytest.approx(other)
+    spread = scan(PEOPLE, strategy, measurements=some, levels=["block"]).posteriors
+    assert spread.people.sum() == pytest.approx(PEOPLE.total())
+    assert found.drawn.tolist() == [place == "block" for place in found.measured_at]
+    with pytest.raises(InputError, match="nothing of level 'county' was saved"):
+        scan(PEOPLE, strategy, measurements=some, levels=["county"])
+
+
 def test_pieces_and_threads_do_not_change_anything(monkeypatch):
     from concurrent.futures import ThreadPoolExecutor
 
@@ -244,6 +322,9 @@ def test_pieces_and_threads_do_not_change_anything(monkeypatch):
         ({"attack": "attribute", "attribute": "shoe"}, "unknown attribute 'shoe'"),
         ({"levels": ["street"]}, "unknown level 'street'"),
         ({"queries": ["shoe"]}, "shoe"),
+        ({"queries": []}, "no query or no level is left"),
+        ({"levels": []}, "no query or no level is left"),
+        ({"levels": ["block"], "queries": ["age"]}, "query 'age' is not measured at level 'block'"),
     ],
 )
 def test_scans_that_cannot_be_are_refused(given, words):

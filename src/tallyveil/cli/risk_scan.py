@@ -40,7 +40,7 @@ def scan(
         bool, typer.Option("--detail-only", help="Use the detailed query only (the paper).")
     ] = False,
     attack: Annotated[
-        str, typer.Option(help="What the intruder asks: characteristics, responded, truthful or attribute.")
+        str, typer.Option(help="What the intruder asks: characteristics, responded, truthful, attribute or cell.")
     ] = "characteristics",
     attribute: Annotated[str | None, typer.Option(help="The unknown one, of the attack attribute.")] = None,
     above: Annotated[
@@ -56,8 +56,8 @@ def scan(
     """How exposed everybody is to an intruder who knows all others of their unit. Not for publication.
 
     Before release, figures are averages over the noise. After it (a release with saved measurements, a key or a seed),
-    they are those of the noise that was drawn. Both are about the noisy counts before post-processing: what is
-    published of them tells no more.
+    they are those of the noise that was drawn. Both are about the noisy counts of one level, before post-processing;
+    published counts are made from those of all levels ("risk simulate" is about them).
 
     [bold]Examples[/bold]
 
@@ -106,6 +106,7 @@ def scan(
         most=most,
         threads=threads,
     )
+    _note_what_was_not_drawn(found)
     frames = found.frames() | ({"above": _above(people, plan, prior, level, threads)} if above else {})
     if as_json:
         typer.echo(json.dumps(_as_json(found, frames), indent=2, ensure_ascii=False, allow_nan=False))
@@ -153,23 +154,16 @@ def _what_was_saved(
     drawn: Measurements, plan: Strategy, queries: list[str] | None, levels: list[str] | None
 ) -> tuple[Measurements | None, list[str] | None, list[str] | None]:
     """The measurements, queries and levels to scan: of a release that saved some queries, those at the finest level."""
-    import numpy as np
+    from tallyveil.risk.scan import saved_queries
 
-    def saved(level: str, query: str) -> bool:
-        first = int(np.flatnonzero(drawn.measured(level, 0, drawn.spine.size(level)))[0])
-        try:
-            drawn.ask(level, query, np.array([first * drawn.schema.query(query).size]))
-        except InputError:
-            return False
-        return True
-
-    there = {level: [query for query in plan.queries[level] if saved(level, query)] for level in plan.levels}
+    there = {level: saved_queries(drawn, level) for level in plan.levels}
     if not any(there.values()):
         return None, queries, levels
     if levels is None:
         levels = [level for level in plan.levels if there[level]][-1:]
-    if queries is None and len(levels) == 1 and len(there[levels[0]]) < len(plan.queries[levels[0]]):
-        queries = there[levels[0]]
+    known = there.get(levels[0], []) if len(levels) == 1 else []
+    if queries is None and known and len(known) < len(plan.queries[levels[0]]):
+        queries = known
         kept = ", ".join(f"{query}@{levels[0]}" for query in queries)
         typer.echo(f"tallyveil: only what was saved is scanned: {kept}", err=True)
     return drawn, queries, levels
@@ -204,6 +198,18 @@ def _scan(people: Histogram, plan: Strategy, *, threads: int | None, **given: An
     long = people.leaves.entries > 2_000_000
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool, LevelProgress(work, what="pieces") as progress:
         return scan_people(people, plan, run=pool.map, progress=progress.update if long else None, **given)
+
+
+def _note_what_was_not_drawn(found: Scan) -> None:
+    """After release, people whose unit is measured with another of which nothing was saved have expected figures."""
+    groups = found.groups[(found.when == "after") & ~found.groups.drawn & ~found.groups.certain]
+    if len(groups):
+        people = int(groups[groups.prior == groups.prior.iloc[0]].people.sum())
+        where = ", ".join(dict.fromkeys(groups.measured_at))
+        words = (
+            f"{people:,} people are measured with the {where}, of which nothing was saved: theirs are expected figures"
+        )
+        typer.echo(f"tallyveil: {words}", err=True)
 
 
 def _above(

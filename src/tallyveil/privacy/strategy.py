@@ -192,11 +192,11 @@ class Strategy:
 
     def share(self, level: str, query: str) -> Fraction:
         """A query's share of the whole budget at a level."""
-        return self.levels[level] * self.queries[level][self._measured(level, query)]
+        return self.levels[level] * self.queries[level][self.written(level, query)]
 
     def noise(self, level: str, query: str, *, level_share: Fraction | None = None) -> Geometric | DiscreteGaussian:
         """The noise of a query at a level (for a unit with another share of the level, given that share)."""
-        measured = self._measured(level, query)
+        measured = self.written(level, query)
         share = (self.levels[level] if level_share is None else level_share) * self.queries[level][measured]
         changes = (
             2 if self.neighbours == "replace-one" else 1
@@ -252,8 +252,8 @@ class Strategy:
             except InputError as problem:
                 raise InputError(f"constraint ({constraint.words()}): {problem}") from None
 
-    def _measured(self, level: str, query: str) -> str:
-        """The query as the strategy writes it; the order of its factors does not matter."""
+    def written(self, level: str, query: str) -> str:
+        """A query of a level as the strategy writes it; the order of its factors does not matter."""
         if level not in self.levels:
             raise InputError(f"unknown level {level!r}. The levels are {', '.join(self.levels)}.")
         for known in self.queries[level]:

@@ -4,8 +4,12 @@
   lower otherwise. Each query of the level has one such row.
 - ``attribute`` (Eq. 37): the target is counted in one of two cells that differ in an attribute. Each query that depends
   on it has two such rows. (The equation puts the prior on the other cell than its text: erratum 11.)
+- ``cell``: the same for two cells that differ in every attribute. Nothing in the unit could differ in more counts.
 
-The paper looks at the detailed query alone. An intruder sees every query of the level, and the evidence adds.
+The paper looks at the detailed query alone, where the first three are the same. An intruder sees every query of the
+level, and the evidence adds. With all of them, the first three compare a target who is counted in the unit with one who
+is not counted there at all, so that the total tells something too; an intruder who knows that the target is there has
+the last two to ask.
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ from tallyveil.errors import InputError
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy import Strategy
 
-Attack = Literal["characteristics", "responded", "truthful", "attribute"]
+Attack = Literal["characteristics", "responded", "truthful", "attribute", "cell"]
+TWO_CELLS = ("attribute", "cell")  # attacks that compare two cells of the unit
 
 
 def noises_of(
@@ -47,10 +52,12 @@ def noises_of(
         raise InputError(f"unknown attribute {attribute!r}. Known are {', '.join(strategy.attributes)}.")
     if level not in strategy.levels:
         raise InputError(f"unknown level {level!r}. Known are {', '.join(strategy.levels)}.")
-    told = [
-        query
-        for query in (strategy.queries[level] if queries is None else queries)
-        if attribute is None or attribute in strategy.depends_on(query)
-    ]
-    times = 1 if attribute is None else 2
+    asked = strategy.queries[level] if queries is None else [strategy.written(level, query) for query in queries]
+    told = [query for query in dict.fromkeys(asked) if _tells(strategy, query, attack, attribute)]
+    times = 2 if attack in TWO_CELLS else 1
     return tuple(strategy.noise(level, query, level_share=level_share) for query in told for _ in range(times))
+
+
+def _tells(strategy: Strategy, query: str, attack: Attack, attribute: str | None) -> bool:
+    depends = strategy.depends_on(query)
+    return attribute in depends if attack == "attribute" else attack != "cell" or bool(depends)

@@ -16,15 +16,17 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import final
 
 import numpy as np
+from scipy.signal import fftconvolve
 
 from tallyveil.errors import InputError
 from tallyveil.privacy.distributions import DiscreteGaussian, Floats, Geometric
 
 CUT = 1e-20  # probability of each count's noise that is left out where there are several
+BY_PLACES = 1 << 28  # products up to which a convolution is added up place by place
 LARGEST = 1 << 19  # points of a grid; a finer one is rounded to about as many
 _REACH = 39  # standard deviations of a single noise; what lies beyond is no normal float
 
@@ -71,8 +73,8 @@ class Evidence:
 
     @cached_property
     def truncation(self) -> float:
-        """Probability that is left out, at most."""
-        return 0.0 if len(self.noises) == 1 else 3 * len(self.noises) * CUT
+        """Probability that is left out or rounded away, at most."""
+        return 0.0 if len(self.noises) == 1 else 1e-14 * len(self.noises)
 
     @property
     def first(self) -> int:
@@ -121,17 +123,9 @@ class Evidence:
     @cached_property
     def _grid(self) -> tuple[int, Floats]:
         """Equal noises first, then one after another, the least weighty first: long grids are moved by few places."""
-        first, total = 0, np.ones(1)
-        for noise, times in sorted(Counter(self.noises).items(), key=lambda item: _weight(item[0])):
-            low, chances = self._sum(noise, times)
-            weight = _weight(noise) / self.step
-            places = np.rint(np.arange(low, low + len(chances)) * float(weight)).astype(np.int64)  # exact if whole
-            moved = np.zeros(len(total) + int(places[-1] - places[0]))
-            for place, chance in zip((places - places[0]).tolist(), chances.tolist(), strict=True):
-                moved[place : place + len(total)] += chance * total
-            first, total = _trimmed(first + int(places[0]), moved) if len(self.noises) > 1 else (int(places[0]), moved)
-        total.flags.writeable = False
-        return first, total
+        if len(self.noises) == 1:
+            return self._sum(self.noises[0], 1)
+        return _convolved(tuple(sorted(self.noises, key=_weight)))
 
     def _sum(self, noise: Geometric | DiscreteGaussian, times: int) -> tuple[int, Floats]:
         """The first of the values that so many equal noises add up to, and their probabilities.
@@ -151,6 +145,26 @@ class Evidence:
         for _ in range(times - 1):
             low, chances = _trimmed(low - len(one) // 2, np.convolve(chances, one))
         return low, chances
+
+
+@lru_cache(maxsize=16)
+def _convolved(noises: tuple[Geometric | DiscreteGaussian, ...]) -> tuple[int, Floats]:
+    evidence = Evidence(noises=noises)
+    first, total = 0, np.ones(1)
+    for noise, times in Counter(noises).items():
+        low, chances = evidence._sum(noise, times)
+        weight = _weight(noise) / evidence.step
+        places = np.rint(np.arange(low, low + len(chances)) * float(weight)).astype(np.int64)  # exact if whole
+        if len(places) * len(total) > BY_PLACES:
+            spread = np.bincount(places - places[0], chances)
+            moved = np.maximum(fftconvolve(total, spread), 0.0)  # to 1e-16 of the whole
+        else:
+            moved = np.zeros(len(total) + int(places[-1] - places[0]))
+            for place, chance in zip((places - places[0]).tolist(), chances.tolist(), strict=True):
+                moved[place : place + len(total)] += chance * total
+        first, total = _trimmed(first + int(places[0]), moved)
+    total.flags.writeable = False
+    return first, total
 
 
 def _trimmed(first: int, chances: Floats) -> tuple[int, Floats]:

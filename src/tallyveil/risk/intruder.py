@@ -170,6 +170,14 @@ class Exposure:
             return 0.0
         return self.evidence.at(-int(self.evidence.offset))
 
+    @property
+    def uncertain(self) -> float:
+        """By how much ``right_decision`` may be off because a grid was rounded: 0 in all ordinary cases."""
+        if not self.evidence.rounding:
+            return 0.0
+        near = np.abs(self.evidence.logs() - math.log(self.intruder.odds_needed)) <= 2 * self.evidence.rounding
+        return float(self.evidence.probabilities[near].sum())
+
     def decided(self, logs: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Whether the intruder claims the characteristics, and whether it is a tie, given logs of likelihood ratios."""
         if self.evidence.rounding:

@@ -7,24 +7,27 @@ those of the noise that was drawn, person by person. Everything here is made fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallyveil.errors import InputError
 from tallyveil.facilities import Facilities
 from tallyveil.histogram import Histogram
 from tallyveil.measurements import Measurements
 from tallyveil.privacy.budget import Number
-from tallyveil.privacy.distributions import Floats
+from tallyveil.privacy.constraints import StructuralZero
+from tallyveil.privacy.distributions import DiscreteGaussian, Floats, Geometric
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.risk.attacks import Attack, noises_of
+from tallyveil.risk.attacks import TWO_CELLS, Attack, noises_of
 from tallyveil.risk.groups import Group, grouped
 from tallyveil.risk.intruder import Intruder
 from tallyveil.risk.scan_pieces import BINS, SIZES, Sums, View, adder, pieces
+from tallyveil.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,50 +129,120 @@ def scan(
     strategy.check(truth.spine, truth.schema)
     if truth.total() == 0:
         raise InputError("nobody is counted, so nobody can be exposed. Give the precise counts.")
-    if measurements is not None and attack == "attribute":
-        raise InputError("after release the attack 'attribute' would need each person's other cell. Scan before it.")
+    if measurements is not None and attack in TWO_CELLS:
+        raise InputError(f"after release the attack {attack!r} would need each person's other cell. Scan before it.")
     if measurements is not None and (measurements.spine != truth.spine or measurements.schema != truth.schema):
         raise InputError("the measurements are of other units or cells than the counts. Give those of one release.")
-    intruders = [Intruder(prior=prior) for prior in dict.fromkeys(priors)]
-    if not intruders:
-        raise InputError("no prior is given. Give one or more.")
     if facilities is not None and facilities.spine != truth.spine:
         raise InputError("the facilities are of other units than the counts. Give those of these units.")
-    wanted = truth.spine.levels if levels is None else tuple(dict.fromkeys(levels))
+    intruders = list({one.prior: one for one in (Intruder(prior=prior) for prior in priors)}.values())
+    if not intruders:
+        raise InputError("no prior is given. Give one or more.")
+    asked = None if queries is None else list(dict.fromkeys(queries))
+    wanted = _levels(strategy, levels, asked)
+    lone = _without_alternative(truth.schema, strategy, attribute)
+    saved = {} if measurements is None else {level: saved_queries(measurements, level) for level in strategy.levels}
     found: dict[str, list[pd.DataFrame]] = {name: [] for name in FRAMES}
     for level in wanted:
         counts, kinds = truth.at(level), grouped(truth, strategy, level, facilities)
-        views = [_view(strategy, group, attack, attribute, queries) for group in kinds.groups]
-        work = adder(truth, counts, kinds, views, intruders, measurements, most)
+        views = [_view(strategy, group, attack, attribute, asked, saved) for group in kinds.groups]
+        if measurements is not None and not any(view.drawn for view in views):
+            told = ", ".join(f"{query}@{place}" for place, query in dict.fromkeys(p for v in views for p in v.told))
+            raise InputError(f"nothing of level {level!r} was saved ({told}). Scan another level, or give the key.")
+        views.append(View(told=(), noises=(), certain=True, drawn=False))  # of people who can be nothing else
+        work = adder(truth, counts, kinds, views, intruders, measurements, lone, most)
         todo, sums = pieces(counts), None
         for done, part in enumerate(run(work, todo), 1):
             sums = part if sums is None else sums + part
             if progress is not None:
                 progress(level, done, len(todo))
         assert sums is not None
-        if measurements is None:
-            sums.spread[:] = [sums.groups[:, 0] @ [view.spread(one) for view in views] for one in intruders]
+        for number, one in enumerate(intruders):  # of people whose noise was not drawn, as expected
+            sums.spread[number] += sum(
+                people * view.spread(one)
+                for people, view in zip(sums.groups[:, 0], views, strict=True)
+                if people and not view.drawn
+            )
         for name, frame in _frames(truth, level, kinds.groups, views, intruders, sums).items():
             found[name].append(frame)
     return Scan(
         when="before" if measurements is None else "after",
         attack=attack,
         attribute=attribute,
-        queries=None if queries is None else tuple(queries),
+        queries=None if asked is None else tuple(asked),
         **{name: pd.concat(frames, ignore_index=True) for name, frames in found.items()},
     )
 
 
+def _levels(strategy: Strategy, levels: Sequence[str] | None, queries: Sequence[str] | None) -> list[str]:
+    """The levels to scan: those asked for, or all that measure one of the queries."""
+    if queries == [] or levels == []:
+        raise InputError("no query or no level is left to scan. Name one or more, or leave them out for all.")
+    if levels is not None:
+        for level in levels:
+            for query in queries or ():
+                strategy.written(level, query)
+            if level not in strategy.levels:
+                raise InputError(f"unknown level {level!r}. Known are {', '.join(strategy.levels)}.")
+        return list(dict.fromkeys(levels))
+
+    def measures(level: str, query: str) -> bool:
+        try:
+            return bool(strategy.written(level, query))
+        except InputError:
+            return False
+
+    found = [level for level in strategy.levels if queries is None or any(measures(level, one) for one in queries)]
+    for query in queries or ():
+        if not any(measures(level, query) for level in found):
+            strategy.written(list(strategy.levels)[-1], query)  # says what is measured instead
+    return found
+
+
+def _without_alternative(schema: Schema, strategy: Strategy, attribute: str | None) -> NDArray[np.bool_]:
+    """Cells of which structural zeros leave no other with another value of the attribute."""
+    if attribute not in schema.attributes:
+        return np.zeros(schema.cells, dtype=np.bool_)
+    zeros = [zero.cells for zero in strategy.constraints if isinstance(zero, StructuralZero)]
+    every = Schema(attributes=schema.attributes, zeros=[*schema.zeros, *zeros]).possible.reshape(schema.shape)
+    values = every.sum(axis=list(schema.attributes).index(attribute or ""), keepdims=True)
+    return np.broadcast_to(values <= 1, schema.shape).reshape(-1)
+
+
+def saved_queries(measurements: Measurements, level: str) -> list[str]:
+    """The queries of a level of which it can be asked what was drawn."""
+    found = []
+    first = np.flatnonzero(measurements.shares[level].spans)[:1]
+    for query in measurements.strategy.queries[level]:
+        try:
+            found += [query] * len(measurements.ask(level, query, first * measurements.schema.query(query).size))
+        except InputError:
+            continue
+    return found
+
+
 def _view(
-    strategy: Strategy, group: Group, attack: Attack, attribute: str | None, queries: Sequence[str] | None
+    strategy: Strategy,
+    group: Group,
+    attack: Attack,
+    attribute: str | None,
+    queries: Sequence[str] | None,
+    saved: Mapping[str, Sequence[str]],
 ) -> View:
-    told = group.told_by(strategy, queries)
-    if attribute is not None:
-        told = tuple(query for query in told if attribute in strategy.depends_on(query))
-    noises = noises_of(
-        strategy, group.measured_at, attack=attack, attribute=attribute, queries=told, level_share=group.share
-    )
-    return View(queries=told, noises=noises, certain=group.certain(strategy, attack, attribute))
+    """What there is against a group: of what was drawn, all that was saved; where nothing was, the noise to expect."""
+    told: list[tuple[str, str]] = []
+    noises: list[Geometric | DiscreteGaussian] = []
+    every = group.told_by(strategy, queries)
+    known = [(level, query) for level, query in every if query in saved.get(level, ())]
+    for level, query in known or every:
+        share = dict(group.measured)[level]
+        found = noises_of(strategy, level, attack=attack, attribute=attribute, queries=[query], level_share=share)
+        if found:
+            told.append((level, query))
+            noises += found
+    certain = group.certain(strategy, attack, attribute)
+    drawn = not certain and bool(known)
+    return View(told=tuple(told), noises=tuple(noises), certain=certain, drawn=drawn)
 
 
 def _frames(
@@ -183,14 +256,12 @@ def _frames(
     import pandas as pd
 
     sizes = [f"{low:,}" if high - low == 1 else f"{low:,} to {high - 1:,}" for low, high in pairwise(SIZES)]
-    alike = [  # groups of which nothing else is said are one
-        (one.measured_at, float(one.share), ", ".join(sorted(one.settled)), ", ".join(view.queries), view.certain)
-        for one, view in zip(groups, views, strict=True)
-    ]
+    alike = [_words(one, view) for one, view in zip(groups, views[:-1], strict=True)]
+    alike.append(("", 0.0, "no other value is possible", "", True, False))
     kinds = list(dict.fromkeys(alike))
     by_kind = np.zeros((len(kinds), sums.groups.shape[1]))
     np.add.at(by_kind, [kinds.index(kind) for kind in alike], sums.groups)
-    names = ("measured_at", "share", "settled", "queries", "certain")
+    names = ("measured_at", "share", "settled", "queries", "certain", "drawn")
     by_group = _table(level, intruders, by_kind, dict(zip(names, zip(*kinds, strict=True), strict=True)))
     whole = _table(level, intruders, sums.groups.sum(axis=0, keepdims=True), {})
     certain = int(sums.groups[[view.certain for view in views], 0].sum())
@@ -214,6 +285,14 @@ def _frames(
         "posteriors": pd.concat(posteriors, ignore_index=True),
         "exposed": exposed,
     }
+
+
+def _words(group: Group, view: View) -> tuple[str, float, str, str, bool, bool]:
+    """What a group has in common; groups of which the same is said are one."""
+    levels = [level for level, _ in group.measured]
+    queries = (query if len(levels) == 1 else f"{query}@{level}" for level, query in view.told)
+    share = float(sum(share for _, share in group.measured))
+    return ", ".join(levels), share, ", ".join(sorted(group.settled)), ", ".join(queries), view.certain, view.drawn
 
 
 def _table(level: str, intruders: Sequence[Intruder], sums: Floats, names: dict[str, Any]) -> pd.DataFrame:

@@ -23,13 +23,12 @@ from tallyveil.privacy.budget import Number
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import UnitShares, unit_shares
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.risk.groups import measured
 from tallyveil.risk.hierarchy import Hierarchy
 from tallyveil.risk.intruder import Intruder
 from tallyveil.risk.levels import Above
 from tallyveil.risk.scan_pieces import pieces
 from tallyveil.schema import DETAILED
-from tallyveil.spine import Index
+from tallyveil.spine import Index, Spine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +62,7 @@ def scan_above(
     spine, wanted = truth.spine, level or truth.spine.leaf
     strategy.check(spine, truth.schema)
     shares = unit_shares(strategy, spine)
-    depths, where, _ = measured(spine, strategy, wanted)
+    depths, where, _ = _measured(spine, shares, wanted)
     rows = []
     for depth in np.unique(depths[depths > 0]).tolist():
         at = spine.levels[depth]
@@ -93,7 +92,7 @@ def _cases(
     family = np.zeros((spine.size(upper), most), dtype=np.int64)  # children of each parent by span
     np.add.at(family, (parents, spans), 1)
     families, family_of = np.unique(family, axis=0, return_inverse=True)
-    depth_above, _, span_above = measured(spine, strategy, upper)
+    depth_above, _, span_above = _measured(spine, shares, upper)
     shape = (len(families), len(spine.levels), most, most)
     kind = np.ravel_multi_index(
         (family_of.reshape(-1)[parents], depth_above[parents], span_above[parents], spans), shape
@@ -129,6 +128,22 @@ def _cases(
         return {**place, "people": people[key], **cases[which].figures(rest)}
 
     return list(run(decide, sorted(people)))
+
+
+def _measured(spine: Spine, shares: dict[str, UnitShares], level: str) -> tuple[Index, Index, Index]:
+    """For each unit of a level, by the only-child rule: the depth at which it is measured, where there, its span."""
+    start = spine.depth(level)
+    ancestor = np.arange(spine.size(level), dtype=np.int64)
+    depth, where = np.full(len(ancestor), start, dtype=np.int64), ancestor.copy()
+    span = shares[level].spans.astype(np.int64)
+    for up in range(start - 1, -1, -1):
+        waiting = span == 0
+        if not waiting.any():
+            break
+        ancestor = spine.parents(spine.levels[up + 1])[ancestor]
+        depth[waiting], where[waiting] = up, ancestor[waiting]
+        span[waiting] = shares[spine.levels[up]].spans[ancestor[waiting]]
+    return depth, where, span
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -28,14 +28,15 @@ PIECE = 1 << 19  # entries worked on at a time
 @final
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What there is against a group of people: the queries that tell something, and their noise.
+    """What there is against a group of people: the levels and queries that tell something, and their noise.
 
-    ``certain`` where exact counts decide alone.
+    ``certain`` where exact counts decide alone; ``drawn`` where what was drawn is known and counts.
     """
 
-    queries: tuple[str, ...]
+    told: tuple[tuple[str, str], ...]
     noises: tuple[Geometric | DiscreteGaussian, ...]
     certain: bool
+    drawn: bool
 
     @cached_property
     def evidence(self) -> Evidence | None:
@@ -49,7 +50,7 @@ class View:
         exposed = Exposure(intruder=intruder, evidence=self.evidence)
         return exposed.marginal_posterior, exposed.right_decision, exposed.tie
 
-    def drawn(self, intruder: Intruder, logs: Floats) -> Floats:
+    def given(self, intruder: Intruder, logs: Floats) -> Floats:
         """The same given what was drawn: the logarithms of the likelihood ratios."""
         if self.evidence is None:
             return np.repeat(np.array(self._settled(intruder))[:, None], len(logs), axis=1)
@@ -114,9 +115,13 @@ def adder(
     views: Sequence[View],
     intruders: Sequence[Intruder],
     measurements: Measurements | None,
+    lone: NDArray[np.bool_],
     most: int,
 ) -> Callable[[tuple[int, int]], Sums]:
-    """What adds up the units of one piece."""
+    """What adds up the units of one piece.
+
+    People of a cell without a possible alternative (``lone``) are of the last view.
+    """
     expected = np.array([[view.expected(intruder) for view in views] for intruder in intruders])
 
     def add(piece: tuple[int, int]) -> Sums:
@@ -126,21 +131,20 @@ def adder(
         unit, cell = np.repeat(np.arange(first, last), sizes), counts.cell[here]
         count = counts.count[here].astype(np.int64)
         people = np.bincount(unit - first, count, minlength=last - first).astype(np.int64)
-        group = kinds.of(unit, cell)
-        if measurements is None:
-            figures = expected[:, group].transpose(0, 2, 1)
-        else:
-            figures = np.empty((len(intruders), 3, len(cell)))
-            for number in np.unique(group):
+        group = np.where(lone[cell], len(views) - 1, kinds.of(unit, cell))
+        figures = expected[:, group].transpose(0, 2, 1)
+        for number in np.unique(group):
+            if measurements is not None and views[number].drawn:
                 at = np.flatnonzero(group == number)
-                logs = _drawn(truth, counts, kinds, views[number], measurements, unit[at], cell[at], int(number))
+                logs = _drawn(truth, counts, kinds.where, views[number], measurements, unit[at], cell[at])
                 for i, intruder in enumerate(intruders):
-                    figures[i][:, at] = views[number].drawn(intruder, logs)
+                    figures[i][:, at] = views[number].given(intruder, logs)
         columns = np.concatenate([[count, count == 1], (figures * count).reshape(-1, len(cell))])
         size = np.searchsorted(SIZES, people[unit - first], side="right") - 1
         spread = np.zeros((len(intruders), len(BINS) - 1))
         if measurements is not None:
-            spread = np.array([np.histogram(one[0], BINS, weights=count)[0] for one in figures])
+            drawn = count * np.array([view.drawn for view in views], dtype=np.float64)[group]
+            spread = np.array([np.histogram(one[0], BINS, weights=drawn)[0] for one in figures])
         return Sums(
             groups=_by(group, columns, len(views)),
             cells=_by(cell, columns, counts.cells),
@@ -155,22 +159,18 @@ def adder(
 def _drawn(
     truth: Histogram,
     counts: Counts,
-    kinds: Grouped,
+    where: Mapping[str, Index],
     view: View,
     measurements: Measurements,
     unit: Index,
     cell: NDArray[np.integer],
-    number: int,
 ) -> Floats:
     """The logarithm of the likelihood ratio of each entry's people, from the noise that was drawn."""
     logs = np.zeros(len(unit))
-    if view.certain:
-        return logs
-    level, where = kinds.groups[number].measured_at, kinds.where[unit]
-    for query, noise in zip(view.queries, view.noises, strict=True):
+    for (level, query), noise in zip(view.told, view.noises, strict=True):
         asked = truth.schema.query(query)
         row = asked.row_of_cell[cell]
-        noisy = measurements.ask(level, query, where * asked.size + row)
+        noisy = measurements.ask(level, query, where[level][unit] * asked.size + row)
         precise = counts.looked_up(unit * asked.size + row, asked.row_of_cell, asked.size)
         logs += log_ratio(noise, (noisy - precise + 1).astype(np.float64))
     return logs
@@ -191,7 +191,7 @@ def _exposed(
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
     largest = np.maximum.reduceat(posterior, starts)
     unique = np.add.reduceat(count == 1, starts, dtype=np.int64)
-    chosen = np.lexsort((unique, largest))[::-1][:most]
+    chosen = np.lexsort((-unit[starts], unique, largest))[::-1][:most]
     ends = np.append(starts, len(unit))
     for place, one in enumerate(chosen):
         entries = slice(ends[one], ends[one + 1])
