@@ -1,6 +1,7 @@
 """Evidence from several counts: brute force over every combination of noise."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 from tallyveil import Strategy
 from tallyveil.errors import InputError
-from tallyveil.privacy import DiscreteGaussian, Geometric
-from tallyveil.risk import Intruder
+from tallyveil.privacy import DiscreteGaussian, Geometric, Invariant
+from tallyveil.risk import Intruder, noises_of
 from tallyveil.risk.evidence import Evidence
 
 noises = st.one_of(
@@ -113,3 +114,12 @@ def test_a_posterior_of_several_counts_is_bayes_theorem():
     has = noises[0].pmf(x[:, 0] - 4) * noises[1].pmf(x[:, 1] - 41)
     not_ = noises[0].pmf(x[:, 0] - 3) * noises[1].pmf(x[:, 1] - 40)
     assert exposed.posterior(x) == pytest.approx(0.2 * has / (0.2 * has + 0.8 * not_), rel=1e-12)
+
+
+def test_a_query_that_an_invariant_answers_tells_nothing_more():
+    plan = Strategy.preset("pl94-2020-us-persons")  # the state's total is exact, so the nation's is too
+    for level, fewer in (("us", 0), ("state", 1), ("county", 0)):
+        assert len(noises_of(plan, level)) == len(plan.queries[level]) - fewer
+    kept = replace(plan, constraints=(*plan.constraints, Invariant(query="hhgq", level="block")))
+    left = len(plan.queries["block"]) - 3  # total, hhgq, and hhinstlevels, which groups it
+    assert len(noises_of(kept, "block")) == left

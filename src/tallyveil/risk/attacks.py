@@ -9,7 +9,7 @@
 The paper looks at the detailed query alone, where the first three are the same. An intruder sees every query of the
 level, and the evidence adds. With all of them, the first three compare a target who is counted in the unit with one who
 is not counted there at all, so that the total tells something too; an intruder who knows that the target is there has
-the last two to ask.
+the last two to ask. A query that an invariant of the level answers exactly adds nothing to what it settles.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from tallyveil.errors import InputError
+from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.schema import DETAILED, TOTAL, factors_of
 
 Attack = Literal["characteristics", "responded", "truthful", "attribute", "cell"]
 TWO_CELLS = ("attribute", "cell")  # attacks that compare two cells of the unit
@@ -54,8 +56,36 @@ def noises_of(
         raise InputError(f"unknown level {level!r}. Known are {', '.join(strategy.levels)}.")
     asked = strategy.queries[level] if queries is None else [strategy.written(level, query) for query in queries]
     told = [query for query in dict.fromkeys(asked) if _tells(strategy, query, attack, attribute)]
+    told = [query for query in told if not is_settled(strategy, query, settled_at(strategy, level))]
     times = 2 if attack in TWO_CELLS else 1
     return tuple(strategy.noise(level, query, level_share=level_share) for query in told for _ in range(times))
+
+
+def settled_at(strategy: Strategy, level: str) -> frozenset[str]:
+    """Factors that invariants settle in every unit of a level; ``"total"`` where they settle that the target is there.
+
+    Those of the level and of levels below, whose sums are exact too; and of the root everybody's number, where
+    neighbours are equally many.
+    """
+    levels = list(strategy.levels)
+    finer = levels[levels.index(level) :]
+    exact = [c.query for c in strategy.constraints if isinstance(c, Invariant) and c.level in finer]
+    if strategy.neighbours == "replace-one" and level == levels[0]:
+        exact.append(TOTAL)
+    return settled_by(strategy, exact)
+
+
+def settled_by(strategy: Strategy, queries: Iterable[str]) -> frozenset[str]:
+    """Factors that exact answers settle, for somebody who knows all others; ``"total"`` with any of them."""
+    known = list(queries)
+    factors = {f for query in known for f in (strategy.attributes if query == DETAILED else factors_of(query))}
+    return frozenset(factors | ({TOTAL} if known else set()))
+
+
+def is_settled(strategy: Strategy, query: str, settled: frozenset[str]) -> bool:
+    """Whether a query adds nothing, all its factors (or what they group) being settled."""
+    factors = strategy.attributes if query == DETAILED else factors_of(query) or (TOTAL,)
+    return all(factor in settled or strategy.groupings.get(factor) in settled for factor in factors)
 
 
 def _tells(strategy: Strategy, query: str, attack: Attack, attribute: str | None) -> bool:

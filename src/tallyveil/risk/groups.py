@@ -25,8 +25,8 @@ from tallyveil.histogram import Histogram
 from tallyveil.privacy.constraints import ALL, FacilityBounds, Invariant
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.risk.attacks import Attack
-from tallyveil.schema import DETAILED, TOTAL, factors_of
+from tallyveil.risk.attacks import Attack, is_settled, settled_by
+from tallyveil.schema import TOTAL, factors_of
 from tallyveil.spine import Index, Spine
 
 Bools = NDArray[np.bool_]
@@ -58,7 +58,8 @@ class Group:
             (level, query)
             for level, _ in self.measured
             for query in strategy.queries[level]
-            if (asked is None or frozenset(factors_of(query)) in asked) and not self._settles(strategy, query)
+            if (asked is None or frozenset(factors_of(query)) in asked)
+            and not is_settled(strategy, query, self.settled)
         )
 
     def certain(self, strategy: Strategy, attack: Attack, attribute: str | None) -> bool:
@@ -69,10 +70,6 @@ class Group:
         if attack == "attribute":
             return attribute in known
         return set(strategy.attributes) <= (known if attack == "cell" else self.settled)
-
-    def _settles(self, strategy: Strategy, query: str) -> bool:
-        factors = strategy.attributes if query == DETAILED else factors_of(query) or (TOTAL,)
-        return all(factor in self.settled or strategy.groupings.get(factor) in self.settled for factor in factors)
 
 
 @final
@@ -235,11 +232,10 @@ def _exact(spine: Spine, strategy: Strategy, level: str, same: _Same) -> _Exact:
             alive = alive & same.as_above(depth)[place]
             place = spine.parents(spine.levels[depth])[place]
     found, of_unit = np.unique(mask, return_inverse=True)
-    settled = []
-    for bits in found.tolist():
-        held = [one for bit, one in enumerate(invariants) if bits >> bit & 1]
-        factors = {f for one in held for f in (strategy.attributes if one.query == DETAILED else factors_of(one.query))}
-        settled.append(frozenset(factors | ({TOTAL} if held else set())))
+    settled = (
+        settled_by(strategy, [one.query for bit, one in enumerate(invariants) if bits >> bit & 1])
+        for bits in found.tolist()
+    )
     return _Exact(tuple(settled), of_unit.reshape(-1).astype(np.int64))
 
 
