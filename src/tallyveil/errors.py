@@ -13,6 +13,8 @@ Each message says what was wrong, where, and what to do. On the command line an 
 with that one line and exit code 2.
 """
 
+from __future__ import annotations
+
 
 class TallyveilError(Exception):
     """Base class of all errors that tallyveil raises on purpose."""
@@ -20,6 +22,10 @@ class TallyveilError(Exception):
 
 class InputError(TallyveilError, ValueError):
     """Bad input: the message names the value, the place and the remedy."""
+
+    def at(self, place: str) -> InputError:
+        """The same problem, its message beginning with the file it was found in."""
+        return InputError(f"{place}: {self}")
 
 
 class BudgetError(InputError):
@@ -32,6 +38,10 @@ class UnknownUnitError(InputError):
     def __init__(self, message: str, *, row: int, code: str) -> None:
         super().__init__(message)
         self.row, self.code = row, code
+
+    def at(self, place: str) -> UnknownUnitError:
+        """The same problem in a file."""
+        return UnknownUnitError(f"{place}: {self}", row=self.row, code=self.code)
 
 
 class LedgerError(TallyveilError):

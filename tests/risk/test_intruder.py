@@ -138,8 +138,8 @@ def test_a_dear_accusation_is_made_less_often():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"prior": 1}, "a prior is a probability strictly between 0 and 1. Got 1"),
-        ({"prior": 0}, "prior must be greater than 0"),
+        ({"prior": 1}, "a prior is a probability strictly between 0 and 1, such as 1/2 or 0.1. Got 1"),
+        ({"prior": 0}, "a prior is a probability strictly between 0 and 1, such as 1/2 or 0.1. Got 0"),
         ({"prior": "1/2", "known": -1}, "known is how many others have the characteristics, 0 or more. Got -1"),
         ({"prior": "1/2", "miss": 0}, "the cost miss must be greater than 0"),
     ],

@@ -58,12 +58,14 @@ def test_a_release_is_scanned_as_its_noise_was_drawn(town):
     assert run("protect", str(town / "town.csv"), *made, "-o", release).returncode == 0
     seen = run(*words(town, "--release", release, "--json"))
     told = json.loads(seen.stdout)
-    assert (told["when"], told["queries"]) == ("after", ["detailed"])
+    assert (told["when"], [row["queries"] for row in told["groups"]]) == ("after", ["detailed"])
     assert "only what was saved is scanned: detailed@block" in seen.stderr
     again = figures(*words(town, "--release", release, "--seed", "4", "--detail-only", "--level", "block"))
     assert again["levels"] == told["levels"]
-    other = figures(*words(town, "--release", release, "--seed", "5", "--detail-only", "--level", "block"))
-    assert other["levels"] != told["levels"]
+    assert "this draws other noise" in run(*words(town, "--release", release, "--seed", "5")).stderr
+    key = town / "key"
+    key.write_text("x")
+    assert "was made with a seed" in run(*words(town, "--release", release, "--key-file", str(key))).stderr
     every = figures(*words(town, "--release", release, "--seed", "4"))
     assert [row["level"] for row in every["levels"]] == list(dict.fromkeys(row["level"] for row in every["levels"]))
     assert len(every["levels"]) == len({row["level"] for row in every["groups"]}) > 1
@@ -74,6 +76,7 @@ def test_the_most_exposed_are_written_and_not_shown(town):
     seen = run(*words(town, "--rho", "1", "--most", "2", "--above", "-o", str(out)))
     assert seen.returncode == 0, seen.stderr
     assert "A1" not in seen.stdout
+    assert "Not for publication" in seen.stdout
     assert "internal: they show the truth" in seen.stderr
     with (out / "exposed.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["level"] == "block"]
@@ -81,7 +84,7 @@ def test_the_most_exposed_are_written_and_not_shown(town):
     assert len(rows) == 2
     with (out / "above.csv").open() as file:
         assert sum(int(row["people"]) for row in csv.DictReader(file)) == 23
-    assert "others in the cell above" in seen.stdout
+    assert "others of the cell in siblings" in seen.stdout
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ def test_the_most_exposed_are_written_and_not_shown(town):
     [
         ([], "a scan needs the noise"),
         (["--rho", "1", "--level", "street"], "unknown level 'street'"),
-        (["--rho", "1", "--prior", "2"], "a prior is a probability strictly between 0 and 1. Got 2"),
+        (["--rho", "1", "--prior", "2"], "a prior is a probability strictly between 0 and 1, such as 1/2 or 0.1. Got 2"),
         (["--rho", "1", "--attack", "guess"], "unknown attack 'guess'"),
         (["--rho", "1", "--detail-only", "--query", "age"], "--detail-only and --query are both given"),
         (["--rho", "1", "--release", "x"], "Leave --strategy, its budget and the like out"),
@@ -120,3 +123,24 @@ def test_a_level_of_which_nothing_was_saved_is_refused(town):
         seen = run(*words(town, "--release", release, "--level", level))
         assert seen.returncode == 2
         assert problem in seen.stderr
+
+
+def test_measurements_of_other_counts_are_refused(town):
+    release = str(town / "release")
+    made = ["--codebook", str(town / "town.toml"), "--rho", "1000", "--seed", "4", "--measurements", "all"]
+    assert run("protect", str(town / "town.csv"), *made, "-o", release).returncode == 0
+    every = figures(*words(town, "--release", release))  # so little noise that nobody is safe
+    assert [row["right_decision"] for row in every["levels"]] == [1, 1, 1]
+    (town / "town.csv").write_text(PEOPLE.replace("B1,adult,6", "B1,adult,60").replace("B2,adult,2", "B2,adult,20"))
+    seen = run(*words(town, "--release", release))
+    assert seen.returncode == 2
+    assert "the measurements are not of these counts" in seen.stderr
+    (town / "town.csv").write_text(PEOPLE.replace("B1", "B9"))
+    assert "'B9' is no unit of" in run(*words(town, "--release", release)).stderr
+
+
+@pytest.mark.parametrize("rho", ["1e-12", "1e-30", "100000000"])
+def test_budgets_of_any_size_give_figures_or_one_line(town, rho):
+    seen = run(*words(town, "--rho", rho))
+    assert seen.returncode == 0 or "too wide to be summed" in seen.stderr
+    assert len(seen.stderr.strip().splitlines()) <= 1

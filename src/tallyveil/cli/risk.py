@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LABELS = {
     "posterior": "probability that the target has the characteristics, given what was released",
     "ratio": "that over the prior",
-    "marginal_posterior": "the same probability, averaged over what may be released",
+    "marginal_posterior": "probability that the target has them, averaged over what may be released",
     "risk": "that over the prior",
     "threshold": "smallest released count at which the intruder claims it",
     "right_decision": "how often a target who has the characteristics is rightly claimed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from tallyveil.measurements import Measurements
     from tallyveil.privacy import Strategy
     from tallyveil.risk import Scan
+
+
+INTERNAL = "Internal: made from the precise counts, for those who may see them. Not for publication."
 
 
 def scan(
@@ -63,7 +67,7 @@ def scan(
 
       tallyveil risk scan blocks.parquet --codebook b.toml --rho 1 --prior 1/2 --prior 1/10
 
-      tallyveil risk scan p.csv --codebook p.toml --strategy pl94-2020-us-persons --facilities f.csv --detail-only
+      tallyveil risk scan p.csv --codebook p.toml --units u.csv --strategy pl94-2020-us-persons --facilities f.csv
 
       tallyveil risk scan blocks.parquet --codebook b.toml --release release -o exposed
     """
@@ -81,15 +85,17 @@ def scan(
             raise InputError(
                 "a release has its strategy and facilities. Leave --strategy, its budget and the like out."
             )
-        people, plan, built, drawn = _released(truth, release, codebook, units)
+        people, plan, built, drawn = _released(truth, release, codebook, units, key=key_file, seed=seed)
     else:
         people, plan, built = _planned(truth, codebook, units, strategy, epsilon, rho, invariant, facilities)
         drawn = None
     levels, again = level, _drawn_again(people, plan, key_file, seed)
     if again is not None:
+        if release is not None:
+            _check_key(release, drawn, again)
         drawn = again
     elif drawn is not None:
-        drawn, queries, levels = _what_was_saved(drawn, plan, queries, level)
+        drawn, levels = _what_was_saved(drawn, plan, level)
     if release is not None and drawn is None:
         words = f"{release}: no measurements were saved, so figures are averages over the noise of its strategy"
         typer.echo(f"tallyveil: {words}", err=True)
@@ -119,14 +125,19 @@ def scan(
 
 
 def _released(
-    truth: Path, release: Path, codebook: Path, units: Path | None
+    truth: Path, release: Path, codebook: Path, units: Path | None, *, key: Path | None, seed: int | None
 ) -> tuple[Histogram, Strategy, Facilities | None, Measurements | None]:
+    from tallyveil.certificate import SEEDED
     from tallyveil.cli.reading import read_given
 
     given = read_given(truth, [release], codebook, units=units)
     (one,) = given.releases.values()
     if one.strategy is None:
         raise InputError(f"{release}: says nothing of its noise. Give a release's folder, or --strategy without it.")
+    stamped = SEEDED in one.histogram.stamps
+    if (stamped and key is not None) or (not stamped and seed is not None):
+        made, give = ("a seed", "--seed N") if stamped else ("a key", "--key-file K")
+        raise InputError(f"{release} was made with {made}. Give that, {give}, or neither.")
     return given.truth, one.strategy, one.facilities, one.measurements
 
 
@@ -151,22 +162,18 @@ def _planned(
 
 
 def _what_was_saved(
-    drawn: Measurements, plan: Strategy, queries: list[str] | None, levels: list[str] | None
-) -> tuple[Measurements | None, list[str] | None, list[str] | None]:
-    """The measurements, queries and levels to scan: of a release that saved some queries, those at the finest level."""
+    drawn: Measurements, plan: Strategy, levels: list[str] | None
+) -> tuple[Measurements | None, list[str] | None]:
+    """The measurements and the levels to scan: those of which a release saved something."""
     from tallyveil.risk.scan import saved_queries
 
     there = {level: saved_queries(drawn, level) for level in plan.levels}
     if not any(there.values()):
-        return None, queries, levels
-    if levels is None:
-        levels = [level for level in plan.levels if there[level]][-1:]
-    known = there.get(levels[0], []) if len(levels) == 1 else []
-    if queries is None and known and len(known) < len(plan.queries[levels[0]]):
-        queries = known
-        kept = ", ".join(f"{query}@{levels[0]}" for query in queries)
+        return None, levels
+    if any(len(there[level]) < len(plan.queries[level]) for level in levels or there if level in there):
+        kept = ", ".join(f"{query}@{level}" for level, queries in there.items() for query in queries)
         typer.echo(f"tallyveil: only what was saved is scanned: {kept}", err=True)
-    return drawn, queries, levels
+    return drawn, [level for level in there if there[level]] if levels is None else levels
 
 
 def _drawn_again(people: Histogram, plan: Strategy, key_file: Path | None, seed: int | None) -> Measurements | None:
@@ -183,6 +190,24 @@ def _drawn_again(people: Histogram, plan: Strategy, key_file: Path | None, seed:
     if not key_file.exists():
         raise InputError(f"{key_file}: no such file. Give the key that the release was made with.")
     return measure(people, plan, RunKey.from_file(key_file))
+
+
+def _check_key(release: Path, saved: Measurements | None, again: Measurements) -> None:
+    """Refuse a key or a seed that is not the release's, as far as that can be told."""
+    import numpy as np
+
+    from tallyveil.risk.scan import saved_queries
+
+    levels = again.spine.levels if saved is not None else ()
+    pairs = [(level, query) for level in levels if saved is not None for query in saved_queries(saved, level)]
+    if saved is None or not pairs:
+        words = f"{release} saved no measurements, so it cannot be checked that this drew its noise"
+        typer.echo(f"tallyveil: {words}", err=True)
+        return
+    level, query = pairs[-1]
+    places = np.flatnonzero(again.shares[level].spans)[:1000] * again.schema.query(query).size
+    if not np.array_equal(saved.ask(level, query, places), again.ask(level, query, places)):
+        raise InputError(f"{release}: this draws other noise than was saved. Give its own key or seed, and its data.")
 
 
 def _scan(people: Histogram, plan: Strategy, *, threads: int | None, **given: Any) -> Scan:
@@ -224,10 +249,31 @@ def _above(
     from tallyveil.risk import scan_above
 
     level = max(levels or people.spine.levels, key=people.spine.depth)
+    found = []
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        every = dict.fromkeys(priors or ["1/2"])
-        found = [scan_above(people, plan, prior=one, level=level, run=pool.map).assign(prior=one) for one in every]
+        for prior in dict.fromkeys(priors or ["1/2"]):
+            with _Cases() as told:
+                frame = scan_above(people, plan, prior=prior, level=level, run=pool.map, progress=told.update)
+            found.append(frame.assign(prior=prior))
     return pd.concat(found, ignore_index=True)
+
+
+class _Cases:
+    """Says every five seconds how many of the cases with a unit above are done."""
+
+    def __enter__(self) -> _Cases:
+        self._started = self._told = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, done: int, of: int) -> None:
+        now = time.monotonic()
+        if now - self._told > 5:
+            self._told = now
+            left = (now - self._started) / done * (of - done)
+            typer.echo(f"{done:,} of {of:,} cases with a unit above done, about {left:.0f} s left", err=True)
 
 
 def _show_above(frame: pd.DataFrame) -> None:
@@ -243,16 +289,17 @@ def _show_above(frame: pd.DataFrame) -> None:
     weighted = cut.assign(**{name: cut[name] * cut.people for name in figures})
     sums = weighted.groupby(["prior", "others"], observed=True, sort=False)[["people", *figures]].sum().reset_index()
     shown = sums.assign(**{name: sums[name] / sums.people for name in figures}, others=sums.others.astype(str))
-    headings = {"prior": "prior", "others": "others in the cell above", "people": "people", "alone": "without it"}
+    headings = {"prior": "prior", "others": "others of the cell in siblings", "people": "people", "alone": "without it"}
     headings |= {"right_decision": "rightly claimed", "gain": "gain", "loss": "loss", "tie": "tie"}
-    level = f"{frame.measured_at.iloc[-1]}s with the {frame.above.iloc[-1]}'s count and the siblings' sum"
-    print_table(shown, title=f"Detailed counts of {level} (flat prior on the siblings)", headings=headings)
+    levels = f"{frame.measured_at.iloc[-1]}, with that of the {frame.above.iloc[-1]} and the siblings' sum"
+    print_table(shown, title=f"Detailed count of the {levels} (flat prior on the siblings)", headings=headings)
 
 
 def _as_json(found: Scan, frames: dict[str, pd.DataFrame]) -> dict[str, Any]:
     from tallyveil.cli.tables import records
 
-    told: dict[str, Any] = {name: getattr(found, name) for name in ("when", "attack", "attribute", "queries")}
+    told: dict[str, Any] = {"note": INTERNAL}
+    told |= {name: getattr(found, name) for name in ("when", "attack", "attribute", "queries")}
     return told | {name: records(frame) for name, frame in frames.items() if name not in ("cells", "exposed")}
 
 
@@ -261,6 +308,7 @@ def _show(found: Scan, people: Histogram) -> None:
 
     when = "expected over the noise" if found.when == "before" else "given the noise that was drawn"
     used = "every query of the level" if found.queries is None else ", ".join(found.queries)
+    typer.echo(f"{INTERNAL}\n")
     typer.echo(f"{people.total():,} persons, each a target of an intruder who knows all others of the unit")
     typer.echo(f"attack: {found.attack}{f' ({found.attribute})' if found.attribute else ''}; uses {used}; {when}\n")
     figures = {
@@ -293,7 +341,7 @@ def _write(found: Scan, frames: dict[str, pd.DataFrame], output: Path) -> None:
 
             leaf = found.levels.level.iloc[-1]
             frame = found.posteriors[found.posteriors.level == leaf]
-            write_plot(
-                posterior_plot(frame, title=f"What an intruder believes of each person, {leaf}"), place / "posteriors"
-            )
+            when = "expected over the noise" if found.when == "before" else "given the noise that was drawn"
+            chart = posterior_plot(frame, title=f"What an intruder believes of each person of a {leaf}, {when}")
+            write_plot(chart, place / "posteriors")
     typer.echo(f"{output}: tables{' and a plot' if drawn else ''} (internal: they show the truth)", err=True)

@@ -238,6 +238,7 @@ def _show(told: dict[str, Any], found: Simulated) -> None:
         "alone": "leaf's count alone",
     }
     title = f"{told['hypotheses']}; prior {found.prior}, {found.runs:,} runs of each"
+    typer.echo(f"{NOTE}\n")
     print_table(pd.DataFrame(rows), title=title, headings=headings)
     common = pd.DataFrame(told["tuples"][:10])
     common["counts"] = [", ".join(map(str, counts)) for counts in common["counts"]]

@@ -35,8 +35,8 @@ def print_table(frame: pd.DataFrame, *, title: str, headings: Mapping[str, str])
 def figure(value: Any) -> str:
     """A value as people read it: thousands apart, three digits that count, a dash for what is missing.
 
-    >>> [figure(v) for v in (12345, 0.01234, 5.0, 1234.5, float("nan"), None, "county")]
-    ['12,345', '0.0123', '5', '1,234', '-', '-', 'county']
+    >>> [figure(v) for v in (12345, 0.01234, 5.0, 1234.5, 3e-12, float("nan"), None, "county")]
+    ['12,345', '0.0123', '5', '1,234', '<1e-9', '-', '-', 'county']
     """
     if value is None or (isinstance(value, float) and value != value):
         return "-"
@@ -44,6 +44,8 @@ def figure(value: Any) -> str:
         return value
     if float(value) == int(value):
         return f"{int(value):,}"
+    if 0 < abs(value) < 1e-9:
+        return "<1e-9"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

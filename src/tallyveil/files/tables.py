@@ -55,7 +55,7 @@ def read_counts(
         unit, cell, count = entries.on(spine)
         people = Histogram.from_entries(spine, book.schema, unit=unit, cell=cell, count=count)
     except InputError as problem:
-        raise InputError(f"{name}: {problem}") from None
+        raise problem.at(name) from None
     return people if public_labels and units is not None else replace(people, stamps=(FROM_DATA,))
 
 
@@ -123,7 +123,7 @@ class _Entries:
         try:
             return spine_of(paths, self._book)
         except InputError as problem:
-            raise InputError(f"{self.name}: {problem}") from None
+            raise problem.at(self.name) from None
 
     def on(self, spine: Spine) -> tuple[Index, Index, Index]:
         """Leaf, cell and count of each entry; rows that repeat, or contradict the spine, are errors."""
@@ -185,9 +185,11 @@ def _located(spine: Spine, paths: pa.Table, book: Codebook) -> Index:
         return spine.locate(spine.leaf, codes_of(paths.column(book.levels[-1])))
     except UnknownUnitError as problem:
         row = paths.column("row")[problem.row].as_py()
-        raise InputError(
+        raise UnknownUnitError(
             f"row {row + 1:,}: {spine.leaf} {problem.code!r} is not in the list of units. "
-            f"Add it there, or correct the row."
+            f"Add it there, or correct the row.",
+            row=row,
+            code=problem.code,
         ) from None
 
 

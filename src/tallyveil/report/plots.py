@@ -168,7 +168,9 @@ def posterior_plot(table: pd.DataFrame, *, title: str = "") -> Any:
     alt = altair()
     shown = table.assign(panel="prior " + table.prior, at=[float(Fraction(prior)) for prior in table.prior])
     axis = alt.Axis(values=TICKS, labelOverlap=True, format=",d")
-    people = alt.Y("people:Q", title="people", scale=alt.Scale(type="symlog", constant=1, domainMin=0), axis=axis)
+    people = alt.Y(
+        "people:Q", title="people (logarithmic)", scale=alt.Scale(type="symlog", constant=1, domainMin=0), axis=axis
+    )
     bars = alt.Chart(shown).mark_bar(color=BLUE, stroke="white", strokeWidth=0.5)
     bars = bars.encode(
         x=alt.X("low:Q", title="posterior", scale=alt.Scale(domain=[0, 1])), x2="high:Q", y=people, y2=alt.datum(0)

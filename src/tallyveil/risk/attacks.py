@@ -49,7 +49,9 @@ def noises_of(
     if attack not in get_args(Attack):
         raise InputError(f"unknown attack {attack!r}. Known are {', '.join(get_args(Attack))}.")
     if (attack == "attribute") != (attribute is not None):
-        raise InputError("the attack 'attribute' needs the attribute that is unknown; the others have none.")
+        raise InputError(
+            "the attack 'attribute' needs the attribute that is unknown (--attribute NAME); no other attack has one."
+        )
     if attribute is not None and attribute not in strategy.attributes:
         raise InputError(f"unknown attribute {attribute!r}. Known are {', '.join(strategy.attributes)}.")
     if level not in strategy.levels:

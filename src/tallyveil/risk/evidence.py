@@ -27,6 +27,7 @@ from tallyveil.privacy.distributions import DiscreteGaussian, Floats, Geometric
 
 CUT = 1e-20  # probability of each count's noise that is left out where there are several
 BY_PLACES = 1 << 28  # products up to which a convolution is added up place by place
+WIDEST = 10**10  # variance of a noise
 LARGEST = 1 << 19  # points of a grid; a finer one is rounded to about as many
 _REACH = 39  # standard deviations of a single noise; what lies beyond is no normal float
 
@@ -54,6 +55,11 @@ class Evidence:
         for noise in self.noises:
             if not isinstance(noise, Geometric | DiscreteGaussian):
                 raise InputError(f"noise is Geometric or DiscreteGaussian. Got a {type(noise).__name__} instead.")
+            if isinstance(noise, DiscreteGaussian) and noise.variance > WIDEST:
+                raise InputError(
+                    f"a noise of variance {float(noise.variance):.3g} is too wide to be summed, and tells next to "
+                    f"nothing. Give a larger budget: a variance of {WIDEST:.0e} or less."
+                )
 
     @cached_property
     def step(self) -> Fraction:
@@ -111,7 +117,8 @@ class Evidence:
         """By how much the exact grid is too fine."""
         step = reduce(_common, (_weight(noise) for noise in self.noises))
         variance = sum(self._reach(noise) ** 2 * _weight(noise) ** 2 for noise in self.noises)
-        return math.ceil(2 * math.sqrt(variance) / (float(step) * LARGEST)) if len(self.noises) > 1 else 1
+        points = 2 * math.sqrt(variance) / float(step) if len(self.noises) > 1 else 1.0
+        return max(1, math.ceil(points / LARGEST))
 
     def _reach(self, noise: Geometric | DiscreteGaussian) -> int:
         if isinstance(noise, Geometric):

@@ -67,9 +67,14 @@ class Intruder:
     miss: Number = 1
 
     def __post_init__(self) -> None:
-        prior = exact(self.prior, "prior")
+        try:
+            prior = exact(self.prior, "prior")
+        except InputError:
+            prior = Fraction(1)
         if prior >= 1:
-            raise InputError(f"a prior is a probability strictly between 0 and 1. Got {self.prior} instead.")
+            raise InputError(
+                f"a prior is a probability strictly between 0 and 1, such as 1/2 or 0.1. Got {self.prior} instead."
+            )
         object.__setattr__(self, "prior", prior)
         object.__setattr__(self, "known", _known(self.known))
         for name in ("false_accusation", "miss"):

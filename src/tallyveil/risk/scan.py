@@ -7,6 +7,7 @@ those of the noise that was drawn, person by person. Everything here is made fro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -142,6 +143,8 @@ def scan(
     wanted = _levels(strategy, levels, asked)
     lone = _without_alternative(truth.schema, strategy, attribute)
     saved = {} if measurements is None else {level: saved_queries(measurements, level) for level in strategy.levels}
+    if measurements is not None:
+        _check_noise(truth, measurements, saved)
     found: dict[str, list[pd.DataFrame]] = {name: [] for name in FRAMES}
     for level in wanted:
         counts, kinds = truth.at(level), grouped(truth, strategy, level, facilities)
@@ -219,6 +222,26 @@ def saved_queries(measurements: Measurements, level: str) -> list[str]:
         except InputError:
             continue
     return found
+
+
+def _check_noise(truth: Histogram, measurements: Measurements, saved: Mapping[str, Sequence[str]]) -> None:
+    """Refuse measurements of other counts: what would be their noise is far larger than it is."""
+    for level in reversed(truth.spine.levels):
+        for query in saved[level]:
+            asked = truth.schema.query(query)
+            units = np.flatnonzero(measurements.shares[level].spans)
+            some = units[:: max(1, len(units) * asked.size // 20_000)]
+            places = (some[:, None] * asked.size + np.arange(asked.size)).reshape(-1)
+            precise = truth.at(level).looked_up(places, asked.row_of_cell, asked.size)
+            noise = measurements.ask(level, query, places) - precise
+            variance = measurements.variances(level, query)[measurements.shares[level].spans[places // asked.size]]
+            ratio = float(np.mean(noise.astype(np.float64) ** 2 / np.maximum(variance, 1e-9)))
+            if ratio > (2 if len(places) >= 300 else 6):
+                raise InputError(
+                    f"the measurements are not of these counts: {query} of level {level!r} would have noise "
+                    f"{math.sqrt(ratio):.1f} times as large as it is. Give the counts that the release was made from."
+                )
+            return
 
 
 def _view(

@@ -39,7 +39,13 @@ FAR = 12  # standard deviations of what is known of the rest, beyond which its n
 
 
 def scan_above(
-    truth: Histogram, strategy: Strategy, *, prior: Number = "1/2", level: str | None = None, run: Run = map
+    truth: Histogram,
+    strategy: Strategy,
+    *,
+    prior: Number = "1/2",
+    level: str | None = None,
+    run: Run = map,
+    progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
     """How often people are rightly claimed with the hierarchy, by case, before release.
 
@@ -68,7 +74,7 @@ def scan_above(
         at = spine.levels[depth]
         chosen = np.zeros(spine.size(at), dtype=np.bool_)
         chosen[where[depths == depth]] = True
-        rows += _cases(truth, strategy, shares, at, chosen, Intruder(prior=prior), run)
+        rows += _cases(truth, strategy, shares, at, chosen, Intruder(prior=prior), run, progress)
     if not rows:
         raise InputError("nobody is measured below the root, so there is no unit above. Give counts of several units.")
     return pd.DataFrame(rows)
@@ -82,6 +88,7 @@ def _cases(
     chosen: NDArray[np.bool_],
     intruder: Intruder,
     run: Run,
+    progress: Callable[[int, int], None] | None,
 ) -> list[dict[str, Any]]:
     """The different cases among the chosen units of a level, with how many people each holds for."""
     spine = truth.spine
@@ -127,7 +134,12 @@ def _cases(
         place = {"measured_at": level, "above": upper, "siblings": cases[which].siblings, "others": rest}
         return {**place, "people": people[key], **cases[which].figures(rest)}
 
-    return list(run(decide, sorted(people)))
+    rows = []
+    for done, key in enumerate(sorted(people), 1):  # one after another: each is a matrix product, on all cores
+        rows.append(decide(key))
+        if progress is not None:
+            progress(done, len(people))
+    return rows
 
 
 def _measured(spine: Spine, shares: dict[str, UnitShares], level: str) -> tuple[Index, Index, Index]:
