@@ -1,6 +1,7 @@
 """Budgets that keep a bound: against dense grids of independent sums, and back through the measures themselves."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from tallyveil import Strategy
 from tallyveil.errors import InputError
 from tallyveil.privacy import DiscreteGaussian, Geometric, account_of
-from tallyveil.risk.allocation import allocate
+from tallyveil.risk.allocation import allocate, holds_for
 from tallyveil.risk.attacks import noises_of
-from tallyveil.risk.choose import choose, choose_for, exposures, inverse_posterior, unit_noises
+from tallyveil.risk.budgets import at_budget
+from tallyveil.risk.choose import choose, choose_for, exposures, unit_noises
 from tallyveil.risk.curve import curve, mean_abs
 from tallyveil.risk.empirical import ASSUMPTIONS, empirical_epsilon
 from tallyveil.risk.evidence import Evidence
@@ -22,6 +24,7 @@ from tallyveil.risk.hierarchy import Hierarchy
 from tallyveil.risk.intruder import Exposure, Intruder
 from tallyveil.risk.kept import _searched, kept
 from tallyveil.risk.levels import Above
+from tallyveil.risk.posteriors import inverse_posterior
 
 PL94 = Strategy.preset("pl94-2020-us-persons")
 SMALL = Strategy(
@@ -54,6 +57,22 @@ def right_of_geometric(z, prior):
         ratio = sum(sign * one for sign, one in zip(signs, z, strict=True))
         total += chance * (ratio > math.log((1 - prior) / prior) + 1e-12)
     return total
+
+
+def right_of_gaussians(budget, variances, prior):
+    """P[claimed] of two discrete Gaussian counts, every pair of noises by itself."""
+    eta = np.arange(-60, 61)
+    one, two = (np.exp(-budget * eta**2 / (2.0 * s)) for s in variances)
+    ratio = budget * ((2 * eta[:, None] + 1) / (2 * variances[0]) + (2 * eta + 1) / (2 * variances[1]))
+    claimed = ratio > math.log((1 - prior) / prior) + 1e-12
+    return (np.outer(one, two) * claimed).sum() / (one.sum() * two.sum())
+
+
+def risk_of_gaussian(rho, prior):
+    """R of one discrete Gaussian count, by Bayes' theorem for every noise."""
+    eta = np.arange(-60, 61)
+    weight, ratio = np.exp(-rho * eta**2.0), np.exp(np.minimum(-rho * (2 * eta + 1.0), 700))
+    return (weight / (prior + (1 - prior) * ratio)).sum() / weight.sum()
 
 
 def within(budget, intervals):
@@ -114,16 +133,139 @@ def test_several_gaussian_counts_are_checked_on_a_grid_that_misses_nothing_of_a_
     noises = (DiscreteGaussian(variance=1), DiscreteGaussian(variance=4))
     intervals, how = kept(noises, [Intruder(prior=prior)], Fraction(bound))
     assert how.startswith("checked on ")
-    eta = np.arange(-60, 61)
     for budget in np.geomspace(0.05, 20, 150):
         if any(abs(budget / end - 1) < 1e-5 for interval in intervals for end in interval if end):
             continue
-        one, two = np.exp(-budget * eta**2 / 2.0), np.exp(-budget * eta**2 / 8.0)
-        ratio = budget * ((2 * eta[:, None] + 1) / 2 + (2 * eta + 1) / 8)
-        p = float(Fraction(prior))
-        claimed = ratio > math.log((1 - p) / p) + 1e-12
-        right = (np.outer(one, two) * claimed).sum() / (one.sum() * two.sum())
+        right = right_of_gaussians(budget, (1, 4), float(Fraction(prior)))
         assert within(budget, intervals) == (right <= float(Fraction(bound))), budget
+
+
+@pytest.mark.parametrize(
+    ("variances", "bound", "prior", "broken"),
+    [
+        (("1/2", "4"), "0.1847", "1/20", (1.2401, 1.2438)),
+        (("1/2", "4"), "0.1847", "1/20", (1.1217, 1.1220)),
+        (("1/2", "25/2"), "0.305", "1/5", (1.0194, 1.0204)),
+    ],
+)
+def test_a_narrow_break_below_is_not_missed(variances, bound, prior, broken):
+    numbers = [float(Fraction(s)) for s in variances]
+    for budget in broken:
+        assert right_of_gaussians(budget, numbers, float(Fraction(prior))) > float(bound)
+    noises = tuple(DiscreteGaussian(variance=s) for s in variances)
+    found = choose_for(noises, "right_decision", bound, priors=[prior], parameter="rho")
+    assert found.value < broken[0]
+    for budget in float(found.value) * np.geomspace(0.1, 1, 800):
+        assert right_of_gaussians(budget, numbers, float(Fraction(prior))) <= float(bound) + 1e-12
+    assert right_of_gaussians(float(found.value) * (1 + 1e-8), numbers, float(Fraction(prior))) > float(bound)
+
+
+variances = st.fractions("1/3", 12, max_denominator=4)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.tuples(variances, variances), st.fractions("1/50", "9/10", max_denominator=50), bounds)
+def test_two_gaussian_counts_are_kept_where_a_very_fine_grid_says_so(pair, prior, bound):
+    intervals, _ = kept(tuple(DiscreteGaussian(variance=s) for s in pair), [Intruder(prior=prior)], bound)
+    numbers, unit = [float(s) for s in pair], 1 / sum(1 / float(s) for s in pair)
+    first = intervals[0][1] if intervals and intervals[0][0] == 0 else 0
+    around = first * np.array([0.9, 0.99, 0.999, 0.9999, 1 - 1e-5, 1 + 3e-6]) if first else []
+    for budget in [*np.geomspace(0.2 * unit, 20 * unit, 150), *around]:
+        # Above the first break, cells narrower than a thousandth are not looked into.
+        near = any(abs(budget / end - 1) < 2e-3 for interval in intervals for end in interval if end > first)
+        if budget != first and not near and abs(budget / (first or -1) - 1) > 2e-6:
+            right = right_of_gaussians(budget, numbers, float(prior))
+            assert within(budget, intervals) == (right <= float(bound) + 1e-12), budget
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 12), min_size=2, max_size=3), st.floats(0.03, 3), st.floats(1.001, 1.5))
+def test_a_tail_of_several_gaussian_counts_moves_one_way_with_the_budget(weights, budget, more):
+    """What cells rely on: P[u or more] falls for u > 0, the noises weighing as their precisions."""
+    eta = np.arange(-12, 13)
+    grids = np.meshgrid(*[eta] * len(weights), indexing="ij")
+    total, square = (sum(w * g**k for w, g in zip(weights, grids, strict=True)).ravel() for k in (1, 2))
+    assume(budget * min(weights) * 12**2 / 2 > 20)  # what is cut off is negligible
+    tails = []
+    for b in (budget, budget * more):
+        chance = np.exp(-b * square / 2.0)
+        by_total = np.bincount(total - total.min(), chance / chance.sum())
+        tails.append(np.cumsum(by_total[::-1])[::-1][1 - total.min() :])
+    assert (tails[1] <= tails[0] + 1e-9).all()
+
+
+@pytest.mark.parametrize("z", [[1, 1, 1, 1], [1, "1/2", "1/3"], [2, 1, 1]])
+@pytest.mark.parametrize(
+    ("prior", "bound"), [("1/2", "0.35"), ("1/2", "0.7"), ("1/5", "0.3"), ("2/3", "0.9"), ("1/2", "0.1")]
+)
+def test_cells_and_patterns_of_geometric_counts_agree(z, prior, bound, monkeypatch):
+    noises, intruders = tuple(Geometric(z=one) for one in z), [Intruder(prior=prior)]
+    exactly, how = kept(noises, intruders, Fraction(bound))
+    monkeypatch.setattr("tallyveil.risk.kept.PATTERNS", 0)
+    cells, checked = kept(noises, intruders, Fraction(bound))
+    assert (how, checked[:7]) == ("exact", "checked")
+    assert np.array(cells) == pytest.approx(np.array(exactly), rel=1e-8)
+
+
+def test_many_geometric_counts_at_even_odds_have_ties_and_a_budget_below_one_half():
+    def right(epsilon, count):  # more not lowered than lowered
+        p = 1 / (1 + math.exp(-epsilon))
+        return sum(math.comb(count, k) * p**k * (1 - p) ** (count - k) for k in range(count // 2 + 1, count + 1))
+
+    for count in (12, 14):
+        noises = (Geometric(z=1),) * count
+        found = choose_for(noises, "right_decision", "0.45", priors=["1/2"], parameter="epsilon")
+        assert right(float(found.value), count) == pytest.approx(0.45, abs=1e-8)
+        assert right(float(found.value), count) <= 0.45 + 1e-12
+    none = choose_for(noises, "right_decision", "0.39", priors=["1/2"], parameter="epsilon")
+    assert right(1e-9, 14) > 0.39
+    assert none.value is None
+    assert "however small epsilon is" in none.reason
+
+
+def test_even_odds_take_few_budgets_however_near_the_bound_is_to_one_half():
+    tried = []
+    noises = (DiscreteGaussian(variance=1), DiscreteGaussian(variance=3))
+    for bound in ("0.7", "0.55", "0.502"):
+        tried.clear()
+        found = choose_for(
+            noises, "right_decision", bound, priors=["1/2"], parameter="rho", progress=lambda n: tried.append(n)
+        )
+        assert tried == list(range(1, len(tried) + 1))
+        assert found.checked == f"checked on {len(tried)} budgets"
+        assert len(tried) <= 12
+        exposed = Intruder(prior="1/2").against(*at_budget(noises, found.value))
+        assert 0 <= float(bound) - exposed.right_decision < 1e-9
+
+
+@pytest.mark.parametrize(("bound", "is_kept"), [("0.501", True), ("0.3", False)])
+def test_next_to_even_odds_the_smallest_budget_that_is_looked_at_must_keep_the_bound(bound, is_kept):
+    noises = (DiscreteGaussian(variance=1), DiscreteGaussian(variance=3))
+    prior = Fraction(49999999, 100000000)
+    found = choose_for(noises, "right_decision", bound, priors=[prior], parameter="rho")
+    if is_kept:
+        exposed = Intruder(prior=prior).against(*at_budget(noises, found.value))
+        assert exposed.right_decision <= float(bound)
+    else:
+        assert found.value is None
+        assert "next to even odds: only a rho too small to be of use keeps it" in found.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bound", ["0.55", "0.51", "0.502"])
+def test_all_queries_of_a_block_take_few_budgets_too(bound):
+    found = choose("right_decision", bound, priors=["1/2"], strategy=PL94)
+    assert int(found.checked.split()[2]) <= 12
+    # Normal noise is right with Phi(sqrt(V) / 2), V being the sum of the precisions.
+    v = float(found.value * PL94.levels["block"])
+    assert 0.5 + math.erf(math.sqrt(v) / 2 / math.sqrt(2)) / 2 == pytest.approx(float(bound), abs=2e-5)
+
+
+def test_counts_of_two_kinds_of_noise_are_refused_and_so_is_none():
+    with pytest.raises(InputError, match="invariants answer every query of this level"):
+        choose_for((), "risk", "1.1", priors=["1/5"], parameter="rho")
+    with pytest.raises(InputError, match="counts of one kind of noise"):
+        kept((Geometric(z=1), DiscreteGaussian(variance=1)), [Intruder(prior="1/5")], Fraction(1, 2))
 
 
 @settings(max_examples=60, deadline=None)
@@ -165,8 +307,83 @@ def test_the_chosen_budget_meets_a_bound_on_risk_and_one_percent_more_does_not(m
     assert (found.windows, found.checked) == ((), "monotone")
 
 
+def test_a_small_priors_risk_falls_at_some_budgets_and_the_first_that_reaches_the_bound_counts():
+    assert risk_of_gaussian(3.5, 1e-4) > 254 > 240 > 219 > risk_of_gaussian(4, 1e-4)
+    found = choose("risk", "240", priors=["1/10000"])
+    assert risk_of_gaussian(float(found.value), 1e-4) == pytest.approx(240, rel=1e-9)
+    assert max(risk_of_gaussian(rho, 1e-4) for rho in float(found.value) * np.linspace(0.01, 1, 2000)) <= 240
+    assert float(found.value) == pytest.approx(3.13, abs=5e-3)
+    [window] = found.windows
+    for end, outwards in zip(window, (-1e-6, 1e-6), strict=True):
+        assert risk_of_gaussian(float(end), 1e-4) <= 240 < risk_of_gaussian(float(end) * (1 + outwards), 1e-4)
+    assert found.checked.startswith("checked on ")
+    assert "rises" not in found.reason
+    both = choose("risk", "240", priors=["1/500", "1/10000", "1/3000"])
+    assert (both.value, both.binding_prior) == (found.value, Fraction(1, 10000))
+    with_one_that_rises = choose("posterior", "0.0254", priors=["1/40", "1/10000"])
+    assert (with_one_that_rises.binding_prior, with_one_that_rises.windows) == (Fraction(1, 40), ())
+
+
+@pytest.mark.parametrize("below", [1e-3, 1e-6])
+def test_a_bound_just_below_a_peak_is_reached_there(below):
+    peak = max(risk_of_gaussian(rho, 1e-4) for rho in np.linspace(3.3, 3.6, 30001))
+    bound = Fraction(f"{peak * (1 - below):.10f}")
+    found = choose("risk", bound, priors=["1/10000"])
+    assert float(found.value) < 3.5
+    assert found.windows[0][0] < 3.6
+    above = choose("risk", Fraction(f"{peak * (1 + 1e-6):.10f}"), priors=["1/10000"])
+    assert float(above.value) > 5
+    assert above.windows == ()
+
+
+def test_for_a_large_prior_the_first_budget_counts_too():
+    def not_(rho):  # 1 - posterior on average
+        eta = np.arange(-60, 61)
+        weight, ratio = np.exp(-rho * eta**2.0), np.exp(np.minimum(rho * (2 * eta + 1.0), 700))
+        return (weight * 1e-4 / (0.9999 * ratio + 1e-4)).sum() / weight.sum()
+
+    bound = 1 - Fraction(f"{(not_(3.4) + not_(4.3)) / 2:.12g}")
+    found = choose("posterior", bound, priors=["0.9999"])
+    rhos = np.geomspace(0.3, 12, 4000)
+    first = rhos[np.argmax([1 - not_(rho) > bound for rho in rhos])]
+    assert first < 3.4
+    assert float(found.value) == pytest.approx(first, rel=2e-3)
+
+
+def test_of_several_counts_too_the_first_budget_counts():
+    prior, noises = "1/1000000", (DiscreteGaussian(variance=1), DiscreteGaussian(variance=8))
+    budgets = [Fraction(round(1000 * b), 1000) for b in np.geomspace(2, 16, 100)]
+    risks = np.array([exposures(noises, [Intruder(prior=prior)], b)[0].risk for b in budgets])
+    highest = np.maximum.accumulate(risks)
+    drop = int(np.argmax(highest / risks))
+    assert highest[drop] / risks[drop] > 1.02
+    bound = Fraction(float(f"{(highest[drop] + risks[drop]) / 2:.6g}"))
+    found = choose_for(noises, "risk", bound, priors=[prior], parameter="rho")
+    first = int(np.argmax(risks > bound))
+    assert budgets[first - 1] <= found.value <= budgets[first]
+    assert any(low <= budgets[drop] <= high for low, high in found.windows)
+
+
+def test_equal_priors_with_other_costs_are_one_for_risk_and_end():
+    both = [Intruder(prior="1/2"), Intruder(prior="1/2", false_accusation=2)]
+    found = choose("risk", "1.0000015", priors=both)
+    assert found.value == choose("risk", "1.0000015", priors=["1/2"]).value
+    assert found.value is not None
+    assert found.priors == (Fraction(1, 2), Fraction(1, 2))
+
+
+def test_geometric_counts_rise_for_every_prior():
+    budgets = [Fraction(b, 4) for b in range(1, 80)]
+    for noises in ((Geometric(z=1),), (Geometric(z=1), Geometric(z="1/3"), Geometric(z=1))):
+        for prior in ("1/1000000", "1/1000", "999/1000"):
+            figures = [exposures(noises, [Intruder(prior=prior)], b)[0].marginal_posterior for b in budgets]
+            assert (np.diff(figures) >= -1e-13 * np.array(figures[1:])).all()
+            assert figures[-1] > figures[0]
+    assert choose("risk", "240", priors=["1/10000"], mechanism="geometric").checked == "monotone"
+
+
 def test_the_marginal_posterior_rises_with_rho_over_all_variances():
-    intruders = [Intruder(prior=prior) for prior in ("1/2", "1/5", "1/50", "9/10")]
+    intruders = [Intruder(prior=prior) for prior in ("1/2", "1/5", "1/50", "9/10", "1/500", "499/500")]
     variances = np.concatenate([np.geomspace(1e-4, 0.02, 40), np.geomspace(0.021, 20, 250), np.geomspace(21, 1e6, 15)])
     figures = np.array(
         [
@@ -192,6 +409,7 @@ def test_the_marginal_posterior_of_several_counts_rises_too(numbers, geometric, 
     [
         ("right_decision", "0.4", "1/2", "is at even odds, and right more often than 2/5 however small rho is"),
         ("right_decision", "0.5", "1/2", "is at even odds"),
+        ("right_decision", "0.5000001", "1/2", "next to even odds: only a rho too small to be of use"),
         ("right_decision", "0.95", "3/4", "claims a target before seeing anything"),
         ("risk", "1", "1/2", "R is above 1 at every rho"),
         ("posterior", "0.5", "3/5", "the average posterior is above the prior 3/5 at every rho"),
@@ -332,6 +550,13 @@ def test_blocks_of_2020_expose_as_a_single_count_of_a_third_not_as_17():
     assert any("no privacy guarantee" in words for words in found.assumptions)
 
 
+def test_of_several_budgets_that_tell_as_much_the_empirical_epsilon_is_the_smallest():
+    exposed = Intruder(prior="1/10000").against(DiscreteGaussian(variance=Fraction(1, 10)))  # rho = 5
+    found = empirical_epsilon(exposed)
+    assert found.gaussian_rho < 3.2
+    assert risk_of_gaussian(found.gaussian_rho, 1e-4) == pytest.approx(risk_of_gaussian(5, 1e-4), rel=1e-9)
+
+
 def test_an_empirical_epsilon_needs_a_prior_and_a_posterior_above_it():
     exposed = Intruder(prior="1/2").against(Geometric(z=1))
     with pytest.raises(InputError, match="an exposure has its prior"):
@@ -392,6 +617,33 @@ def test_an_allocations_tables_say_what_it_costs_and_for_whom_it_holds():
     assert row.right_decision.item() == pytest.approx(two.decision([11]).right_decision)
 
 
+def test_an_only_child_of_the_root_has_its_row_and_is_measured_with_the_whole_budget():
+    moved = allocate(SMALL, "1.05", "risk", ["1/5"])
+    assert set(moved.risk.units) == {"block", "only block of a tract", "only block of a county"}
+    row = moved.risk[(moved.risk.units == "only block of a county") & (moved.risk.allocation == "after")]
+    exposed = Intruder(prior="1/5").against(*noises_of(SMALL, "county", level_share=Fraction(1)))
+    assert row.risk.item() == pytest.approx(exposed.risk)
+
+
+@pytest.mark.parametrize("only_child", [True, False])
+def test_a_bound_at_the_root_or_between_says_for_whom_it_holds(only_child):
+    plan = replace(SMALL, only_child=only_child)
+    told = [holds_for(plan, level) for level in plan.levels]
+    if only_child:
+        assert told[0].startswith("units of level 'county' with several children; an only child")
+        assert told[2].startswith("units of level 'block' with siblings; one that is its tract's only child")
+    else:
+        assert told == [f"every unit of level {level!r}" for level in plan.levels]
+
+
+def test_drawn_figures_of_the_hierarchy_have_their_standard_error(monkeypatch):
+    exactly = allocate(SMALL, "1.05", "risk", ["1/5"]).hierarchy
+    assert (exactly.standard_error == 0).all()
+    decision = Hierarchy.decision
+    monkeypatch.setattr(Hierarchy, "decision", lambda *given: replace(decision(*given), standard_error=0.0123))
+    assert (allocate(SMALL, "1.05", "risk", ["1/5"]).hierarchy.standard_error == 0.0123).all()
+
+
 def test_a_level_that_keeps_the_bound_stays_or_rises_when_asked():
     stays = allocate(SMALL, "0.65", "right_decision", ["1/2"], queries=["detailed"])
     assert stays.after is SMALL
@@ -421,8 +673,6 @@ def test_an_allocation_that_cannot_be_is_refused():
 
 
 def test_without_the_only_child_rule_the_bound_is_for_every_unit():
-    from dataclasses import replace
-
     moved = allocate(replace(SMALL, only_child=False), "1.05", "risk", ["1/5"], queries=["detailed"])
     assert moved.holds_for == "every unit of level 'block'"
     assert set(moved.risk.units) == {"block"}

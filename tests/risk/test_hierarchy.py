@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.special import logsumexp
 
 from tallyveil.errors import InputError
 from tallyveil.privacy import DiscreteGaussian, Geometric
 from tallyveil.privacy.sums import sum_of_noise
 from tallyveil.risk.gibbs import Steps, gibbs, misfit
-from tallyveil.risk.hierarchy import Hierarchy
+from tallyveil.risk.hierarchy import Hierarchy, _Inner, _reach
 from tallyveil.risk.intruder import Intruder
 from tallyveil.risk.levels import Above
-from tallyveil.risk.priors import NegativeBinomial, Poisson
+from tallyveil.risk.priors import AtMost, NegativeBinomial, Poisson
 
 RHO_1 = Fraction("2.56") * Fraction(165, 4099) * Fraction(3945, 4097)
 RHO_2 = Fraction("2.56") * Fraction(1256, 4099) * Fraction(1288, 4099)
@@ -184,8 +185,9 @@ def test_drawn_counts_agree_with_the_exact_sum_within_their_standard_error(monke
     one = DiscreteGaussian(variance=1)
     three = hierarchy(Intruder(prior="1/2"), OWN, [(one, [one] * 2, None), (one, [one] * 2, None)])
     exact = three.decision([2, 4])
-    for work in (5e6, 1):  # the upper level drawn, then all of them
-        monkeypatch.setattr("tallyveil.risk.hierarchy._WORK", work)
+    monkeypatch.setattr("tallyveil.risk.hierarchy._Inner.seconds", lambda _, *sizes: 1 if sizes else 1e-3)
+    for longest in (210, 1):  # the upper level drawn, then all of them
+        monkeypatch.setattr("tallyveil.risk.hierarchy._LONGEST", longest)
         drawn = three.decision([2, 4], draws=200, seed=3)
         assert exact.standard_error == 0 < drawn.standard_error < 0.03
         assert abs(drawn.right_decision - exact.right_decision) < 4 * drawn.standard_error
@@ -311,7 +313,10 @@ def test_the_misfit_of_a_sampler_with_itself_is_a_chi_square_because_it_allows_f
 def test_levels_that_cannot_be_are_refused():
     geometric = Geometric(z=1)
     for wrong, words in (
-        (lambda: two_levels(siblings=[]), "a level above needs at least one sibling"),
+        (lambda: two_levels(siblings=[]).posterior(1, [(3, 2)]), "without siblings, give 0 for their sum. Got 2"),
+        (lambda: two_levels(siblings=[]).decision([2]), "above has 1 with the characteristics, as has the only one"),
+        (lambda: two_levels(prior=lambda y: np.full(len(y), -np.inf)).posterior(1, [(1, 1)]), "is too far apart"),
+        (lambda: two_levels(prior=lambda y: np.full(len(y), -np.inf)).decision([3]), "far from their true count, 2"),
         (lambda: two_levels(siblings=[3]), "noise is Geometric or DiscreteGaussian. Got a int"),
         (lambda: two_levels(siblings=[geometric], approximate=True), "the paper's approximation is for discrete"),
         (lambda: hierarchy(Intruder(prior="1/2"), OWN, []), "a hierarchy needs at least one level above"),
@@ -333,6 +338,138 @@ def test_counts_that_the_prior_cannot_believe_are_refused_where_the_sum_would_be
     monkeypatch.setattr("tallyveil.risk.levels._WIDEST", 4000)
     with pytest.raises(InputError, match=r"released above, \[\(100000, 100000\)\], is too far apart for the noise"):
         surprised.posterior(1, [(10**5, 10**5)])
+
+
+def capped() -> Hierarchy:
+    five = DiscreteGaussian(variance=5)
+    return hierarchy(EVEN, five, [(five, [DiscreteGaussian(variance=10)], AtMost(count=3))])
+
+
+@pytest.mark.parametrize("pair", [(40, 38), (2, 1), (-9, 30), (400, -50)])
+def test_a_prior_that_rules_counts_out_gives_the_posterior_of_the_counts_that_are_left(pair):
+    y = np.arange(4)
+    v = [-((pair[0] - x - y) ** 2) / 10 - (pair[1] - y) ** 2 / 20 for x in (0, 1)]
+    assert capped().evidence([pair]) == pytest.approx(logsumexp(v[1]) - logsumexp(v[0]), rel=1e-9)
+    if pair == (40, 38):
+        assert capped().posterior(1, [pair]) == pytest.approx(0.999389, abs=1e-6)
+
+
+@pytest.mark.parametrize("others", [0, 60])
+def test_a_prior_that_rules_out_even_the_truth_decides_as_its_thresholds_do(others):
+    found, total = capped(), 0.0
+    five, ten = found.noise, found.above[0].together
+    for above, rest in product(range(others - 12, others + 15), range(others - 17, others + 18)):
+        mass = float(five.pmf(above - 1 - others) * ten.pmf(rest - others))
+        total += mass * float(five.tail(found.threshold([(above, rest)]) - 1))
+    assert found.decision([1 + others]).right_decision == pytest.approx(total, abs=1e-6)
+
+
+def test_the_cap_of_a_level_further_up_counts_too():
+    half = DiscreteGaussian(variance="1/2")
+    given_levels = [(half, [half], None), (half, [half], AtMost(count=1, prior=Poisson(mean=2)))]
+    pairs = [(4, 3), (9, 5)]
+    joint, _ = joint_by_hand(EVEN, OWN, given_levels, 1, pairs, 40)
+    assert hierarchy(EVEN, OWN, given_levels).posterior(1, pairs) == pytest.approx(joint[1].sum(), abs=1e-12)
+
+
+def test_a_unit_above_that_has_no_other_below_it_counts_the_same_people_again():
+    for own, noise in ((OWN, COUNTY), (Geometric(z=1), COUNTY), (OWN, Geometric(z="1/2"))):
+        intruder = Intruder(prior="1/3", known=2)
+        again, both = hierarchy(intruder, own, [(noise, [], None)]), intruder.against(own, noise)
+        assert again.posterior(4, [(1, 0)]) == pytest.approx(float(both.posterior([4, 1])), abs=1e-12)
+        shares = again.above_posterior(4, [(1, 0)])
+        assert shares[2:] == pytest.approx([1 - again.posterior(4, [(1, 0)]), again.posterior(4, [(1, 0)])])
+        found = again.decision([3])
+        assert (found.right_decision, found.tie) == pytest.approx((both.right_decision, both.tie), abs=1e-10)
+
+
+@pytest.mark.parametrize("empty_first", [True, False])
+def test_a_level_without_siblings_may_stand_anywhere_in_the_chain(empty_first):
+    a, b, siblings = DiscreteGaussian(variance=2), DiscreteGaussian(variance=3), [DiscreteGaussian(variance=1)] * 2
+    levels = [(a, [], None), (b, siblings, None)] if empty_first else [(b, siblings, None), (a, [], None)]
+    pairs = [(2, 0), (5, 1)] if empty_first else [(5, 1), (2, 0)]
+    y, g = np.arange(60), sum_by_hand(siblings)
+    v = []
+    for x in (0, 1):
+        same = a.pmf(2 - x) if empty_first else a.pmf(2 - x - y)
+        v.append(float((same * b.pmf(5 - x - y) * g[240 + 1 - y]).sum()))
+    found = hierarchy(EVEN, OWN, levels)
+    assert found.evidence(pairs) == pytest.approx(math.log(v[1] / v[0]), abs=1e-12)
+    assert found.decision([1, 3] if empty_first else [3, 3]).truncation < 1e-11
+
+
+@pytest.mark.parametrize("released", [(25, 24), (10, 9), (12, 9), (60, 55)])
+def test_a_prior_with_nearly_all_its_weight_on_nobody_gives_what_enumeration_gives(released):
+    five, prior = DiscreteGaussian(variance=5), NegativeBinomial(mean=1, variance=1e8)  # shape 1e-8
+    two = hierarchy(EVEN, OWN, [(five, [five], prior)])
+    y = np.arange(200)
+    v = [prior(y) + five.log_pmf(released[0] - x - y) + five.log_pmf(released[1] - y) for x in (0, 1)]
+    expected = logsumexp(v[1]) - logsumexp(v[0])
+    assert two.evidence([released]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_wide_geometric_sums_are_right_far_out_in_their_tails():
+    k, j = np.array([0, 3, 400, 1500, 3000]), np.arange(12_000)  # the standard deviation is 147
+    n, p = 27, -math.expm1(-1 / 20)  # a geometric is a difference of two, the sum one of negative binomials
+    terms = stats.nbinom.logpmf(j, n, p) + stats.nbinom.logpmf(j + k[:, None], n, p)
+    alike = Above(noise=OWN, siblings=[Geometric(z="1/20")] * n).together
+    assert alike.log_pmf(k) == pytest.approx(logsumexp(terms, axis=1), abs=1e-9)
+    siblings = [Geometric(z="1/20")] * 2 + [Geometric(z="1/30"), DiscreteGaussian(variance=9)]
+    unlike, by_hand = Above(noise=OWN, siblings=siblings).together, sum_by_hand(siblings, reach=4000)
+    k = np.arange(0, 1500)  # 26 standard deviations
+    assert unlike.log_pmf(-k) == pytest.approx(np.log(by_hand[4000 + k]), abs=1e-9)
+    assert float(unlike.tail(-5000)) == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [(DiscreteGaussian(variance="1/4"), 1), (DiscreteGaussian(variance=500), 5)],
+        [(DiscreteGaussian(variance="1/100"), 1), (DiscreteGaussian(variance=200), 10)],
+    ],
+)
+def test_many_short_sums_are_seen_to_take_long_and_their_counts_are_drawn(levels, monkeypatch):
+    calls, sums = [], _Inner.sums
+
+    def counted(*arguments):
+        calls.append(1)
+        return sums(*arguments)
+
+    monkeypatch.setattr(_Inner, "sums", counted)
+    three = hierarchy(Intruder(prior="1/2"), OWN, [(noise, [noise] * n, None) for noise, n in levels])
+    three.decision([1, 1], draws=20)
+    assert len(calls) == 20
+
+
+def test_a_sum_in_parts_or_with_less_of_the_tails_is_the_same_and_says_what_it_left_out(monkeypatch):
+    two = two_levels(siblings=[OWN] * 3)
+    whole = two.decision([3])
+    monkeypatch.setattr("tallyveil.risk.hierarchy._CELLS", 50)
+    assert two.decision([3]).right_decision == pytest.approx(whole.right_decision, abs=1e-13)
+    ways = [len(range(-reach, reach + 1)) for reach in (_reach(COUNTY, 1e-12), _reach(two.above[0].together, 1e-12))]
+    seconds = _Inner(two, 2).seconds(*ways)
+    monkeypatch.setattr("tallyveil.risk.hierarchy._LONGEST", 0.999 * seconds)
+    less = two.decision([3])
+    assert less.standard_error == 0
+    assert 1e-11 < less.truncation < 2.1e-9
+    assert less.right_decision == pytest.approx(whole.right_decision, abs=less.truncation + 1e-13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [Geometric(z="1/20"), DiscreteGaussian(variance=10_000)], ids=str)
+def test_two_levels_of_wide_noise_are_summed(noise):
+    two = two_levels(own=noise, noise=noise, siblings=[noise] * 27)
+    for count in (1, 50):
+        found = two.decision([count])
+        assert found.standard_error == 0
+        assert found.truncation < 2.1e-9
+        rng, right = np.random.default_rng(5), []
+        eta = np.arange(-4000, 4001)
+        masses = [one.pmf(eta) / one.pmf(eta).sum() for one in (noise, two.above[0].together)]
+        drawn = [rng.choice(eta, 2000, p=mass) for mass in masses]
+        for above, rest in zip(*drawn, strict=True):
+            right.append(float(noise.tail(two.threshold([(count + int(above), count - 1 + int(rest))]) - 1)))
+        assert abs(np.mean(right) - found.right_decision) < 4 * np.std(right) / math.sqrt(2000)
 
 
 def test_the_variance_of_a_discrete_gaussian_is_as_near_its_parameter_as_figure_7_says():

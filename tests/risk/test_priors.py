@@ -11,7 +11,7 @@ from tallyveil.privacy import DiscreteGaussian
 from tallyveil.risk.hierarchy import Hierarchy
 from tallyveil.risk.intruder import Intruder
 from tallyveil.risk.levels import Above
-from tallyveil.risk.priors import NegativeBinomial, Poisson, fitted
+from tallyveil.risk.priors import AtMost, NegativeBinomial, Poisson, fitted
 
 OWN, COUNTY = DiscreteGaussian(variance="5.04"), DiscreteGaussian(variance="2.0284")  # rho 0.0992 and 0.2465
 COUNTS = np.arange(200)
@@ -23,6 +23,21 @@ def test_both_have_the_probabilities_that_scipy_gives(mean, times):
     clustered = NegativeBinomial(mean=mean, variance=mean * times)
     theirs = stats.nbinom.logpmf(COUNTS, clustered.shape, 1 / times)
     assert clustered(COUNTS) == pytest.approx(theirs, abs=1e-7, rel=1e-9)
+
+
+def test_a_cap_rules_out_what_is_above_it_and_leaves_the_prior_below():
+    poisson = Poisson(mean=2)
+    capped = AtMost(count=4, prior=poisson)(COUNTS)
+    assert (capped[:5] == poisson(COUNTS[:5])).all()
+    assert np.isneginf(capped[5:]).all()
+    assert AtMost(count=0)(np.arange(2)).tolist() == [0, -np.inf]
+
+
+def test_an_intruder_who_knows_that_nobody_else_has_them_uses_the_count_above_as_the_own():
+    above = Above(noise=COUNTY, siblings=[OWN] * 27, prior=AtMost(count=0))
+    found = Hierarchy(intruder=Intruder(prior="1/2"), noise=OWN, above=[above]).decision([1])
+    both = Intruder(prior="1/2").against(OWN, COUNTY)
+    assert (found.right_decision, found.tie) == pytest.approx((both.right_decision, both.tie), abs=1e-10)
 
 
 def test_a_fit_finds_the_mean_and_the_variance_behind_the_noise():
@@ -56,6 +71,7 @@ def test_the_flat_prior_drives_what_happens_where_the_target_is_alone_above():
     [
         (lambda: Poisson(mean=0), "the mean of a prior must be greater than 0. Got 0"),
         (lambda: NegativeBinomial(mean=2, variance=2), "variance is above its mean .2.. Got 2. Use Poisson"),
+        (lambda: AtMost(count=-1), "at most so many people have the characteristics: 0 or more. Got -1"),
         (lambda: fitted([3], 1), "two or more sums in a row"),
         (lambda: fitted([3, 4], [1, 2, 3]), "noise variances are 0 or more"),
         (lambda: fitted([3, 4], -1), "noise variances are 0 or more"),

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tallyveil import Strategy
+from tallyveil.cli import risk_choose
 from test_cli import figures, run
 
 CHOOSE = ("risk", "choose")
@@ -84,6 +85,7 @@ def test_a_curve_and_an_allocation_are_written(plan, tmp_path):
     assert str(after.levels["block"]) == told["allocation"]["shares"]["block"]["after"]
     assert len(pd.read_csv(folder / "curve.csv")) == 17
     assert json.loads((folder / "choice.json").read_text()) == told
+    assert "standard_error" in pd.read_csv(folder / "hierarchy.csv")
     assert {"noise.csv", "risk.csv", "hierarchy.csv", "curve.svg"} <= {file.name for file in folder.iterdir()}
     assert set(told["allocation"]) == {"note", "holds_for", "largest_share", "shares", "noise", "risk", "hierarchy"}
 
@@ -92,9 +94,43 @@ def test_people_read_tables(plan):
     words = ("--strategy", plan, "--prior", "1/5", "--bound", "1.1", "--on", "risk", "--detail-only")
     done = run(*CHOOSE, *words, "--curve", "--allocate")
     assert done.returncode == 0, done.stderr
-    for words in ("R rises with rho", "no guarantee", "before post-processing", "Noise by level", "Risk by unit"):
+    for words in (
+        "R rises with rho for this prior, and is 1.1 there",
+        "no guarantee",
+        "before post-processing",
+        "Noise by level",
+        "Risk by unit",
+        "standard error",
+    ):
         assert words in done.stdout
     assert "the bound is for every unit of level 'block'" in done.stdout
+
+
+def test_a_bound_that_is_not_for_only_children_says_so_without_an_allocation_too(plan, tmp_path):
+    file = tmp_path / "only.toml"
+    file.write_text(PLAN.replace("rho =", "only_child = true\nrho ="))
+    words = ("--prior", "1/5", "--bound", "1.1", "--on", "risk", "--detail-only")
+    told = figures(*CHOOSE, "--strategy", str(file), *words)
+    assert told["holds_for"].startswith("units of level 'block' with siblings; one that is its county's only child")
+    shown = run(*CHOOSE, "--strategy", str(file), *words).stdout
+    assert f"the bound is for {told['holds_for']}" in shown
+    assert figures(*CHOOSE, "--strategy", plan, *words)["holds_for"] == "every unit of level 'block'"
+
+
+def test_a_long_search_says_how_far_it_is(monkeypatch, capsys):
+    monkeypatch.setattr(risk_choose, "EVERY", -1.0)
+    tried = risk_choose._Tried()
+    tried(1)
+    tried(1200)
+    monkeypatch.setattr(risk_choose, "EVERY", 1e9)
+    tried(1201)
+    assert capsys.readouterr().err.splitlines() == [f"looking for the budget: {n} tried" for n in ("1", "1,200")]
+
+
+def test_a_small_priors_first_budget_and_window_are_told():
+    told = figures(*CHOOSE, "--prior", "1/10000", "--bound", "240", "--on", "risk")
+    assert told["rho"] == pytest.approx(3.13, abs=5e-3)
+    assert told["windows"] == [pytest.approx([3.74, 5.273], abs=1e-3)]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
@@ -26,6 +27,7 @@ MEASURES = {
     "posterior": "the average posterior",
 }
 AROUND = 8  # a curve's budgets reach from the chosen one over this to it times this
+EVERY = 5.0  # seconds between lines of progress
 SHOWN, BETWEEN = 17, 8  # how many are printed, and into how many steps each is divided where figures are quick
 
 
@@ -81,6 +83,7 @@ def choose(
     from tallyveil.cli.strategies import find_strategy
     from tallyveil.files.release_folder import refuse_existing
     from tallyveil.risk.allocation import allocate as move
+    from tallyveil.risk.allocation import holds_for
     from tallyveil.risk.choose import choose as find
     from tallyveil.schema import DETAILED
 
@@ -97,7 +100,9 @@ def choose(
     at = None if plan is None else level or list(plan.levels)[-1]
     queries = [DETAILED] if detail_only else None
     noise: Any = (mechanism or Mechanism.gaussian).value
-    chosen = find(measure, bound, priors=prior, mechanism=noise, strategy=plan, level=at, queries=queries)
+    chosen = find(
+        measure, bound, priors=prior, mechanism=noise, strategy=plan, level=at, queries=queries, progress=_Tried()
+    )
     moved = None
     if allocate and plan is not None:
         moved = move(plan, bound, measure, prior, level=at, queries=queries, choice=chosen)
@@ -105,7 +110,7 @@ def choose(
     told = chosen.as_json()
     empirical = [] if plan is None else _empirical(plan, at or "", queries, prior)
     if plan is not None and at is not None:
-        told |= {"level": at, "queries": queries or list(plan.queries[at])}
+        told |= {"level": at, "queries": queries or list(plan.queries[at]), "holds_for": holds_for(plan, at)}
         told["empirical_epsilon"] = [None if one is None else one.as_json() for one in empirical]
     if moved is not None:
         told["allocation"] = _told(moved)
@@ -118,9 +123,21 @@ def choose(
     if as_json:
         typer.echo(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False))
         return
-    _show(chosen, plan, at, empirical, table, moved)
+    _show(chosen, plan, told, empirical, table, moved)
     if output is not None:
         typer.echo(f"written to {output}")
+
+
+class _Tried:
+    """Says on stderr how many budgets were tried, every five seconds."""
+
+    def __init__(self) -> None:
+        self._told = time.monotonic()
+
+    def __call__(self, count: int) -> None:
+        if time.monotonic() - self._told > EVERY:
+            self._told = time.monotonic()
+            typer.echo(f"looking for the budget: {count:,} tried", err=True)
 
 
 def _curve(chosen: Choice, priors: list[str], *, strategy: Strategy | None, **asked: Any) -> pd.DataFrame:
@@ -207,7 +224,7 @@ def _write(
 def _show(
     chosen: Choice,
     plan: Strategy | None,
-    level: str | None,
+    told: dict[str, Any],
     empirical: list[Empirical | None],
     table: pd.DataFrame | None,
     moved: Allocation | None,
@@ -215,12 +232,13 @@ def _show(
     priors = ", ".join(map(str, chosen.priors))
     typer.echo(f"{MEASURES[chosen.measure]} is to be {float(chosen.bound):g} or less, for prior {priors}")
     if plan is not None:
-        typer.echo(f"strategy {plan.name or 'given'}, level {level}, before post-processing")
+        typer.echo(f"strategy {plan.name or 'given'}, level {told['level']}, before post-processing")
     value = "none" if chosen.value is None else f"{float(chosen.value):.6g}"
     typer.echo(f"\n{chosen.parameter:<9}{value:>10}  {chosen.reason}")
     for low, high in chosen.windows:
         typer.echo(f"{'not used':<9}{'':>10}  {float(low):.6g} to {float(high):.6g} keeps the bound too")
-    typer.echo(f"{'found':<9}{'':>10}  {chosen.checked}\n")
+    typer.echo(f"{'found':<9}{'':>10}  {chosen.checked}")
+    typer.echo(f"\nthe bound is for {told['holds_for']}\n" if plan is not None else "")
     for one in (one for one in empirical if one is not None):
         typer.echo(
             f"At its own budget it tells an intruder with prior {one.prior} as much as a single count would: geometric "
@@ -243,7 +261,7 @@ def _show_tables(table: pd.DataFrame | None, moved: Allocation | None) -> None:
         print_table(table, title="Risk, and mean absolute noise of counts before post-processing", headings=headings)
     if moved is None:
         return
-    typer.echo(f"{moved.note}\nthe bound is for {moved.holds_for}\n")
+    typer.echo(f"{moved.note}\n")
     for title, frame in {
         "Noise by level": moved.noise,
         "Risk by unit": moved.risk,

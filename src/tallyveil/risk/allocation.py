@@ -56,7 +56,7 @@ class Allocation:
         For each prior what an intruder learns of units of the level, and of those whose parent pays for them too.
     hierarchy
         How often a target is rightly claimed with the unit above and 27 siblings (detailed counts), alone above or
-        with 10 others there.
+        with 10 others there; ``standard_error`` is above 0 where sums are too long and released counts are drawn.
     """
 
     before: Strategy
@@ -131,7 +131,7 @@ def allocate(
         choice=choice,
         largest_share=largest,
         note=note,
-        holds_for=_holds_for(strategy, level, above[-1]),
+        holds_for=holds_for(strategy, level),
         noise=pd.concat([_noise(plan, when) for when, plan in both.items()], ignore_index=True),
         risk=pd.concat([_risk(plan, when, level, told, intruders) for when, plan in both.items()], ignore_index=True),
         hierarchy=pd.concat(
@@ -140,13 +140,19 @@ def allocate(
     )
 
 
-def _holds_for(strategy: Strategy, level: str, parent: str) -> str:
-    if not strategy.only_child:
+def holds_for(strategy: Strategy, level: str) -> str:
+    """For which units of a level a bound on its noise holds, in words."""
+    levels = list(strategy.levels)
+    place = levels.index(level)
+    above, below = place > 0, place < len(levels) - 1
+    if not strategy.only_child or not (above or below):
         return f"every unit of level {level!r}"
-    more = "" if level == list(strategy.levels)[-1] else " and several children"
+    who = " and ".join(["siblings"] * above + ["several children"] * below)
+    words = f"units of level {level!r} with {who}"
+    if not above:
+        return f"{words}; an only child is measured with it, at the budget of both levels"
     return (
-        f"units of level {level!r} with siblings{more}; one that is its {parent}'s only child is measured with it, at "
-        f"the budget of both levels"
+        f"{words}; one that is its {levels[place - 1]}'s only child is measured with it, at the budget of both levels"
     )
 
 
@@ -174,12 +180,14 @@ def _risk(
     levels = list(strategy.levels)
     leaf = levels.index(level)
     rows = []
-    for top in range(leaf, 0 if strategy.only_child else leaf - 1, -1):
+    for top in range(leaf, -1 if strategy.only_child else leaf - 1, -1):
         share = sum((strategy.levels[name] for name in levels[top : leaf + 1]), Fraction(0))
         asked = None if queries is None else [query for query in queries if query in strategy.queries[levels[top]]]
         if asked == []:
             continue
         noises = noises_of(strategy, levels[top], queries=asked, level_share=share)
+        if not noises:  # invariants answer all
+            continue
         for exposed in exposures(noises, intruders, 1):
             rows.append(
                 {
@@ -217,6 +225,7 @@ def _with_above(strategy: Strategy, when: str, level: str, intruders: Sequence[I
                     "gain": found.gain,
                     "loss": found.loss,
                     "truncation": found.truncation,
+                    "standard_error": found.standard_error,
                 }
             )
     return pd.DataFrame(rows)

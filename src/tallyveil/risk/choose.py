@@ -1,8 +1,9 @@
 """The largest budget such that it and every smaller one keep an intruder's risk at or below a bound.
 
 Three measures, each for a target who has the characteristics: ``risk`` (R, Eq. 15), ``posterior`` (the marginal one,
-Eq. 14) and ``right_decision`` (Eq. 18 and 19). The first two rise with the budget; the last does not (section 4.2.3):
-windows above that keep the bound again are reported, not used, since a little less budget would break it.
+Eq. 14) and ``right_decision`` (Eq. 18 and 19). The last does not rise all along with the budget (section 4.2.3), nor do
+the first two for very small or large priors (``posteriors``): windows above that keep the bound again are reported, not
+used, since a little less budget would break it.
 
 A bound is kept where the measure is at it or below. The budget is the paper's rho of a single count (variance
 1/(2 rho)), epsilon of a geometric one, or that of a whole strategy with its shares and its own noise.
@@ -17,20 +18,21 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any, Literal, final, get_args
 
-from scipy.optimize import brentq
-
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy import Mechanism, Strategy
 from tallyveil.risk.attacks import noises_of
+from tallyveil.risk.budgets import Noises, at_budget, intersection
 from tallyveil.risk.evidence import Evidence
 from tallyveil.risk.intruder import Exposure, Intruder
-from tallyveil.risk.kept import Noises, at_budget, kept
+from tallyveil.risk.kept import kept
+from tallyveil.risk.posteriors import kept_by_posterior, rises
 
 Measure = Literal["risk", "posterior", "right_decision"]
+Tell = Callable[[int], object] | None  # is told how many budgets were tried
 DIGITS = 12  # of a chosen budget
-SMALLEST = (1e-6, 1e-4)  # of 1/variance, for one count and for several: none is sought below
+FURTHER = "; windows further up keep the bound again, but a smaller budget would break it"
 
 
 @final
@@ -53,7 +55,8 @@ class Choice:
     windows
         Further budgets above that keep the bound, from and to: not used.
     checked
-        ``"exact"``, ``"monotone"`` (the measure rises with the budget) or on how many budgets it was checked.
+        ``"exact"``, ``"monotone"`` (the measure rises with the budget: proven for geometric counts, found numerically
+        for discrete Gaussian ones and priors from 1/500 to 499/500) or on how many budgets it was checked.
     """
 
     measure: Measure
@@ -89,11 +92,13 @@ def choose(
     strategy: Strategy | None = None,
     level: str | None = None,
     queries: Iterable[str] | None = None,
+    progress: Tell = None,
 ) -> Choice:
     """The largest budget of a single count, or of a strategy, that keeps the bound with every smaller one.
 
     ``priors`` may be intruders, with their costs. With a ``strategy``, its shares stay as they are, and the evidence is
     that of all ``queries`` of a ``level`` (all of the leaf level's if not given; ``["detailed"]`` is the paper's).
+    ``progress`` is told how many budgets were tried.
 
     >>> found = choose("right_decision", "0.29", priors=["1/5"])
     >>> round(float(found.value), 4), [(round(float(a), 4), round(float(b), 4)) for a, b in found.windows]
@@ -105,21 +110,29 @@ def choose(
         raise InputError("a level and queries are a strategy's. Give the strategy too, or leave them out.")
     noises = unit_noises(mechanism) if strategy is None else of_strategy(strategy, level, queries)
     parameter = {"gaussian": "rho", "geometric": "epsilon"}[mechanism] if strategy is None else strategy.unit
-    return choose_for(noises, measure, bound, priors=priors, parameter=parameter)
+    return choose_for(noises, measure, bound, priors=priors, parameter=parameter, progress=progress)
 
 
 def choose_for(
-    noises: Noises, measure: Measure, bound: Number, *, priors: Iterable[Number | Intruder], parameter: str
+    noises: Noises,
+    measure: Measure,
+    bound: Number,
+    *,
+    priors: Iterable[Number | Intruder],
+    parameter: str,
+    progress: Tell = None,
 ) -> Choice:
     """The same for counts of which the noise at a budget of one is given."""
     if measure not in get_args(Measure):
         raise InputError(f"unknown measure {measure!r}. Known are {', '.join(get_args(Measure))}.")
+    if not noises:
+        raise InputError("invariants answer every query of this level: no noise keeps a bound. Name another level.")
     intruders = intruders_of(priors)
     limit = exact(bound, "bound")
     if measure != "risk" and float(limit) >= 1:
         raise InputError(f"a bound on a probability is less than 1. Got {bound} instead.")
     find = _by_right_decision if measure == "right_decision" else _by_posterior
-    found = find(noises, intruders, measure, limit, parameter)
+    found = find(noises, intruders, measure, limit, parameter, progress)
     return Choice(
         measure=measure,
         bound=limit,
@@ -156,84 +169,79 @@ def exposures(noises: Noises, intruders: Iterable[Intruder], budget: Number) -> 
     return [Exposure(intruder=one, evidence=evidence) for one in intruders]
 
 
-def inverse_posterior(noises: Noises, intruder: Intruder, wanted: Number) -> float | None:
-    """The budget at which the marginal posterior is the wanted one; None where it is too small to be found.
-
-    It rises with the budget, from the prior to 1.
-    """
-    limit = Fraction(wanted)
-    unit = sum(float(noise.z**2 if isinstance(noise, Geometric) else 1 / noise.variance) for noise in noises)
-    smallest = SMALLEST[len(noises) > 1]
-    if isinstance(noises[0], Geometric):
-        unit, smallest = math.sqrt(unit), math.sqrt(smallest)
-
-    def above(log: float) -> float:
-        [exposed] = exposures(noises, [intruder], float(f"{math.exp(log):.{DIGITS + 3}g}"))
-        return float(Fraction(exposed.marginal_posterior) - limit)
-
-    low, high = (math.log(factor / unit) for factor in (0.25, 4))
-    while above(high) <= 0:
-        low, high = high, high + math.log(4)
-    while above(low) > 0:
-        low, high = low - math.log(4), low
-        if low < math.log(smallest / unit):
-            return None
-    return math.exp(brentq(above, low, high, xtol=1e-14, rtol=1e-14))
-
-
 def _by_posterior(
-    noises: Noises, intruders: Sequence[Intruder], measure: Measure, bound: Fraction, parameter: str
+    noises: Noises, intruders: Sequence[Intruder], measure: Measure, bound: Fraction, parameter: str, tell: Tell
 ) -> dict[str, Any]:
-    """Bisection: the marginal posterior rises with the budget."""
-    limits = {one: bound * Fraction(one.prior) if measure == "risk" else bound for one in intruders}
-    for intruder, limit in limits.items():
-        prior = Fraction(intruder.prior)
+    """Where it rises, by bisection; elsewhere on a grid of budgets. Costs do not matter: each prior once."""
+    each = {Fraction(one.prior): one for one in intruders}
+    limits = {prior: bound * prior if measure == "risk" else bound for prior in each}
+    words = "R" if measure == "risk" else "the average posterior"
+    for prior, limit in limits.items():
         if limit <= prior:
-            words = "R is above 1" if measure == "risk" else f"the average posterior is above the prior {text(prior)}"
-            return _none(f"{words} at every {parameter}, so none keeps it at {text(bound)} or below", prior)
+            than = "1" if measure == "risk" else f"the prior {text(prior)}"
+            return _none(
+                f"{words} is above {than} at every {parameter}, so none keeps it at {text(bound)} or below", prior
+            )
     if min(limits.values()) >= 1:
         raise InputError(f"a bound of {text(bound)} on R is never broken: R is at most 1/prior. Give a smaller bound.")
+    count = 0
 
-    def broken(budget: Number) -> list[Intruder]:
-        found = exposures(noises, intruders, budget)
-        return [one.intruder for one in found if Fraction(one.marginal_posterior) > limits[one.intruder]]
+    def tried() -> None:
+        nonlocal count
+        count += 1
+        if tell is not None:
+            tell(count)
 
-    # The likely one first: the smallest prior for R, the largest for the posterior. Then those that it does not keep.
-    binding = min((one for one in intruders if limits[one] < 1), key=lambda one: limits[one] / Fraction(one.prior) ** 2)
-    while True:
-        prior = Fraction(binding.prior)
-        root = inverse_posterior(noises, binding, limits[binding])
-        if root is None:
+    def keeps(budget: Number, *priors: Fraction) -> bool:
+        found = exposures(noises, [each[prior] for prior in priors], budget)
+        return all(Fraction(one.marginal_posterior) <= limits[Fraction(one.intruder.prior)] for one in found)
+
+    # Those where it rises first, the likely one before others: the smallest prior for R, the largest for the posterior.
+    matter = sorted((p for p in each if limits[p] < 1), key=lambda p: (not rises(noises, each[p]), limits[p] / p**2))
+    binding, intervals = matter[0], [(0.0, math.inf)]
+    for prior in matter:
+        end = intervals[0][1]
+        if math.isfinite(end) and rises(noises, each[prior]) and keeps(end * (1 - 1e-9), prior):
+            continue
+        found = kept_by_posterior(noises, each[prior], limits[prior], tried)
+        intervals = intersection([intervals, found])
+        if not found:
             return _none(f"the bound is next to the prior: only a {parameter} too small to be of use keeps it", prior)
-        others = [one for one in broken(root * (1 - 1e-9)) if one != binding]
-        if not others:
-            break
-        binding = others[0]
-    words = "R" if measure == "risk" else "the average posterior"
+        binding = prior if intervals[0][1] < end else binding
+    windows = _windows(intervals)
+    there = f"is {float(bound):.10g} there for prior {text(binding)}"
+    if all(rises(noises, each[prior]) for prior in matter):
+        reason, checked = f"{words} rises with {parameter} for this prior, and {there}", "monotone"
+    else:
+        reason, checked = (
+            f"{words} {there}, and higher just above{FURTHER if windows else ''}",
+            f"checked on {count} budgets",
+        )
     return {
-        "value": _rounded_down(root, lambda budget: not broken(budget)),
-        "reason": f"{words} rises with {parameter}, and is {float(bound):.6g} there for prior {text(prior)}",
-        "binding_prior": prior,
-        "windows": (),
-        "checked": "monotone",
+        "value": _rounded_down(intervals[0][1], lambda budget: keeps(budget, *each)),
+        "reason": reason,
+        "binding_prior": binding,
+        "windows": windows,
+        "checked": checked,
     }
 
 
 def _by_right_decision(
-    noises: Noises, intruders: Sequence[Intruder], measure: Measure, bound: Fraction, parameter: str
+    noises: Noises, intruders: Sequence[Intruder], measure: Measure, bound: Fraction, parameter: str, tell: Tell
 ) -> dict[str, Any]:
     """From the budgets that are kept: the first interval, if it starts at 0, and the windows above."""
     del measure
-    intervals, checked = kept(noises, intruders, bound)
-    rounded = ((_digits(low, ROUND_CEILING), _digits(high, ROUND_FLOOR)) for low, high in intervals if low > 0)
-    windows = tuple((low, high) for low, high in rounded if low <= high)
+    intervals, checked = kept(noises, intruders, bound, tell)
+    windows = _windows(intervals)
     if not intervals or intervals[0][0] > 0:
         worst = min(intruders, key=lambda one: one.odds_needed)
         who = f"an intruder with prior {text(Fraction(worst.prior))}"
-        if worst.odds_needed == 1:
+        if worst.odds_needed < 1:
+            reason = f"{who} claims a target before seeing anything: the smaller {parameter}, the more surely so"
+        elif worst.odds_needed == 1 and bound <= _least(noises):
             reason = f"{who} is at even odds, and right more often than {text(bound)} however small {parameter} is"
         else:
-            reason = f"{who} claims a target before seeing anything: the smaller {parameter}, the more surely so"
+            reason = f"{who} is next to even odds: only a {parameter} too small to be of use keeps it at {text(bound)}"
         return _none(reason, Fraction(worst.prior), windows=windows, checked=checked)
 
     def rights(budget: Fraction) -> list[float]:
@@ -242,14 +250,32 @@ def _by_right_decision(
     value = _rounded_down(intervals[0][1], lambda budget: max(rights(budget)) <= bound)
     above = rights(value * (1 + Fraction(1, 10**5)))  # where the threshold falls, on the other side
     prior = Fraction(intruders[above.index(max(above))].prior)
-    further = "; windows further up keep the bound again, but a smaller budget would break it" if windows else ""
     return {
         "value": value,
-        "reason": f"just above, an intruder with prior {text(prior)} is right more often ({max(above):.4g}){further}",
+        "reason": f"just above, an intruder with prior {text(prior)} is right more often ({max(above):.4g})"
+        + (FURTHER if windows else ""),
         "binding_prior": prior,
         "windows": windows,
         "checked": checked,
     }
+
+
+def _least(noises: Noises) -> float:
+    """How often a target is rightly claimed at even odds, the budget going to 0.
+
+    Of discrete Gaussian counts it is 1/2, and more with every budget: the noise is symmetric, and claimed is what is
+    above a negative number. Of geometric ones ties may make it less.
+    """
+    if any(isinstance(noise, DiscreteGaussian) for noise in noises):
+        return 0.5
+    [exposed] = exposures(noises, [Intruder(prior="1/2")], "1e-12")
+    return exposed.right_decision
+
+
+def _windows(intervals: Iterable[tuple[float, float]]) -> tuple[tuple[Fraction, Fraction], ...]:
+    """All that do not start at 0, rounded inwards."""
+    rounded = ((_digits(low, ROUND_CEILING), _digits(high, ROUND_FLOOR)) for low, high in intervals if low > 0)
+    return tuple((low, high) for low, high in rounded if low <= high)
 
 
 def _none(reason: str, prior: Fraction, **more: Any) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from tallyveil.privacy.accounting import epsilon_from_rho
 from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy import REPORTING_DELTA, Mechanism, Strategy
+from tallyveil.risk.budgets import at_budget
 from tallyveil.risk.choose import exposures, intruders_of, of_strategy, unit_noises
 from tallyveil.risk.intruder import Intruder
-from tallyveil.risk.kept import at_budget
 from tallyveil.schema import DETAILED, TOTAL
 
 NOISE = "noise_mean_abs"  # how columns of the error begin: of the noisy counts, before post-processing

@@ -1,8 +1,9 @@
 """The "empirical" epsilon that section 6 of kazan2022 asks for: which single count would expose a target as much.
 
 Composition adds up what all levels spend; an intruder may learn far less. This turns what one intruder learns on
-average (the marginal posterior, Eq. 14, which rises with the budget) back into a budget: that of one noisy count,
-geometric or discrete Gaussian, from which the same intruder would learn the same. It compares. It guarantees nothing.
+average (the marginal posterior, Eq. 14) back into a budget: that of one noisy count, geometric or discrete Gaussian,
+from which the same intruder would learn the same; the smallest where there are several, as of a discrete Gaussian count
+and a prior below 1/500 or above 499/500 (``posteriors``). It compares. It guarantees nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any, final
 from tallyveil.errors import InputError
 from tallyveil.privacy.accounting import implied_epsilon
 from tallyveil.privacy.budget import Number, exact, text
-from tallyveil.risk.choose import inverse_posterior, unit_noises
+from tallyveil.risk.choose import unit_noises
 from tallyveil.risk.intruder import Exposure, Intruder
+from tallyveil.risk.posteriors import inverse_posterior
 
 ASSUMPTIONS = (
     "the intruder knows all of the unit's people but the target",
@@ -38,7 +40,8 @@ class Empirical:
     geometric_epsilon
         Of a geometric count, with ratio exp(-epsilon).
     gaussian_rho, implied_epsilon
-        Of a discrete Gaussian count with variance 1/(2 rho), and sqrt(2 rho) (section 2.1: to compare).
+        Of a discrete Gaussian count with variance 1/(2 rho), and sqrt(2 rho) (section 2.1: to compare). The smallest:
+        for a prior below 1/500 or above 499/500 a larger one may tell as little, since the posterior falls at some.
     assumptions
         What the figures hold for, in words.
     """
@@ -58,7 +61,7 @@ class Empirical:
 
 
 def empirical_epsilon(exposed: Exposure | float, prior: Number | None = None) -> Empirical:
-    """The budgets of a single count that exposes a target as much as this.
+    """The budgets of a single count that exposes a target as much as this: the smallest, where there are several.
 
     ``exposed`` is what an intruder learns, or a marginal posterior with the ``prior`` it belongs to (for instance one
     found by simulation after post-processing).

@@ -23,12 +23,15 @@ from scipy.special import expit
 from tallyveil.errors import InputError
 from tallyveil.privacy.distributions import DiscreteGaussian, Floats, Geometric, Noise
 from tallyveil.risk.intruder import Intruder
-from tallyveil.risk.levels import NEGLIGIBLE, Above, Counts, Pair, log_product, log_values, terms
+from tallyveil.risk.levels import Above, Counts, Pair, log_product, log_values, matter, terms
 
 Values = tuple[Counts, Floats]  # counts that may be released, and the probability of each
-_CUT = 1e-12  # probability of released counts that is left out of the sums over them, for each count
+_CUTS = 1e-12, 1e-9  # probability of released counts that is left out, for each count; the second for long sums
 _TIE = 1e-10  # log odds nearer to what is needed are taken as a tie
-_WORK = 4e9  # multiplications in one decision; where more are needed, released counts are drawn
+_LONGEST = 5.0  # seconds for one decision, about; where a sum takes longer, released counts are drawn
+_FEWEST = 30  # sets of released counts that are drawn
+_CELLS = 1 << 20  # pairs of released counts at a time
+_WIDEST = 1 << 26  # cells of the range of true counts that is summed over, times the released ones
 
 
 @final
@@ -124,26 +127,30 @@ class Hierarchy:
     def decision(self, counts: Sequence[int], *, draws: int = 1000, seed: int = 0) -> Decision:
         """How often the target is rightly claimed, given the true counts of the units above, nearest first.
 
-        A sum over what may be released, but for a probability of 1e-12 a count (``truncation``). Where that is too
-        long, as for most hierarchies of four levels, ``draws`` sets of the upper levels' counts are drawn (of all
-        levels', where their noise is very wide), with exact sums over the rest (``standard_error``).
+        A sum over what may be released, but for a probability of 1e-12 a count, or where that takes many seconds 1e-9
+        (``truncation``). Where that is too long too, as for most hierarchies of four levels, ``draws`` sets of the
+        upper levels' counts are drawn, with exact sums over the nearest's; where the noise is very wide, those of all
+        levels, and fewer if each takes long (``standard_error``).
         """
         truths = self._truths(counts)
-        ways = [
-            (_likely(level.noise, count), _likely(level.together, others))
-            for level, (count, others) in zip(self.above, truths, strict=True)
-        ]
-        sizes = [len(values) for pair in ways for values, _ in pair]
-        one_sum = 4.0 * sizes[0] * sizes[1] * min(sizes[:2])
-        exact = one_sum * math.prod(sizes[2:]) <= _WORK
-        if exact:
-            cases = ((weight, ways[0], pairs) for weight, pairs in _all(ways[1:]))
-        elif one_sum <= _WORK / draws:
-            cases = ((weight, ways[0], pairs) for weight, pairs in _drawn(ways[1:], draws, seed))
-        else:
-            cases = ((weight, (_sure(x), _sure(y)), pairs) for weight, ((x, y), *pairs) in _drawn(ways, draws, seed))
         inner = _Inner(self, truths[0][1])
-        table = np.array([(weight, *inner.sums(*nearest, pairs)) for weight, nearest, pairs in cases])
+        for cut in (*_CUTS, _CUTS[0]):
+            ways = [
+                (_likely(level.noise, count, cut), _likely(level.together, others, cut))
+                for level, (count, others) in zip(self.above, truths, strict=True)
+            ]
+            above, siblings, *upper = (len(values) for pair in ways for values, _ in pair)
+            one_sum = inner.seconds(above, siblings)
+            if exact := one_sum * math.prod(upper) <= _LONGEST:
+                break
+        if exact:
+            cases = ((weight, *inner.sums(*ways[0], pairs)) for weight, pairs in _all(ways[1:], cut))
+        elif one_sum * draws <= _LONGEST:
+            cases = ((weight, *inner.sums(*ways[0], pairs)) for weight, pairs in _drawn(ways[1:], draws, seed))
+        else:
+            draws = min(draws, max(_FEWEST, int(_LONGEST / inner.seconds())))
+            cases = ((weight, *inner.one(pairs)) for weight, pairs in _drawn(ways, draws, seed))
+        table = np.array(list(cases))
         seen, right, gain, loss, tie = (table[:, 0] @ table[:, 1:]).tolist()
         return Decision(
             right_decision=right,
@@ -162,16 +169,25 @@ class Hierarchy:
                 f"Got {len(above)}."
             )
         try:
-            return [(operator.index(count), operator.index(siblings)) for count, siblings in above]
+            pairs = [(operator.index(count), operator.index(siblings)) for count, siblings in above]
         except TypeError:
             raise InputError(f"a released noisy count is a whole number. Got {list(above)} instead.") from None
+        for level, (_, siblings) in zip(self.above, pairs, strict=True):
+            if siblings and not level.siblings:
+                raise InputError(f"at a level without siblings, give 0 for their sum. Got {siblings} instead.")
+        return pairs
 
     def _truths(self, counts: Sequence[int]) -> list[Pair]:
         """At each level the true count and the siblings'."""
         if len(counts) != len(self.above):
             raise InputError(f"a true count is needed at each of the {len(self.above)} levels above. Got {counts!r}.")
         below, truths = self.intruder.known + 1, []
-        for count in counts:
+        for level, count in zip(self.above, counts, strict=True):
+            if count > below and not level.siblings:
+                raise InputError(
+                    f"the unit above has {below} with the characteristics, as has the only one below it. "
+                    f"Got {count} instead."
+                )
             if count < below:
                 raise InputError(
                     f"the unit above has {below} or more with the characteristics, as has the one below it. "
@@ -189,34 +205,65 @@ class _Inner:
         self.hierarchy, self.near, self.k = hierarchy, hierarchy.above[0], hierarchy.intruder.known
         self.alone = hierarchy.intruder.against(hierarchy.noise).right_decision
         noises = zip((self.near.noise, self.near.together), self.near.variances, strict=True)
-        reach = min(_reach(noise) + 12 * math.sqrt(variance) for noise, variance in noises)
+        self.others = others
+        reach = min(_reach(noise, _CUTS[0]) + 12 * math.sqrt(variance) for noise, variance in noises)
         self.low, self.high = max(0, math.floor(others - reach)), math.ceil(others + reach) + 1  # of the siblings
 
     def sums(self, above: Values, siblings: Values, upper: Sequence[Pair]) -> tuple[float, ...]:
         """The probability that is summed over, and of it that of a right claim, a gain, a loss and a tie."""
-        strict, lenient = _thresholds(self.hierarchy, self._evidence(above[0], siblings[0], upper))
+        total = np.zeros(5)
+        step = max(1, _CELLS // len(above[0]))
+        for start in range(0, len(siblings[0]), step):
+            some = slice(start, start + step)
+            cells = self._figures(self._evidence(above[0], siblings[0][some], upper))
+            total += [float(above[1] @ cell @ siblings[1][some]) for cell in cells]
+        return tuple(total.tolist())
+
+    def one(self, pairs: Sequence[Pair]) -> tuple[float, ...]:
+        """The same, given the released counts of all levels."""
+        return tuple(float(cell) for cell in self._figures(np.array(self.hierarchy.evidence(pairs))))
+
+    def seconds(self, above: int = 0, siblings: int = 0) -> float:
+        """About how long one sum over so many released counts takes, or what is known if they are given."""
+        deviation = math.sqrt(min(self.near.variances))
+        wide = self.high - self.low + 1 if above else int(10 * deviation + min(10 * deviation, self.others))
+        total = 3e-4 + above * siblings * (2e-7 + 1.5e-10 * wide)
+        for level in self.hierarchy.above[1:]:
+            wider = wide + 20 * math.sqrt(min(level.variances)) + 4
+            total += 2e-4 + 2e-10 * wide * wider
+            wide = int(wider)
+        return total
+
+    def _figures(self, evidence: Floats) -> tuple[Floats, ...]:
+        strict, lenient = _thresholds(self.hierarchy, evidence)
         claimed, or_tied = self.hierarchy.noise.tail(np.clip([strict, lenient], -1e12, 1e12) - 1)
         more = claimed - self.alone
-        cells = (np.ones_like(more), claimed, np.maximum(more, 0), np.maximum(-more, 0), or_tied - claimed)
-        return tuple(float(above[1] @ cell @ siblings[1]) for cell in cells)
+        return np.ones_like(more), claimed, np.maximum(more, 0), np.maximum(-more, 0), or_tied - claimed
 
     def _evidence(self, above: Counts, siblings: Counts, upper: Sequence[Pair]) -> Floats:
         """Log V(k + 1) / V(k) for each released count above (a row) and each of the siblings' sum (a column)."""
         k, near, rows = self.k, self.near, len(above)
         while True:
             y = np.arange(self.low, self.high + 1)
-            further = log_values(self.hierarchy.above[1:], k + self.low, k + self.high + 1, upper)
-            log_f = near.noise.log_pmf(np.arange(above[0] - k - 1 - self.high, above[-1] - k - self.low + 1))
-            shifted = sliding_window_view(log_f, len(y))[:, ::-1]  # along y, from x2* - x1 at its smallest
-            f = np.concatenate([shifted[1:] + further[:-1], shifted[:-1] + further[1:]])  # x1 = k, then x1 = k + 1
-            log_g = near.together.log_pmf(np.arange(siblings[0] - self.high, siblings[-1] - self.low + 1))
-            g = sliding_window_view(log_g, len(siblings))[::-1] + near.log_prior(y)[:, None]
-            sums = log_product(f, g)
-            below = self.low > 0 and bool((f[:, :1] + g[:1] - sums).max() > NEGLIGIBLE)
-            beyond = bool((f[:, -1:] + g[-1:] - sums).max() > NEGLIGIBLE)
+            log_prior = near.log_prior(y)
+            below, beyond = self.low > 0, True  # where all of these are ruled out
+            if not np.isneginf(log_prior).all():
+                further = log_values(self.hierarchy.above[1:], k + self.low, k + self.high + 1, upper)
+                log_f = near.noise.log_pmf(np.arange(above[0] - k - 1 - self.high, above[-1] - k - self.low + 1))
+                shifted = sliding_window_view(log_f, len(y))[:, ::-1]  # along y, from x2* - x1 at its smallest
+                f = np.concatenate([shifted[1:] + further[:-1], shifted[:-1] + further[1:]])  # x1 = k, then k + 1
+                log_g = near.together.log_pmf(np.arange(siblings[0] - self.high, siblings[-1] - self.low + 1))
+                g = sliding_window_view(log_g, len(siblings))[::-1] + log_prior[:, None]
+                sums = log_product(f, g)
+                below = self.low > 0 and matter(f[:, :1] + g[:1], sums)
+                beyond = matter(f[:, -1:] + g[-1:], sums)
             if not (below or beyond):
                 return sums[rows:] - sums[:rows]
             width = self.high - self.low + 1
+            if width * (2 * rows + len(siblings)) > _WIDEST:
+                raise InputError(
+                    f"the prior on the siblings is too far from their true count, {self.others}. Check the prior."
+                )
             self.low, self.high = max(0, self.low - below * width), self.high + beyond * width
 
 
@@ -233,31 +280,27 @@ def _thresholds(hierarchy: Hierarchy, evidence: Floats) -> tuple[Floats, Floats]
 
 
 @lru_cache(maxsize=256)
-def _reach(noise: Noise) -> int:
-    return int(-noise.quantile(_CUT / 2))
+def _reach(noise: Noise, cut: float) -> int:
+    return int(-noise.quantile(cut / 2))
 
 
-def _likely(noise: Noise, count: int) -> Values:
-    """Released counts that leave out a probability of ``_CUT`` in all, and the probability of each."""
-    eta = np.arange(-_reach(noise), _reach(noise) + 1)
+def _likely(noise: Noise, count: int, cut: float) -> Values:
+    """Released counts that leave out a probability of ``cut`` in all, and the probability of each."""
+    eta = np.arange(-_reach(noise, cut), _reach(noise, cut) + 1)
     return count + eta, noise.pmf(eta)
 
 
-def _sure(value: int) -> Values:
-    return np.array([value]), np.ones(1)
-
-
-def _all(ways: Sequence[tuple[Values, Values]]) -> Iterator[tuple[float, list[Pair]]]:
-    """All sets of released counts with their probabilities, but for the least probable that make up ``_CUT``."""
+def _all(ways: Sequence[tuple[Values, Values]], cut: float) -> Iterator[tuple[float, list[Pair]]]:
+    """All sets of released counts with their probabilities, but for the least probable that make up ``cut``."""
     if not ways:
         yield 1.0, []
         return
     (above, siblings), upper = ways[0], ways[1:]
     weights = np.multiply.outer(above[1], siblings[1])
     order = np.sort(weights, axis=None)
-    least = order[np.searchsorted(np.cumsum(order), _CUT)]
+    least = order[np.searchsorted(np.cumsum(order), cut)]
     for i, j in np.argwhere(weights >= least):
-        for weight, pairs in _all(upper):
+        for weight, pairs in _all(upper, cut):
             yield float(weights[i, j]) * weight, [(int(above[0][i]), int(siblings[0][j])), *pairs]
 
 

@@ -11,7 +11,8 @@ budgets, and between them extreme noise gets rarer. With L the logarithm of the 
   j <= 0 it is :math:`1 - P[\eta \ge 1 - j]` and rises. So each piece's extremes are at its ends: **exact**.
 - **Geometric counts**: claimed are some patterns of raised and lowered counts. Which ones changes at finitely many
   budgets; between them each count is more often not lowered, and their probability rises: **exact**.
-- **Several discrete Gaussian counts**: budgets where the decision changes lie dense. **Checked on a grid**.
+- **Several discrete Gaussian counts**, or many geometric ones: cell by cell (``cells``), on as many budgets as that
+  takes. Where jumps lie very dense, the largest budget is found to 1e-6 of it.
 
 How far to look: the logarithm of the likelihood ratio has mean V/2 and is sub-Gaussian with variance V, V being
 :math:`1/s` for a discrete Gaussian (canonne2020) and :math:`2 z \tanh(z/2)` for a geometric count (Kearns & Saul 1998),
@@ -23,36 +24,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
+from tallyveil.errors import InputError
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
-from tallyveil.risk.evidence import Evidence
-from tallyveil.risk.intruder import Exposure, Intruder
+from tallyveil.risk.budgets import Interval, Noises, budget_of, intersection, log_odds, merged, root, short
+from tallyveil.risk.cells import Cells
+from tallyveil.risk.intruder import Intruder
 
-Noises = tuple[Geometric | DiscreteGaussian, ...]
-Interval = tuple[float, float]  # from and to, both kept; from 0 means every smaller budget
 PATTERNS = 12  # counts of which all patterns are listed
-STEP, FINEST, EDGE = 0.1, 0.006, 1e-6  # of the grid, of its refinement, and how exactly an end is found: relative
+TINY = 1e-7  # the smallest V that is looked at, of several counts
 
 
-def at_budget(noises: Noises, budget: Fraction) -> Noises:
-    """The noise of each count at a budget, from the noise at a budget of one."""
-    return tuple(
-        Geometric(z=noise.z * budget)
-        if isinstance(noise, Geometric)
-        else DiscreteGaussian(variance=noise.variance / budget)
-        for noise in noises
-    )
-
-
-def kept(noises: Noises, intruders: Sequence[Intruder], bound: Fraction) -> tuple[list[Interval], str]:
+def kept(
+    noises: Noises,
+    intruders: Sequence[Intruder],
+    bound: Fraction,
+    progress: Callable[[int], object] | None = None,
+) -> tuple[list[Interval], str]:
     """Budgets at which each intruder is right with a probability of at most ``bound``, and how they were found.
 
-    ``noises`` are the counts' at a budget of one.
+    ``noises`` are the counts' at a budget of one. ``progress`` is told how many budgets were tried.
 
     >>> intervals, how = kept((DiscreteGaussian(variance="1/2"),), [Intruder(prior="1/5")], Fraction(29, 100))
     >>> [(round(low, 4), round(high, 4)) for low, high in intervals], how
@@ -60,11 +55,11 @@ def kept(noises: Noises, intruders: Sequence[Intruder], bound: Fraction) -> tupl
     """
     if len(noises) == 1 and isinstance(noises[0], DiscreteGaussian):
         rho = float(1 / (2 * noises[0].variance))  # the paper's, at a budget of one
-        each = [_gaussian(_log_odds(one), float(bound)) for one in intruders]
-        return [(low / rho, high / rho) for low, high in _intersection(each)], "exact"
+        each = [_gaussian(log_odds(one), float(bound)) for one in intruders]
+        return [(low / rho, high / rho) for low, high in intersection(each)], "exact"
     if len(noises) <= PATTERNS and all(isinstance(noise, Geometric) for noise in noises):
-        return _intersection([_geometric(noises, _log_odds(one), float(bound)) for one in intruders]), "exact"
-    return _scanned(noises, intruders, bound)
+        return intersection([_geometric(noises, log_odds(one), float(bound)) for one in intruders]), "exact"
+    return _by_cells(noises, intruders, bound, progress)
 
 
 def _gaussian(needed: float, bound: float) -> list[Interval]:
@@ -80,7 +75,7 @@ def _gaussian(needed: float, bound: float) -> list[Interval]:
         if most <= bound:
             yield left, right
         elif least <= bound and low == high:
-            end = _root(lambda rho: tail(rho, low if needed > 0 else -low) - bound, left, right)
+            end = root(lambda rho: tail(rho, low if needed > 0 else -low) - bound, left, right)
             yield (end, right) if needed > 0 else (left, end)
         elif least <= bound:
             middle = (low + high) // 2
@@ -95,7 +90,7 @@ def _gaussian(needed: float, bound: float) -> list[Interval]:
         found += [(0.0, needed / (2 * last + 1))] if needed > 0 else []
         found += pieces(1, last)
     found += _rising(lambda rho: tail(rho, 0), abs(needed), math.inf, bound)
-    return _merged(found)
+    return merged(found)
 
 
 def _geometric(noises: Noises, needed: float, bound: float) -> list[Interval]:
@@ -121,49 +116,50 @@ def _geometric(noises: Noises, needed: float, bound: float) -> list[Interval]:
     ends = [start for start, _ in starts[1:]] + [math.inf]
     for (start, right), end in zip(starts, ends, strict=True):
         found += _rising(right, start, end, bound)
-    return _merged(found)
+    return merged(found)
 
 
-def _scanned(noises: Noises, intruders: Sequence[Intruder], bound: Fraction) -> tuple[list[Interval], str]:
-    """Kept budgets on a grid, finer where the bound is near; ends by bisection."""
-    ranges = [_searched(_log_odds(one), float(bound)) for one in intruders]
-    if any(one is None for one in ranges):
-        return [], "exact"
-    known = [one for one in ranges if one is not None]
-    all_claim = [one for one, intruder in zip(known, intruders, strict=True) if intruder.odds_needed < 1]
-    first = max(low for low, _ in all_claim) if all_claim else min(low for low, _ in known)
-    low, high = (_budget_of(noises, v) for v in (first, min(high for _, high in known)))
-    if low >= high:
-        return [], "exact"
-    seen: dict[float, float] = {}
+def _by_cells(
+    noises: Noises, intruders: Sequence[Intruder], bound: Fraction, progress: Callable[[int], object] | None
+) -> tuple[list[Interval], str]:
+    """Kept budgets of several counts, one intruder after another, as far as those before are kept."""
+    if len({type(noise) for noise in noises}) > 1:
+        raise InputError(
+            "right decisions are bounded for counts of one kind of noise. Give geometric or Gaussian ones."
+        )
+    count = 0
 
-    def right(budget: float) -> float:
-        if budget not in seen:
-            evidence = Evidence(noises=at_budget(noises, Fraction(repr(budget))))
-            seen[budget] = max(Exposure(intruder=one, evidence=evidence).right_decision for one in intruders)
-        return seen[budget]
+    def tried() -> None:
+        nonlocal count
+        count += 1
+        if progress is not None:
+            progress(count)
 
-    def refine(left: float, right_: float) -> None:
-        near = min(abs(right(end) - float(bound)) for end in (left, right_))
-        if right_ / left > 1 + FINEST and near <= 3 * abs(right(left) - right(right_)) + 0.001:
-            middle = _digits(math.sqrt(left * right_))
-            refine(left, middle)
-            refine(middle, right_)
+    common: list[Interval] = [(0.0, math.inf)]
+    for one in intruders:
+        if common:
+            found = _of_one(noises, one, float(bound), Cells(noises, one, float(bound), tried), common[-1][1])
+            common = intersection([common, found])
+    return common, f"checked on {count} budgets" if count else "exact"
 
-    count = math.ceil(math.log(high / low) / STEP) + 1
-    grid = [_digits(budget) for budget in np.geomspace(low, high, max(count, 2))]
-    for left, right_ in pairwise(grid):
-        refine(left, right_)
-    checked = sorted(seen)
-    states = [right(budget) <= bound for budget in checked]
-    found: list[Interval] = [] if all_claim else [(0.0, checked[0])] if states[0] else []
-    for (left, kept_left), (right_, kept_right) in pairwise(zip(checked, states, strict=True)):
-        if kept_left and kept_right:
-            found.append((left, right_))
-        elif kept_left or kept_right:
-            inside = _edge(lambda budget: right(budget) <= bound, *((left, right_) if kept_left else (right_, left)))
-            found.append((left, inside) if kept_left else (inside, right_))
-    return _merged(found), f"checked on {len(seen)} budgets"
+
+def _of_one(noises: Noises, intruder: Intruder, bound: float, cells: Cells, up_to: float) -> list[Interval]:
+    needed = log_odds(intruder)
+    searched = _searched(needed, bound)
+    if needed == 0 and isinstance(noises[0], Geometric) and bound <= 0.5:
+        searched = TINY, _searched(needed, 0.75)[1]  # type: ignore[index]  # ties may keep it so low
+    if searched is None:
+        return []
+    low, high = (budget_of(noises, max(v, TINY)) for v in searched)
+    low, high = short(low * (1 - 1e-8)), short(min(high * (1 + 1e-8), up_to))
+    if needed >= 0 and (needed == 0 or searched[0] < TINY) and not cells.keeps(low):
+        return []  # only a budget too small to be of use could keep it
+    found = [(0.0, low)] if needed >= 0 else []
+    if low < high:
+        normal = 2 * float(ndtri(bound))  # normal noise is right with Phi((V/2 - L) / sqrt(V)); at even odds:
+        guess = budget_of(noises, normal**2) if needed == 0 and normal > 0 else None
+        found += cells.between(low, high, guess=guess)
+    return merged(found)
 
 
 def _searched(needed: float, bound: float) -> Interval | None:
@@ -191,60 +187,4 @@ def _rising(right: Callable[[float], float], start: float, end: float, bound: fl
         if right(end) <= bound:
             return [(start, end)]
         high = end
-    return [(start, _root(lambda budget: right(budget) - bound, max(start, 1e-12), high))]
-
-
-def _root(f: Callable[[float], float], low: float, high: float) -> float:
-    return float(brentq(f, low, high, xtol=1e-300, rtol=1e-14))
-
-
-def _edge(is_kept: Callable[[float], bool], inside: float, outside: float) -> float:
-    """The last kept budget from ``inside`` towards ``outside``, nearly."""
-    while abs(outside / inside - 1) > EDGE:
-        middle = _digits((inside + outside) / 2)
-        inside, outside = (middle, outside) if is_kept(middle) else (inside, middle)
-    return inside
-
-
-def _budget_of(noises: Noises, wanted: float) -> float:
-    """The budget at which the counts' V is this."""
-
-    def v(budget: float) -> float:
-        parts = (
-            1 / float(noise.variance) * budget
-            if isinstance(noise, DiscreteGaussian)
-            else 2 * budget * float(noise.z) * math.tanh(budget * float(noise.z) / 2)
-            for noise in noises
-        )
-        return sum(parts)
-
-    return math.exp(brentq(lambda log: math.log(v(math.exp(log)) / wanted), -100, 100))
-
-
-def _log_odds(intruder: Intruder) -> float:
-    needed = intruder.odds_needed
-    return math.log(needed.numerator) - math.log(needed.denominator) if needed != 1 else 0.0
-
-
-def _digits(number: float) -> float:
-    """Nine digits: budgets whose fractions are short."""
-    return float(f"{number:.9g}")
-
-
-def _merged(intervals: list[Interval]) -> list[Interval]:
-    """Intervals in order, those that touch joined."""
-    joined: list[Interval] = []
-    for low, high in sorted(intervals):
-        if joined and low <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
-        else:
-            joined.append((low, high))
-    return joined
-
-
-def _intersection(each: list[list[Interval]]) -> list[Interval]:
-    """Where all are kept."""
-    common = each[0]
-    for other in each[1:]:
-        common = [(max(a, c), min(b, d)) for a, b in common for c, d in other if max(a, c) <= min(b, d)]
-    return sorted(common)
+    return [(start, root(lambda budget: right(budget) - bound, max(start, 1e-12), high))]

@@ -7,14 +7,17 @@ same for the levels further up (1 above the last),
 .. math:: V(x) = \sum_{y \ge 0} \pi(y)\, g(y^* - y)\, f(x'^* - x - y)\, V'(x + y)
 
 is the probability of what was released, given that the unit counts x (kazan2022, Eq. 22 to 25 for one level above, with
-y for :math:`x_2 - x_1`).
+y for :math:`x_2 - x_1`). A level without siblings counts the same people again: Y and Y* are 0, and V(x) is
+:math:`f(x'^* - x) V'(x)`.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import final
 
@@ -32,7 +35,8 @@ Pair = tuple[int, int]  # at one level: the count above and the siblings' sum
 NEGLIGIBLE = -45.0  # log of a term over the whole sum, below which terms may be left out
 _CELLS = 1 << 21  # of an array at a time
 _BLOCK = 1 << 13  # longer inner products are shared out to threads, which costs more than it saves
-_SMALL = 1e-100  # sums of scaled terms below this are taken in logs
+_SMALL = 1e-120  # sums of scaled terms below this are taken in logs
+_TINY = 1e-60  # probability from which on wide sums of noise are continued
 _WIDEST = 1 << 22  # range of true counts that is summed over
 
 
@@ -43,6 +47,7 @@ class Above:
 
     ``prior`` is a logarithm as a function of counts (see ``tallyveil.risk.priors``); None is the paper's flat one. The
     noise of the siblings' sum is a convolution; ``approximate=True`` takes the paper's DG(d/(2 rho)) (Eq. 21).
+    ``siblings=[]`` is a unit above that has no other below it; the siblings' sum is then released as 0.
     """
 
     noise: Geometric | DiscreteGaussian
@@ -51,8 +56,6 @@ class Above:
     approximate: bool = False
 
     def __post_init__(self) -> None:
-        if not self.siblings:
-            raise InputError("a level above needs at least one sibling. Without any, use Intruder.against(noise).")
         object.__setattr__(self, "siblings", tuple(self.siblings))
         for one in (self.noise, *self.siblings):
             if not isinstance(one, Geometric | DiscreteGaussian):
@@ -102,9 +105,10 @@ def log_values(levels: Sequence[Above], low: int, high: int, released: Sequence[
 def terms(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]) -> Terms:
     """The terms that matter for x from low to high.
 
-    The range of counts above is widened until the terms at both its ends are negligible for every x. All noises and
-    the flat and Poisson priors are log-concave, so those beyond are negligible too (a negative binomial prior is so but
-    for a factor of at most the count).
+    The range of counts above is widened until each x has a term and those at both ends are negligible. All noises and
+    the priors here are log-concave, so the terms beyond are negligible too. But for the negative binomial of a shape r
+    below 1, which falls from 0 to y by a factor of up to y / r more than a log-concave one: as far above 0, what is
+    left out may be exp(NEGLIGIBLE) y / r of the sum, 1e-9 for r = 1e-9 and y = 30.
     """
     (count, siblings), near = released[0], levels[0]
     first, last = _guess(levels, low, high, released)
@@ -114,8 +118,8 @@ def terms(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]
         kernel = near.log_weight(np.arange(first - high, last - low + 1), siblings)
         sums = _row_sums(kernel, base)
         rows = len(sums)
-        below = first > low and bool((kernel[:rows][::-1] + base[0] - sums > NEGLIGIBLE).any())
-        beyond = bool((kernel[-rows:][::-1] + base[-1] - sums > NEGLIGIBLE).any())
+        below = first > low and matter(kernel[:rows][::-1] + base[0], sums)
+        beyond = matter(kernel[-rows:][::-1] + base[-1], sums)
         if not (below or beyond):
             return Terms(first, kernel, base, sums)
         width = last - first + 1
@@ -123,9 +127,21 @@ def terms(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]
     raise InputError(f"what was released above, {list(released)}, is too far apart for the noise. Check the counts.")
 
 
+def matter(at_the_end: Floats, sums: Floats) -> bool:
+    """Whether the terms at an end of a range matter to any of the sums, or a sum has no term yet."""
+    return bool(np.isneginf(sums).any()) or bool((at_the_end - sums > NEGLIGIBLE).any())
+
+
 def log_product(a: Floats, b: Floats) -> Floats:
-    """log(exp(a) @ exp(b)): a product of scaled matrices, and where that is too small for a float, term by term."""
-    rows, columns = a.max(axis=1, keepdims=True), b.max(axis=0, keepdims=True)
+    """log(exp(a) @ exp(b)): a product of scaled matrices, and where that is too small for a float, term by term.
+
+    Few products are too small, since b is first divided by its middle column and a multiplied by it, and columns are
+    scaled to be near 1 where the middle row of a is largest.
+    """
+    middle = b[:, b.shape[1] // 2]
+    a, b = a + middle, np.where(np.isneginf(middle)[:, None], b, b - _top(middle)[:, None])
+    rows, most = _top(a.max(axis=1, keepdims=True)), a[len(a) // 2].argmax()
+    columns = _top(np.maximum(b[most], b.max(axis=0) - 20)[None])
     scaled = _exp(a - rows) @ _exp(b - columns)
     small = scaled < _SMALL
     sums: Floats = np.log(np.where(small, 1.0, scaled)) + rows + columns
@@ -139,14 +155,14 @@ def log_product(a: Floats, b: Floats) -> Floats:
 
 def _row_sums(kernel: Floats, base: Floats) -> Floats:
     """Log V(x) from the two parts of its terms, in the same way."""
-    top = kernel.max() + base.max()
-    one, two, rows = _exp(kernel - kernel.max()), _exp(base - base.max()), len(kernel) - len(base) + 1
+    tops, rows = (_top(kernel.max()), _top(base.max())), len(kernel) - len(base) + 1
+    one, two = _exp(kernel - tops[0]), _exp(base - tops[1])
     scaled = np.zeros(rows)
     for start in range(0, len(base), _BLOCK):
         block = two[start : start + _BLOCK]
         scaled += np.correlate(one[start : start + len(block) + rows - 1], block, mode="valid")[::-1]
     small = scaled < _SMALL
-    sums: Floats = np.log(np.where(small, 1.0, scaled)) + top
+    sums: Floats = np.log(np.where(small, 1.0, scaled)) + sum(tops)
     windows, few = sliding_window_view(kernel, len(base))[::-1], np.flatnonzero(small)
     step = max(1, _CELLS // len(base))
     for start in range(0, len(few), step):
@@ -161,9 +177,15 @@ def _exp(logs: Floats) -> Floats:
 
 
 def _log_sum(rows: Floats) -> Floats:
-    top = rows.max(axis=1)
-    sums: Floats = top + np.log(np.exp(rows - top[:, None]).sum(axis=1))
+    top = _top(rows.max(axis=1))
+    with np.errstate(divide="ignore"):
+        sums: Floats = top + np.log(np.exp(rows - top[:, None]).sum(axis=1))
     return sums
+
+
+def _top(logs: Floats) -> Floats:
+    """What logarithms are taken relative to: the largest, or 0 where all are of 0."""
+    return np.where(np.isneginf(logs), 0.0, logs)
 
 
 def _guess(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]) -> Pair:
@@ -193,6 +215,8 @@ def _sum(noises: tuple[Geometric | DiscreteGaussian, ...], approximate: bool) ->
     Discrete Gaussians of variance 4 or more add up to one, by Poisson summation: every probability differs by less than
     4 exp(-4 pi^2) = 3e-17 of itself, in the tails too. The others are convolved.
     """
+    if not noises:
+        return _None()
     gaussians = [one for one in noises if isinstance(one, DiscreteGaussian)]
     if approximate:
         return approximate_sum(gaussians)
@@ -205,7 +229,60 @@ def _sum(noises: tuple[Geometric | DiscreteGaussian, ...], approximate: bool) ->
     like = approximate_sum(gaussians) if slowest is None else Geometric(z=slowest)
     spread = math.sqrt(sum(one.actual_variance() for one in parts))
     reach = 30 * spread + (0 if slowest is None else 470 / slowest)
+    if 8000 <= reach < 10**6:
+        return _Continued(_tilted(parts, slowest, reach / 3), like)
     return _Continued(sum_of_noise(parts, cut=1e-200 if reach < 8000 else 1e-10), like)
+
+
+def _tilted(parts: Sequence[Noise], slowest: Fraction | None, reach: float) -> SumOfNoise:
+    """A sum too wide to be convolved term by term, down to probabilities of ``_TINY``.
+
+    Fourier transforms are exact to a rounding of the largest probability, so the tail is not right. That of noise with
+    probabilities times exp(t k) is right near its mean, and is the sum's times exp(t k): t is raised until the mean is
+    where probabilities are too small, and each is taken from the t for which it is nearest to the largest.
+    """
+    size = 1 << math.ceil(math.log2(8 * reach))
+    k = np.arange(-(size // 2), size // 2, dtype=np.float64)
+    most = math.inf if slowest is None else float(slowest) - 8 / reach  # more, and the tail would come round again
+    noises = [(noise.log_pmf(k), times) for noise, times in Counter(parts).items()]
+    logs, best, tilt = np.full(size // 2, -np.inf), np.full(size // 2, -np.inf), 0.0
+    while True:
+        log_total, transform = 0.0, np.ones(size // 2 + 1, dtype=np.complex128)
+        for log_pmf, times in noises:
+            weights = np.exp(log_pmf + tilt * k)
+            total = weights.sum()
+            log_total += times * math.log(total)
+            transform *= np.fft.rfft(np.fft.ifftshift(weights / total)) ** times
+        mass = np.maximum(np.fft.irfft(transform)[: size // 2], 1e-300)
+        height, at = np.log(mass / mass.max()), np.arange(size // 2)
+        better = height > best
+        logs[better], best[better] = (np.log(mass) + log_total - tilt * at)[better], height[better]
+        peak = int(mass.argmax())
+        spread = math.sqrt(float(np.average((at - peak) ** 2.0, weights=mass)))
+        if tilt >= most or logs[peak] < math.log(_TINY):
+            break
+        middle = math.inf if slowest is None else (tilt + float(slowest)) / 2
+        tilt = min(tilt + 3 / spread, middle, most)
+    last = int(np.argmax(logs < math.log(_TINY))) or size // 2
+    half = np.exp(logs[:last])
+    return SumOfNoise(probabilities=np.concatenate([half[:0:-1], half]), error=1e-12)
+
+
+@final
+class _None(Noise):
+    """No noise, of no siblings."""
+
+    def log_pmf(self, k: ArrayLike) -> Floats:
+        """0 at 0, minus infinity elsewhere."""
+        return np.where(np.asarray(k) == 0, 0.0, -np.inf)
+
+    def tail(self, k: ArrayLike) -> Floats:
+        """P[0 >= k]."""
+        return np.where(np.asarray(k) <= 0, 1.0, 0.0)
+
+    def actual_variance(self) -> float:
+        """0."""
+        return 0.0
 
 
 @final

@@ -8,6 +8,7 @@ says how rare the characteristics are: give its mean, or fit it to what was rele
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
@@ -71,6 +72,28 @@ class NegativeBinomial:
         none = -r * math.log1p(m / r)
         logs: Floats = gammaln(y + r) - gammaln(r) - gammaln(y + 1) + none + y * math.log(m / (m + r))
         return logs
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AtMost:
+    """No more than ``count``, for sure, as an invariant may tell; up to there another prior, or a flat one.
+
+    >>> AtMost(count=1)(np.arange(3)).tolist()
+    [0.0, 0.0, -inf]
+    """
+
+    count: int
+    prior: Callable[[NDArray[np.int64]], Floats] | None = None
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise InputError(f"at most so many people have the characteristics: 0 or more. Got {self.count} instead.")
+
+    def __call__(self, y: ArrayLike) -> Floats:
+        """Logarithm of the weight of each count."""
+        y = np.asarray(y, dtype=np.int64)
+        return np.where(y <= self.count, np.zeros(y.shape) if self.prior is None else self.prior(y), -np.inf)
 
 
 def fitted(noisy_sums: ArrayLike, noise_variances: ArrayLike) -> Poisson | NegativeBinomial:

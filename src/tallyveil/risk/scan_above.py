@@ -185,12 +185,8 @@ class _Case:
         return math.ceil(FAR / math.sqrt(sum(1 / noise.actual_variance() for noise in noises))) + 5
 
     def figures(self, rest: int) -> dict[str, float]:
-        if self.others:
-            found = self.hierarchy.decision([1 + rest])
-            return {name: getattr(found, name) for name in FIGURES}
-        alone, both = self.intruder.against(self.own), self.intruder.against(self.own, self.above)
-        known = (alone.right_decision, both.right_decision, math.nan, math.nan, both.tie)  # the same people, twice
-        return dict(zip(FIGURES, known, strict=True))
+        found = self.hierarchy.decision([1 + rest])
+        return {name: getattr(found, name) for name in FIGURES}
 
 
 def _case(
