@@ -42,7 +42,10 @@ def test_two_levels_before_and_after_release():
         (["--prior", "1/2"], "Gaussian noise has one parameter"),
         (["--prior", "1/2", "--rho", "1", "--epsilon", "1"], "Gaussian noise has one parameter"),
         (["--prior", "1/2", "--mechanism", "geometric", "--rho", "1"], "geometric noise has one parameter"),
-        (["--prior", "2", "--rho", "1"], "a prior is a probability strictly between 0 and 1, such as 1/2 or 0.1. Got 2"),
+        (
+            ["--prior", "2", "--rho", "1"],
+            "a prior is a probability strictly between 0 and 1, such as 1/2 or 0.1. Got 2",
+        ),
         ([*PAPER, "--siblings", "3"], "a unit above needs --upper-rho R and --siblings D"),
         ([*PAPER, "--upper-rho", "1", "--siblings", "0", "--upper-count", "1"], "--siblings must be 1 or more"),
         ([*PAPER, "--upper-rho", "1", "--siblings", "3"], "say what is known above"),

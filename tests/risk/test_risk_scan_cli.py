@@ -92,7 +92,10 @@ def test_the_most_exposed_are_written_and_not_shown(town):
     [
         ([], "a scan needs the noise"),
         (["--rho", "1", "--level", "street"], "unknown level 'street'"),
-        (["--rho", "1", "--prior", "2"], "a prior is a probability strictly between 0 and 1, such as 1/2 or 0.1. Got 2"),
+        (
+            ["--rho", "1", "--prior", "2"],
+            "a prior is a probability strictly between 0 and 1, such as 1/2 or 0.1. Got 2",
+        ),
         (["--rho", "1", "--attack", "guess"], "unknown attack 'guess'"),
         (["--rho", "1", "--detail-only", "--query", "age"], "--detail-only and --query are both given"),
         (["--rho", "1", "--release", "x"], "Leave --strategy, its budget and the like out"),

@@ -96,10 +96,11 @@ def test_topdown_is_simulated_in_a_folder_that_can_be_taken_up_again_with_anothe
 def test_figures_are_printed_beside_their_bound(town):
     done = run(*town, "--epsilon", "2", *CHILD, *FEW, "--released", "1,3,7")
     lines = done.stdout.splitlines()
-    assert lines[0] == "the target: block 11, in child or in adult; prior 1/2, 100 runs of each"
-    assert lines[1].split("  ")[-1].strip() == "leaf's count alone"
-    assert lines[5].startswith("right decisions about a target who has the cell  1.0000 +- 0.0000")
-    assert "(no bound)" in lines[5]
+    assert lines[0].endswith("for those who may see them.")
+    assert lines[2] == "the target: block 11, in child or in adult; prior 1/2, 100 runs of each"
+    assert lines[3].split("  ")[-1].strip() == "leaf's count alone"
+    assert lines[7].startswith("right decisions about a target who has the cell  1.0000 +- 0.0000")
+    assert "(no bound)" in lines[7]
     assert "the commonest released counts of the cell (block, county, us)" in lines
     assert [line.split()[:3] for line in lines if line.startswith(("0, 2, 6", "1, 3, 7"))] == [
         ["0,", "2,", "6"],

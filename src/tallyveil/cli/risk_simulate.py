@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tallyveil.risk.target import Target
 
 BATCH = 100  # runs that are made, and kept, together
-NOTE = "It is computed from the true counts: for those who may see them."
+NOTE = "Internal: computed from the true counts, for those who may see them."
 LINES = {
     "marginal_posterior": "average posterior of a target who has the cell",
     "risk": "that over the prior",
