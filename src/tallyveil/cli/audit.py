@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,9 +88,8 @@ def audit(
       tallyveil audit blocks.csv --codebook blocks.toml --rho 0.5 --delta 0.001 --runs 50000 -o audit
     """
     from tallyveil.cli.audited import TopDownRuns, choose_neighbour
-    from tallyveil.cli.progress import Steps
     from tallyveil.cli.reading import job_of
-    from tallyveil.cli.runs import announce, follow, pool_of, seconds_of, settings_of
+    from tallyveil.cli.runs import Batches, settings_of
     from tallyveil.evaluate.audit import audit as run_audit
     from tallyveil.evaluate.audit import batch_names, check_audit
     from tallyveil.evaluate.views import neighbours_in_words, views_of
@@ -132,15 +130,9 @@ def audit(
         "query": query,
     }
     store = None if output is None else FolderStore(output / "runs", job=job)
-    names = batch_names(runs, batch)
-    known = sum(name in store for name in names) if store is not None else 0
-    cores = workers or os.cpu_count() or 1
-    seconds = seconds_of(run, people, batch) * (len(names) - known) * batch / cores
-    announce(seconds, f"{runs:,} runs a side", "Audit a smaller tree (a bug shows in 8 leaves too)", long=long)
-    with (
-        pool_of(cores, seconds=seconds) as spread,
-        Steps(f"batches of {batch:,} runs", len(names), done=known, resumable=output is not None) as steps,
-    ):
+    so_many, remedy = f"{runs:,} runs a side", "Audit a smaller tree (a bug shows in 8 leaves too)"
+    work = Batches(run=run, people=people, names=batch_names(runs, batch), batch=batch, store=store)
+    with work.made(workers, so_many, remedy, long=long) as (spread, progress):
         found = run_audit(
             run,
             people,
@@ -153,7 +145,7 @@ def audit(
             batch=batch,
             map=spread,
             store=store,
-            progress=follow(steps, known),
+            progress=progress,
         )
     if output is not None:
         _write(found, output)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,8 +75,7 @@ def simulate(
       tallyveil risk simulate blocks.csv --codebook blocks.toml --epsilon 2 --unit 11 --cell "adult*f"
       --instead "adult*m" --prior 1/5 -o simulated
     """
-    from tallyveil.cli.progress import Steps
-    from tallyveil.cli.runs import announce, follow, pool_of, seconds_of
+    from tallyveil.cli.runs import Batches
     from tallyveil.files.release_folder import refuse_existing
     from tallyveil.files.store import FolderStore
     from tallyveil.files.tables import read_counts
@@ -102,15 +100,9 @@ def simulate(
     typer.echo(f"simulating topdown on {people}\n{words}", err=True)
     batch = min(BATCH, runs)
     store = None if output is None else FolderStore(output / "runs", job=_job(people, run, words))
-    names = batch_names(runs, batch)
-    kept = sum(name in store for name in names) if store is not None else 0
-    cores = workers or os.cpu_count() or 1
-    seconds = seconds_of(run, people, batch) * (len(names) - kept) * batch / cores
-    announce(seconds, f"{runs:,} runs of each hypothesis", "Cut the tree to fewer leaves", long=long)
-    with (
-        pool_of(cores, seconds=seconds) as spread,
-        Steps(f"batches of {batch:,} runs", len(names), done=kept, resumable=output is not None) as steps,
-    ):
+    so_many, remedy = f"{runs:,} runs of each hypothesis", "Cut the tree to fewer leaves"
+    work = Batches(run=run, people=people, names=batch_names(runs, batch), batch=batch, store=store)
+    with work.made(workers, so_many, remedy, long=long) as (spread, progress):
         found = run_simulation(
             run,
             people,
@@ -121,7 +113,7 @@ def simulate(
             batch=batch,
             map=spread,
             store=store,
-            progress=follow(steps, kept),
+            progress=progress,
         )
     told = {"hypotheses": words, **found.as_json(), "note": NOTE}
     if seen is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
 import typer
 
@@ -21,7 +23,37 @@ LONG = 3600.0  # seconds; more must be asked for
 POOL = 5.0  # seconds of work from which other processes are worth their start
 
 
-def seconds_of(run: Callable[[Histogram, range], Any], people: Histogram, batch: int) -> float:
+@final
+@dataclass(frozen=True, kw_only=True)
+class Batches:
+    """Runs of a mechanism in batches; those in the store were made before."""
+
+    run: Callable[[Histogram, range], Any]
+    people: Histogram
+    names: list[str]
+    batch: int
+    store: Mapping[str, Any] | None
+
+    @contextmanager
+    def made(
+        self, workers: int | None, so_many: str, remedy: str, *, long: bool
+    ) -> Iterator[tuple[Map, Callable[[int, int], None]]]:
+        """Where they are made, and whom to tell of each; first it is said how long that will take."""
+        from tallyveil.cli.progress import Steps
+
+        known = sum(name in self.store for name in self.names) if self.store is not None else 0
+        cores = workers or os.cpu_count() or 1
+        seconds = _seconds_of(self.run, self.people, self.batch) * (len(self.names) - known) * self.batch / cores
+        _announce(seconds, so_many, remedy, long=long)
+        what, resumable = f"batches of {self.batch:,} runs", self.store is not None
+        with (
+            _pool_of(cores, seconds=seconds) as spread,
+            Steps(what, len(self.names), done=known, resumable=resumable) as steps,
+        ):
+            yield spread, _follow(steps, known)
+
+
+def _seconds_of(run: Callable[[Histogram, range], Any], people: Histogram, batch: int) -> float:
     """About how long one run takes on one core: some are made to see."""
     from tallyveil.cli.compiling import compiling_aloud
 
@@ -39,7 +71,7 @@ def seconds_of(run: Callable[[Histogram, range], Any], people: Histogram, batch:
     return made(range(tried)) / tried
 
 
-def announce(seconds: float, runs: str, remedy: str, *, long: bool) -> None:
+def _announce(seconds: float, runs: str, remedy: str, *, long: bool) -> None:
     """Say how long it will take; more than an hour must be asked for."""
     from tallyveil.cli.planning import human_seconds
 
@@ -49,7 +81,7 @@ def announce(seconds: float, runs: str, remedy: str, *, long: bool) -> None:
         typer.echo(f"this takes about {human_seconds(seconds)}", err=True)
 
 
-def follow(steps: Steps, known: int) -> Callable[[int, int], None]:
+def _follow(steps: Steps, known: int) -> Callable[[int, int], None]:
     """Progress that is told first of what was done before, then of each batch."""
     first = True
 
@@ -63,7 +95,7 @@ def follow(steps: Steps, known: int) -> Callable[[int, int], None]:
 
 
 @contextmanager
-def pool_of(workers: int, *, seconds: float) -> Iterator[Map]:
+def _pool_of(workers: int, *, seconds: float) -> Iterator[Map]:
     """How batches run: here, or in other processes; work still waiting is dropped when something goes wrong."""
     if workers == 1 or seconds <= POOL:
         yield map
