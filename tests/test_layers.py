@@ -36,7 +36,7 @@ ROWS = [
     ["mechanisms"],
     ["topdown", "evaluate", "risk"],
     ["protection"],
-    ["scale", "papers", "report"],
+    ["scale", "report", "papers"],
     ["explore", "cli", "__main__"],
 ]
 INDEPENDENT = {"topdown", "evaluate", "risk"}

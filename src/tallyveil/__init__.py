@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil import errors, evaluate, files, mechanisms, populations, privacy, risk, schemas, topdown
+    from tallyveil import errors, evaluate, files, mechanisms, papers, populations, privacy, risk, schemas, topdown
     from tallyveil.areas import Areas
     from tallyveil.counts import Counts
     from tallyveil.estimates import Estimates, Sample
@@ -41,6 +41,7 @@ __all__ = [
     "evaluate",
     "files",
     "mechanisms",
+    "papers",
     "populations",
     "privacy",
     "protect",

@@ -25,6 +25,7 @@ from tallyveil.cli import (
     evaluate,
     presets,
     protect,
+    reproduce,
     risk,
     sweep,
     synth,
@@ -55,6 +56,7 @@ app.command("epl")(epl.epl)
 app.command("sweep")(sweep.sweep)
 app.command("audit")(audit.audit)
 app.add_typer(risk.app, name="risk")
+app.command("reproduce")(reproduce.reproduce)
 app.command("account")(account.account)
 app.add_typer(presets.app, name="presets", no_args_is_help=True)
 app.command("cite")(cite.cite)

@@ -1,0 +1,259 @@
+"""TopDown and simple random samples on a census of 1940, run once for all items of petti2020.
+
+Our figures come in the columns of the published file, so that laying them beside it is a join. Of a run only figures
+are kept; of the releases of one budget only their counts, until the budget's residuals are pooled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, final
+
+import numpy as np
+import pandas as pd
+
+from tallyveil.evaluate import bias, epl, error, homogeneity, residuals, sizes
+from tallyveil.files import read_ipums_1940
+from tallyveil.mechanisms.sampling import sample
+from tallyveil.papers.registry import Setting
+from tallyveil.populations import Population, census_1940
+from tallyveil.privacy.strategy import Strategy
+from tallyveil.protection import protect
+
+STRATA = "votingage * hispanic * race"
+COUNTS = {"tc": "total", "sc": STRATA}  # published spelling: our query
+LEVELS = {"state": "state", "county": "county", "enum_dist": "enumdist"}
+STATISTICS = {"mae": "median_abs", "pct95": "p95_abs", "max_ae": "max_abs", "rmse": "rmse"}
+SIZES = {"median": "median", "pct95": "p95", "mean": "mean", "std": "sd"}
+KEYS = ["method", "count", "level", "epsilon", "fraction", "homogeneity", "statistic"]
+COLUMNS = [*KEYS, "value", "chance", "n", "corrected"]
+EPSILONS = (0.25, 0.5, 0.75, 1.0, 2.0, 4.0, 6.0, 8.0)
+FRACTIONS = tuple(step / 20 for step in range(1, 20))
+NATION = 132_404_766
+SHOWN = (0.5, 1.0, 2.0)  # budgets of Figures 1 and 3
+THEIR_RUNS = {"topdown": 4, "srs": 1}  # pooled by the authors
+FEWEST_UNITS = 20  # of a level in a smaller country
+BAND = 3.0  # a 95% band for a whole curve is about this many standard errors to each side
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Census:
+    """The census that items are computed on: the real one, or a stand-in, whole or a smaller country."""
+
+    population: Population
+    stand_in: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has the nation's size, so that maxima and numbers of units can be compared."""
+        return not self.stand_in or self.population.people.total() == NATION
+
+    def words(self) -> str:
+        """Which census it is."""
+        if not self.stand_in:
+            return "census of 1940"
+        return f"synthetic census of {self.population.people.total():,} persons"
+
+    def units(self, level: str) -> int:
+        """How many units a level has (published spelling)."""
+        return self.population.people.spine.size(LEVELS[level])
+
+    def has_enough(self, level: str) -> bool:
+        """Whether a level has units enough to be compared: a smaller country may have one state."""
+        return self.whole or self.units(level) >= FEWEST_UNITS
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Runs:
+    """What is kept of all runs of a kind.
+
+    Attributes
+    ----------
+    figures
+        The columns of the published file, with ``chance`` (the standard error of a figure made as theirs was), ``n``
+        (residuals) and, of a loss, ``corrected`` for the upward bias of a noisy maximum. Undefined losses are missing.
+    residuals, losses, spreads
+        For Figures 1 and 3: how many residuals have which value; the smoothed loss; quantiles by homogeneity.
+    """
+
+    figures: pd.DataFrame
+    residuals: pd.DataFrame
+    losses: pd.DataFrame
+    spreads: pd.DataFrame
+
+
+def census_of(setting: Setting) -> Census:
+    """The census of a setting, made or read once."""
+    return _census(setting.persons, setting.seed, None if setting.ipums is None else str(setting.ipums))
+
+
+@lru_cache(maxsize=1)
+def _census(persons: int, seed: int, ipums: str | None) -> Census:
+    if ipums is None:
+        return Census(population=census_1940(persons=persons, seed=seed), stand_in=True)
+    read = read_ipums_1940(ipums, drop_orphans=True)  # as the Bureau did
+    real = Population(people=read.people, facilities=read.facilities, housing=read.housing)
+    return Census(population=real, stand_in=False)
+
+
+@lru_cache(maxsize=2)
+def topdown_runs(setting: Setting) -> Runs:
+    """All budgets, one after another (or as ``setting.map`` does it)."""
+    census_of(setting)
+    return _joined(setting.map(topdown_at, [setting_only(setting)] * len(EPSILONS), EPSILONS))
+
+
+@lru_cache(maxsize=2)
+def sample_runs(setting: Setting) -> Runs:
+    """All sampling fractions."""
+    census_of(setting)
+    return _joined(setting.map(samples_at, [setting_only(setting)] * len(FRACTIONS), FRACTIONS))
+
+
+def setting_only(setting: Setting) -> Setting:
+    """The setting without its pool, which other processes need not get."""
+    return Setting(persons=setting.persons, replicates=setting.replicates, seed=setting.seed, ipums=setting.ipums)
+
+
+def topdown_at(setting: Setting, epsilon: float) -> Runs:
+    """TopDown at one budget: error, loss and bias of the pooled replicates."""
+    census = census_of(setting)
+    truth = census.population
+    strategy = Strategy.preset("e2e-2018", epsilon=str(epsilon))
+    released = [
+        protect(truth, strategy, seed=setting.seed, replicate=number).histogram for number in range(setting.replicates)
+    ]  # counts alone: measurements would be many times as large
+    at = {"method": "topdown", "epsilon": epsilon}
+    scale = math.sqrt(setting.replicates / THEIR_RUNS["topdown"])
+    shown = epsilon in SHOWN
+    frames, counted, losses = [], [], []
+    for level, count in _places():
+        rows, found, loss = figures_of(census, released, level, count)
+        frames.append(rows.assign(chance=rows.chance * np.where(rows.statistic == "epl", 1.0, scale)))
+        if shown and (level, count) == ("enum_dist", "sc"):
+            counted.append(_counted(found.value).assign(epsilon=epsilon))
+            losses.append(loss.curve[["x", "epl"]].assign(epsilon=epsilon))
+    biases = [_bias(truth, released, level) for level in LEVELS]
+    figures = pd.concat([*frames, *biases], ignore_index=True).assign(**at)
+    return Runs(
+        figures=figures,
+        residuals=_concat(counted, ("value", "share", "epsilon")),
+        losses=_concat(losses, ("x", "epl", "epsilon")),
+        spreads=_spread(truth, released).assign(epsilon=epsilon) if shown else pd.DataFrame(),
+    )
+
+
+def samples_at(setting: Setting, fraction: float) -> Runs:
+    """Simple random samples of one fraction.
+
+    The authors drew one. On a census of the nation's size, figures are means over single samples; a smaller country has
+    fewer units, so its samples are pooled.
+    """
+    census = census_of(setting)
+    share = Fraction(fraction).limit_denominator(20)
+    drawn = [sample(census.population, share, seed=setting.seed, replicate=k) for k in range(setting.replicates)]
+    frames = []
+    for level, count in _places():
+        sets = [[one] for one in drawn] if census.whole else [drawn]
+        each = pd.concat([figures_of(census, some, level, count)[0] for some in sets])
+        spread = each.groupby("statistic").value.std()
+        mean = each.groupby("statistic", sort=False)[["value", "n", "corrected"]].mean().reset_index()
+        frames.append(mean.assign(count=count, level=level, chance=mean.statistic.map(spread)))
+    figures = pd.concat(frames, ignore_index=True).assign(method="srs", fraction=fraction)
+    return Runs(figures=figures, residuals=pd.DataFrame(), losses=pd.DataFrame(), spreads=pd.DataFrame())
+
+
+def figures_of(census: Census, released: Sequence[Any], level: str, count: str) -> tuple[pd.DataFrame, Any, Any]:
+    """Error and loss of some releases at one level; their residuals, and the loss with its curve.
+
+    A level of too few units gets no loss: it would be slow, and nothing could be read from it.
+    """
+    truth, query, where = census.population, COUNTS[count], LEVELS[level]
+    table = error(truth, released, levels=[where], queries=[query]).set_index("statistic")
+    found = residuals(truth, released, level=where, query=query)
+    loss = epl(found.value if census.has_enough(level) or not found.value.any() else found.value[:0])
+    rows = [
+        {"statistic": theirs, "value": table.value[ours], "chance": table.sampling_error[ours], "n": found.n}
+        for theirs, ours in STATISTICS.items()
+    ]
+    rows.append({"statistic": "epl", "value": loss.epl, "chance": _chance_of(loss), "n": found.n})
+    table = pd.DataFrame(rows).astype({"value": float, "chance": float})
+    corrected = math.nan if loss.corrected is None else loss.corrected
+    return table.assign(corrected=corrected, count=count, level=level), found, loss
+
+
+def size_figures(census: Census) -> pd.DataFrame:
+    """The sizes of the precise counts."""
+    queries = {query: count for count, query in COUNTS.items()}
+    names, places = {ours: theirs for theirs, ours in SIZES.items()}, {ours: theirs for theirs, ours in LEVELS.items()}
+    table = sizes(census.population, levels=LEVELS.values(), queries=COUNTS.values())
+    return table.assign(
+        method="precise",
+        count=table["query"].map(queries),
+        level=table.level.map(places),
+        statistic=table.statistic.map(names),
+        chance=0.0,
+    ).reindex(columns=COLUMNS)
+
+
+def _places() -> Iterator[tuple[str, str]]:
+    for level in LEVELS:
+        for count in COUNTS:
+            yield level, count
+
+
+def _chance_of(loss: Any) -> float:
+    """About one standard error of the largest value of a loss curve; missing where residuals are too few for a band."""
+    if loss.corrected is None:
+        return math.nan
+    at = int(loss.curve.epl.abs().argmax())
+    return float(loss.curve.high.iloc[at] - loss.curve.epl.iloc[at]) / BAND
+
+
+def _bias(truth: Population, released: Sequence[Any], level: str) -> pd.DataFrame:
+    found = bias(truth, released, level=LEVELS[level], of=STRATA, definition="product")
+    return pd.DataFrame(
+        {
+            "statistic": "bias",
+            "value": found.bias,
+            "chance": found.standard_error,
+            "n": found.n,
+            "homogeneity": found.group.astype(float),
+            "count": "tc",
+            "level": level,
+        }
+    )
+
+
+def _counted(values: Any) -> pd.DataFrame:
+    value, count = np.unique(values, return_counts=True)
+    return pd.DataFrame({"value": value, "share": count / count.sum()})
+
+
+def _spread(truth: Population, released: Sequence[Any]) -> pd.DataFrame:
+    """Quantiles of the residuals of district totals by homogeneity: what Figure 3 shades."""
+    found = residuals(truth, released, level="enumdist")
+    index = homogeneity(truth, level="enumdist", query=STRATA, definition="product")[found.unit]
+    groups = pd.Series(found.value).groupby(index)
+    spread = groups.quantile([0.05, 0.25, 0.75, 0.95]).unstack().set_axis(["p5", "p25", "p75", "p95"], axis=1)
+    spread = spread.assign(bias=groups.mean(), n=groups.size())
+    return spread.rename_axis("homogeneity").reset_index()
+
+
+def _joined(runs: Iterable[Runs]) -> Runs:
+    every = list(runs)
+    names = ("figures", "residuals", "losses", "spreads")
+    tables = {name: _concat([getattr(run, name) for run in every]) for name in names}
+    tables["figures"] = tables["figures"].reindex(columns=COLUMNS)
+    return Runs(**tables)
+
+
+def _concat(frames: Sequence[pd.DataFrame], columns: Sequence[str] = ()) -> pd.DataFrame:
+    some = [frame for frame in frames if len(frame)]
+    return pd.concat(some, ignore_index=True) if some else pd.DataFrame(columns=list(columns))

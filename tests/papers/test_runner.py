@@ -1,0 +1,117 @@
+"""The frame: verdicts, a broken item, going on with a run, the page."""
+
+import json
+import math
+
+import pandas as pd
+import pytest
+
+from tallyveil.errors import InputError
+from tallyveil.papers import Figure, Item, Outcome, Setting
+from tallyveil.papers.page import page_of
+from tallyveil.papers.registry import AGREES, DIFFERS, ERRATUM, SHOWN, STAND_IN, published
+from tallyveil.papers.runner import run_items
+
+
+@pytest.mark.parametrize(
+    ("figure", "verdict"),
+    [
+        ({"ours": 0.5741, "published": 0.574, "tolerance": 0.0005}, AGREES),
+        ({"ours": 0.5750, "published": 0.574, "tolerance": 0.0005}, DIFFERS),
+        ({"ours": math.nan, "published": 0.574, "tolerance": 1.0}, DIFFERS),
+        ({"ours": 0.178, "published": 0.161, "tolerance": 0.0005, "as_printed": 0.1612}, ERRATUM),
+        ({"ours": 0.178, "published": 0.161, "tolerance": 0.0005, "as_printed": 0.170}, DIFFERS),
+        ({"ours": 3.0}, SHOWN),
+        ({"ours": 19.0, "published": 10.0, "stand_in": True}, STAND_IN),
+        ({"ours": 10.0, "published": 10.0, "stand_in": True}, STAND_IN),  # never agreement
+        ({"ours": 21.0, "published": 10.0, "stand_in": True}, DIFFERS),
+        ({"ours": -9.0, "published": 10.0, "stand_in": True}, DIFFERS),
+        ({"ours": 2.0, "published": 0.0, "stand_in": True, "slack": 1.0}, DIFFERS),
+        ({"ours": 0.9, "published": 0.0, "stand_in": True, "slack": 1.0}, STAND_IN),
+    ],
+)
+def test_a_figures_verdict(figure, verdict):
+    assert Figure(name="x", **figure).verdict == verdict
+
+
+def item(key, compute, **more):
+    words = {"title": f"Title of {key}", "where": "Table 9", "what": "What it is.", "tolerance": "Half a digit."}
+    return Item(key=key, calls=("tv.risk.Intruder",), compute=compute, **words, **more)
+
+
+def good(setting):
+    chart = pd.DataFrame({"x": [0, 1], "y": [1, setting.seed]})
+    import altair as alt
+
+    return Outcome(
+        figures=[Figure(name="a <b>", at="x = 1", ours=0.5, published=0.5, tolerance=0.01)],
+        charts={"curve": alt.Chart(chart).mark_line().encode(x="x:Q", y="y:Q")},
+        tables={"more": chart},
+        notes=["A note."],
+    )
+
+
+def broken(setting):
+    del setting
+    return Outcome(figures=[Figure(name="a", ours=0.55, published=0.5, tolerance=0.01)])
+
+
+def failing(setting):
+    raise ZeroDivisionError(f"by nought, seed {setting.seed}")
+
+
+def test_an_item_that_is_broken_on_purpose_differs_and_one_that_fails_does_too(tmp_path):
+    told = []
+    done = run_items(
+        [item("kazan2022.good", good), item("kazan2022.broken", broken), item("petti2020.failing", failing)],
+        tmp_path,
+        Setting(),
+        progress=lambda *words: told.append(words),
+    )
+    assert [one.verdict for one in done] == [AGREES, DIFFERS, DIFFERS]
+    assert done[2].failed == "ZeroDivisionError: by nought, seed 1"
+    assert [key for key, _, _ in told] == ["kazan2022.good", "kazan2022.broken", "petti2020.failing"]
+    files = {path.name for path in (tmp_path / "kazan2022.good").iterdir()}
+    assert files == {"item.json", "figures.csv", "more.csv", "curve.svg", "curve.png"}
+    page = page_of(done, Setting(), seconds=1.0)
+    assert "1 agrees" in page
+    assert "2 differs" in page
+    assert "It could not be computed: ZeroDivisionError: by nought" in page
+    assert "a &lt;b&gt;" in page
+    assert page.count("<svg") == 1
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+
+
+def test_a_run_is_gone_on_with_and_another_setting_is_made_anew(tmp_path):
+    calls = []
+
+    def counted(setting):
+        calls.append(setting.seed)
+        return good(setting)
+
+    def fails_once(setting):
+        calls.append("fails")
+        return failing(setting) if calls.count("fails") == 1 else good(setting)
+
+    both = [item("kazan2022.counted", counted), item("kazan2022.fails", fails_once)]
+    run_items(both, tmp_path, Setting())
+    again = run_items(both, tmp_path, Setting())
+    assert calls == [1, "fails", "fails"]  # what failed is tried again
+    assert [one.verdict for one in again] == [AGREES, AGREES]
+    run_items(both[:1], tmp_path, Setting(seed=2))
+    assert calls[-1] == 2
+    assert json.loads((tmp_path / "kazan2022.counted" / "item.json").read_text())["job"]["seed"] == 2
+
+
+def test_published_figures_are_shipped():
+    assert len(published("petti_flaxman_2020_results")) == 994
+    assert set(published("kazan_reiter_2022_values")) == {"item", "quantity", "at", "published", "unit"}
+    assert set(published("petti_flaxman_2020_table_sa1")["part"]) == {"a", "b", "c"}
+
+
+def test_unknown_keys_are_refused():
+    from tallyveil.papers import items
+
+    with pytest.raises(InputError, match="unknown item 'kazan'"):
+        items(["kazan"])
