@@ -25,7 +25,8 @@ def outcomes():
     """All items on a village, with three of the sampling fractions."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(petti_runs, "FRACTIONS", (0.05, 0.5, 0.95))
-        yield {key: item.compute(SMALL) for key, item in ITEMS.items()}
+        made = {key: item.compute(SMALL) for key, item in ITEMS.items()}
+    yield made
     petti_runs.sample_runs.cache_clear()
 
 

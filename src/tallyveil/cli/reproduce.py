@@ -10,7 +10,7 @@ import typer
 from tallyveil.errors import InputError
 
 FULL = 132_404_766  # persons of the census of 1940
-QUICK = 1_000_000
+QUICK = 10_000_000
 
 
 def reproduce(
@@ -21,7 +21,7 @@ def reproduce(
         Path | None, typer.Option("--output", "-o", help="The folder to write, or to go on with.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="The 1940 items at 132 million persons (half an hour).")] = False,
-    persons: Annotated[int | None, typer.Option(help="Or at this size (default 1,000,000).")] = None,
+    persons: Annotated[int | None, typer.Option(help="Or at this size (default 10,000,000).")] = None,
     ipums: Annotated[Path | None, typer.Option(help="A real extract of the census of 1940 instead.")] = None,
     replicates: Annotated[int, typer.Option(help="TopDown runs at each budget, pooled.")] = 4,
     seed: Annotated[int, typer.Option(help="Of populations and noise.")] = 1,

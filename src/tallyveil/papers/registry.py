@@ -47,7 +47,7 @@ class Setting:
         How pieces of work are done: ``map``, or that of a pool.
     """
 
-    persons: int = 1_000_000
+    persons: int = 10_000_000
     replicates: int = 4
     seed: int = 1
     ipums: Path | None = None
