@@ -43,7 +43,7 @@ def page_of(done: Sequence[Done], setting: Setting, *, seconds: float) -> str:
         papers=[
             (key, title, [_section(one) for one in done if one.item.paper == key]) for key, title in PAPERS.items()
         ],
-        counts=[(name, sum(one.verdict == name for one in done)) for name in VERDICTS],
+        counts=[(name, sum(one.verdict == name for one in done)) for name in WORDS],
         setting=setting,
         seconds=seconds,
         versions={
