@@ -99,12 +99,14 @@ def test_noise_that_is_10_percent_off_differs_in_the_claims(monkeypatch):
     assert verdict("claims") == DIFFERS
 
 
-@pytest.mark.parametrize("name", ["claims", pytest.param("figure1b", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["claims", "figure1b"])
 def test_a_smoothing_that_is_10_percent_off_differs_in_figure_1b_and_the_claims(monkeypatch, name):
     break_smoothing(monkeypatch)
     assert verdict(name) == DIFFERS
 
 
+@pytest.mark.slow
 def test_direct_estimates_that_are_off_differ(monkeypatch):
     sound = flaxman_runs.direct
 

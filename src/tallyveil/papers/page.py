@@ -67,7 +67,7 @@ def _section(done: Done) -> dict[str, Any]:
 def figure(value: float | None) -> str:
     """A number to four figures; a dash where there is none.
 
-    >>> figure(0.57385), figure(132404766.0), figure(None), figure(0.0)
+    >>> figure(0.57386), figure(132404766.0), figure(None), figure(0.0)
     ('0.5739', '132,404,766', '-', '0')
     """
     if value is None or not math.isfinite(value):
