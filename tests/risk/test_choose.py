@@ -22,9 +22,9 @@ from tallyveil.risk.empirical import ASSUMPTIONS, empirical_epsilon
 from tallyveil.risk.evidence import Evidence
 from tallyveil.risk.hierarchy import Hierarchy
 from tallyveil.risk.intruder import Exposure, Intruder
-from tallyveil.risk.kept import _searched, kept
+from tallyveil.risk.kept_decisions import _searched, kept
+from tallyveil.risk.kept_posteriors import inverse_posterior
 from tallyveil.risk.levels import Above
-from tallyveil.risk.posteriors import inverse_posterior
 
 PL94 = Strategy.preset("pl94-2020-us-persons")
 SMALL = Strategy(
@@ -201,7 +201,7 @@ def test_a_tail_of_several_gaussian_counts_moves_one_way_with_the_budget(weights
 def test_cells_and_patterns_of_geometric_counts_agree(z, prior, bound, monkeypatch):
     noises, intruders = tuple(Geometric(z=one) for one in z), [Intruder(prior=prior)]
     exactly, how = kept(noises, intruders, Fraction(bound))
-    monkeypatch.setattr("tallyveil.risk.kept.PATTERNS", 0)
+    monkeypatch.setattr("tallyveil.risk.kept_decisions.PATTERNS", 0)
     cells, checked = kept(noises, intruders, Fraction(bound))
     assert (how, checked[:7]) == ("exact", "checked")
     assert np.array(cells) == pytest.approx(np.array(exactly), rel=1e-8)

@@ -13,6 +13,8 @@ import typer
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas as pd
 
     from tallyveil.facilities import Facilities
@@ -252,28 +254,24 @@ def _above(
     found = []
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         for prior in dict.fromkeys(priors or ["1/2"]):
-            with _Cases() as told:
-                frame = scan_above(people, plan, prior=prior, level=level, run=pool.map, progress=told.update)
+            frame = scan_above(people, plan, prior=prior, level=level, run=pool.map, progress=_telling())
             found.append(frame.assign(prior=prior))
     return pd.concat(found, ignore_index=True)
 
 
-class _Cases:
+def _telling() -> Callable[[int, int], None]:
     """Says every five seconds how many of the cases with a unit above are done."""
+    started = told = time.monotonic()
 
-    def __enter__(self) -> _Cases:
-        self._started = self._told = time.monotonic()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def update(self, done: int, of: int) -> None:
+    def update(done: int, of: int) -> None:
+        nonlocal told
         now = time.monotonic()
-        if now - self._told > 5:
-            self._told = now
-            left = (now - self._started) / done * (of - done)
+        if now - told > 5:
+            told = now
+            left = (now - started) / done * (of - done)
             typer.echo(f"{done:,} of {of:,} cases with a unit above done, about {left:.0f} s left", err=True)
+
+    return update
 
 
 def _show_above(frame: pd.DataFrame) -> None:

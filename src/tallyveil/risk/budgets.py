@@ -26,11 +26,6 @@ def at_budget(noises: Noises, budget: Fraction) -> Noises:
     )
 
 
-def weights(noises: Noises) -> list[Fraction]:
-    """By how much the logarithm of the likelihood ratio moves with each count: 1/s, or z."""
-    return [noise.z if isinstance(noise, Geometric) else 1 / noise.variance for noise in noises]
-
-
 def budget_of(noises: Noises, wanted: float) -> float:
     """The budget at which the counts' V (see ``kept``) is this."""
 

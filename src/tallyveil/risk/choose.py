@@ -26,8 +26,8 @@ from tallyveil.risk.attacks import noises_of
 from tallyveil.risk.budgets import Noises, at_budget, intersection
 from tallyveil.risk.evidence import Evidence
 from tallyveil.risk.intruder import Exposure, Intruder
-from tallyveil.risk.kept import kept
-from tallyveil.risk.posteriors import kept_by_posterior, rises
+from tallyveil.risk.kept_decisions import kept
+from tallyveil.risk.kept_posteriors import kept_by_posterior, rises
 
 Measure = Literal["risk", "posterior", "right_decision"]
 Tell = Callable[[int], object] | None  # is told how many budgets were tried

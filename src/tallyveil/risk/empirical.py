@@ -17,7 +17,7 @@ from tallyveil.privacy.accounting import implied_epsilon
 from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.risk.choose import unit_noises
 from tallyveil.risk.intruder import Exposure, Intruder
-from tallyveil.risk.posteriors import inverse_posterior
+from tallyveil.risk.kept_posteriors import inverse_posterior
 
 ASSUMPTIONS = (
     "the intruder knows all of the unit's people but the target",

@@ -63,13 +63,20 @@ class Evidence:
 
     @cached_property
     def step(self) -> Fraction:
-        """The grid's step."""
-        return reduce(_common, (_weight(noise) for noise in self.noises)) * self._coarser
+        """The grid's step: the exact one, unless that is too fine to hold."""
+        return self.exact_step * self._coarser
+
+    @cached_property
+    def exact_step(self) -> Fraction:
+        """The largest step of which all that can come out is a whole multiple, but for the offset."""
+        return reduce(_common, (weight_of(noise) for noise in self.noises))
 
     @cached_property
     def offset(self) -> Fraction:
         """How far the grid lies from whole steps."""
-        halves = sum((_weight(noise) for noise in self.noises if isinstance(noise, DiscreteGaussian)), Fraction(0)) / 2
+        halves = (
+            sum((weight_of(noise) for noise in self.noises if isinstance(noise, DiscreteGaussian)), Fraction(0)) / 2
+        )
         return halves / self.step
 
     @cached_property
@@ -115,9 +122,8 @@ class Evidence:
     @cached_property
     def _coarser(self) -> int:
         """By how much the exact grid is too fine."""
-        step = reduce(_common, (_weight(noise) for noise in self.noises))
-        variance = sum(self._reach(noise) ** 2 * _weight(noise) ** 2 for noise in self.noises)
-        points = 2 * math.sqrt(variance) / float(step) if len(self.noises) > 1 else 1.0
+        variance = sum(self._reach(noise) ** 2 * weight_of(noise) ** 2 for noise in self.noises)
+        points = 2 * math.sqrt(variance) / float(self.exact_step) if len(self.noises) > 1 else 1.0
         return max(1, math.ceil(points / LARGEST))
 
     def _reach(self, noise: Geometric | DiscreteGaussian) -> int:
@@ -132,7 +138,7 @@ class Evidence:
         """Equal noises first, then one after another, the least weighty first: long grids are moved by few places."""
         if len(self.noises) == 1:
             return self._sum(self.noises[0], 1)
-        return _convolved(tuple(sorted(self.noises, key=_weight)))
+        return _convolved(tuple(sorted(self.noises, key=weight_of)))
 
     def _sum(self, noise: Geometric | DiscreteGaussian, times: int) -> tuple[int, Floats]:
         """The first of the values that so many equal noises add up to, and their probabilities.
@@ -160,7 +166,7 @@ def _convolved(noises: tuple[Geometric | DiscreteGaussian, ...]) -> tuple[int, F
     first, total = 0, np.ones(1)
     for noise, times in Counter(noises).items():
         low, chances = evidence._sum(noise, times)
-        weight = _weight(noise) / evidence.step
+        weight = weight_of(noise) / evidence.step
         places = np.rint(np.arange(low, low + len(chances)) * float(weight)).astype(np.int64)  # exact if whole
         if len(places) * len(total) > BY_PLACES:
             spread = np.bincount(places - places[0], chances)
@@ -180,7 +186,8 @@ def _trimmed(first: int, chances: Floats) -> tuple[int, Floats]:
     return first + below, chances[below : len(chances) - above]
 
 
-def _weight(noise: Geometric | DiscreteGaussian) -> Fraction:
+def weight_of(noise: Geometric | DiscreteGaussian) -> Fraction:
+    """By how much the logarithm of the likelihood ratio moves with a count: 1/s, or z."""
     return noise.z if isinstance(noise, Geometric) else 1 / noise.variance
 
 

@@ -27,8 +27,8 @@ from scipy.optimize import brentq, minimize_scalar
 
 from tallyveil.privacy.budget import Number
 from tallyveil.privacy.distributions import Geometric
-from tallyveil.risk.budgets import Interval, Noises, Tried, at_budget, merged, weights
-from tallyveil.risk.evidence import Evidence
+from tallyveil.risk.budgets import Interval, Noises, Tried, at_budget, merged
+from tallyveil.risk.evidence import Evidence, weight_of
 from tallyveil.risk.intruder import Exposure, Intruder
 
 RISES = (Fraction(1, 500), Fraction(499, 500))  # priors between which the posterior rises with every budget
@@ -63,7 +63,7 @@ def kept_by_posterior(
     if rises(noises, intruder):
         first = _first(above, noises)
         return [] if first is None else [(0.0, math.exp(first))]
-    odds, parts = abs(intruder.log_prior_odds), [float(weight) for weight in weights(noises)]
+    odds, parts = abs(intruder.log_prior_odds), [float(weight) for weight in map(weight_of, noises)]
     low, high = math.log(odds / (3 * sum(parts))), math.log(2 * odds / max(parts))
     grid = np.linspace(low, high, math.ceil((high - low) / STEP) + 1).tolist()
     figures = {log: above(log) for log in grid}
@@ -84,9 +84,9 @@ def kept_by_posterior(
 
 def _first(above: Callable[[float], float], noises: Noises, high: float | None = None) -> float | None:
     """Where a rising function is 0; None if that is too small a budget."""
-    unit, smallest = float(sum(weights(noises))), SMALLEST[len(noises) > 1]
+    unit, smallest = float(sum(map(weight_of, noises))), SMALLEST[len(noises) > 1]
     if isinstance(noises[0], Geometric):
-        unit, smallest = math.sqrt(sum(float(z) ** 2 for z in weights(noises))), math.sqrt(smallest)
+        unit, smallest = math.sqrt(sum(float(z) ** 2 for z in map(weight_of, noises))), math.sqrt(smallest)
     if high is None:
         high = math.log(4 / unit)
     low = high - math.log(16)

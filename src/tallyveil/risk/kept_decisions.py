@@ -11,8 +11,8 @@ budgets, and between them extreme noise gets rarer. With L the logarithm of the 
   j <= 0 it is :math:`1 - P[\eta \ge 1 - j]` and rises. So each piece's extremes are at its ends: **exact**.
 - **Geometric counts**: claimed are some patterns of raised and lowered counts. Which ones changes at finitely many
   budgets; between them each count is more often not lowered, and their probability rises: **exact**.
-- **Several discrete Gaussian counts**, or many geometric ones: cell by cell (``cells``), on as many budgets as that
-  takes. Where jumps lie very dense, the largest budget is found to 1e-6 of it.
+- **Several discrete Gaussian counts**, or many geometric ones: stretch by stretch (``kept_several``), on as many
+  budgets as that takes. Where jumps lie very dense, the largest budget is found to 1e-6 of it.
 
 How far to look: the logarithm of the likelihood ratio has mean V/2 and is sub-Gaussian with variance V, V being
 :math:`1/s` for a discrete Gaussian (canonne2020) and :math:`2 z \tanh(z/2)` for a geometric count (Kearns & Saul 1998),
@@ -32,8 +32,8 @@ from scipy.special import expit, ndtri
 from tallyveil.errors import InputError
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.risk.budgets import Interval, Noises, budget_of, intersection, log_odds, merged, root, short
-from tallyveil.risk.cells import Cells
 from tallyveil.risk.intruder import Intruder
+from tallyveil.risk.kept_several import Stretches
 
 PATTERNS = 12  # counts of which all patterns are listed
 TINY = 1e-7  # the smallest V that is looked at, of several counts
@@ -59,7 +59,7 @@ def kept(
         return [(low / rho, high / rho) for low, high in intersection(each)], "exact"
     if len(noises) <= PATTERNS and all(isinstance(noise, Geometric) for noise in noises):
         return intersection([_geometric(noises, log_odds(one), float(bound)) for one in intruders]), "exact"
-    return _by_cells(noises, intruders, bound, progress)
+    return _by_stretches(noises, intruders, bound, progress)
 
 
 def _gaussian(needed: float, bound: float) -> list[Interval]:
@@ -119,7 +119,7 @@ def _geometric(noises: Noises, needed: float, bound: float) -> list[Interval]:
     return merged(found)
 
 
-def _by_cells(
+def _by_stretches(
     noises: Noises, intruders: Sequence[Intruder], bound: Fraction, progress: Callable[[int], object] | None
 ) -> tuple[list[Interval], str]:
     """Kept budgets of several counts, one intruder after another, as far as those before are kept."""
@@ -138,12 +138,12 @@ def _by_cells(
     common: list[Interval] = [(0.0, math.inf)]
     for one in intruders:
         if common:
-            found = _of_one(noises, one, float(bound), Cells(noises, one, float(bound), tried), common[-1][1])
+            found = _of_one(noises, one, float(bound), Stretches(noises, one, float(bound), tried), common[-1][1])
             common = intersection([common, found])
     return common, f"checked on {count} budgets" if count else "exact"
 
 
-def _of_one(noises: Noises, intruder: Intruder, bound: float, cells: Cells, up_to: float) -> list[Interval]:
+def _of_one(noises: Noises, intruder: Intruder, bound: float, stretches: Stretches, up_to: float) -> list[Interval]:
     needed = log_odds(intruder)
     searched = _searched(needed, bound)
     if needed == 0 and isinstance(noises[0], Geometric) and bound <= 0.5:
@@ -152,13 +152,13 @@ def _of_one(noises: Noises, intruder: Intruder, bound: float, cells: Cells, up_t
         return []
     low, high = (budget_of(noises, max(v, TINY)) for v in searched)
     low, high = short(low * (1 - 1e-8)), short(min(high * (1 + 1e-8), up_to))
-    if needed >= 0 and (needed == 0 or searched[0] < TINY) and not cells.keeps(low):
+    if needed >= 0 and (needed == 0 or searched[0] < TINY) and not stretches.keeps(low):
         return []  # only a budget too small to be of use could keep it
     found = [(0.0, low)] if needed >= 0 else []
     if low < high:
         normal = 2 * float(ndtri(bound))  # normal noise is right with Phi((V/2 - L) / sqrt(V)); at even odds:
         guess = budget_of(noises, normal**2) if needed == 0 and normal > 0 else None
-        found += cells.between(low, high, guess=guess)
+        found += stretches.between(low, high, guess=guess)
     return merged(found)
 
 

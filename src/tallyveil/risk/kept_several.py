@@ -1,4 +1,4 @@
-r"""Several counts: budgets at which a target is rightly claimed no more often than a bound allows, cell by cell.
+r"""Several counts: budgets at which a target is rightly claimed no more often than a bound allows, stretch by stretch.
 
 With L the logarithm of the odds needed, a target is claimed where the evidence is above it. In units of its grid at a
 budget of one (``step``, ``offset``; both scale with the budget b) that is from a point u(b) on, the first with
@@ -12,8 +12,8 @@ of symmetric unimodal whole numbers keep the order of their concentration (Birnb
 numerically, no exception being found.
 
 So from b to b' nothing is above :math:`\max(T_b, T_{b'})` at the smaller of u(b), u(b'), nor below their minimum at the
-larger. A cell that this does not settle is divided, until at most one jump is in it: then each side of it is settled at
-its ends. **No budget between is left out.** A cell that is still open at a relative width of 1e-6 counts as not kept
+larger. A stretch that this does not settle is divided, until at most one jump is in it: then each side of it is
+settled at its ends. **No budget between is left out.** A stretch that is still open at a relative width of 1e-6 counts as not kept
 (above the first budget that is not kept: 1e-3, since what follows is not used). Where a grid is too fine to hold and is
 rounded (``Evidence.rounding``), this holds for the rounded one.
 """
@@ -27,13 +27,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import final
 
-from tallyveil.privacy.distributions import DiscreteGaussian
 from tallyveil.privacy.thresholds import floor_of_log
-from tallyveil.risk.budgets import Interval, Noises, Tried, at_budget, log_odds, merged, root, short, weights
+from tallyveil.risk.budgets import Interval, Noises, Tried, at_budget, log_odds, merged, root, short
 from tallyveil.risk.evidence import Evidence
 from tallyveil.risk.intruder import Intruder
 
-FINEST, COARSEST = 1e-6, 1e-3  # relative widths of cells that are not divided: before and after a first break
+FINEST, COARSEST = 1e-6, 1e-3  # relative widths of stretches that are not divided: before and after a first break
 EXACTLY = 1e-10  # how exactly an end is found, and how far inside it is taken: relative
 NEAR = 1.001  # around the budget at which normal noise would meet the bound
 
@@ -54,7 +53,7 @@ class _At:
 
 
 @final
-class Cells:
+class Stretches:
     """Kept budgets of one intruder between two budgets."""
 
     def __init__(self, noises: Noises, intruder: Intruder, bound: float, tried: Tried) -> None:
@@ -72,7 +71,7 @@ class Cells:
         left = self.at(points[0])
         for budget in points[1:]:
             right = self.at(budget)
-            found += self._cell(left, right)
+            found += self._stretch(left, right)
             left = right
         return merged(found)
 
@@ -90,7 +89,7 @@ class Cells:
         self._tried()
         return _At(budget=budget, first=first, coarser=int(evidence.step * scale), evidence=evidence)
 
-    def _cell(self, left: _At, right: _At) -> Iterator[Interval]:
+    def _stretch(self, left: _At, right: _At) -> Iterator[Interval]:
         low, high = sorted((left.first, right.first))
         wide = right.budget / left.budget - 1
         if max(left.tail(low), right.tail(low)) <= self._bound:
@@ -108,8 +107,8 @@ class Cells:
             self._broken = True
         else:
             middle = self.at(short(math.sqrt(left.budget * right.budget)))
-            yield from self._cell(left, middle)
-            yield from self._cell(middle, right)
+            yield from self._stretch(left, middle)
+            yield from self._stretch(middle, right)
 
     def _piece(self, left: _At, right: _At, u: int) -> Iterator[Interval]:
         """Between two jumps: claimed from u on, with a probability that moves one way."""
@@ -131,11 +130,9 @@ class Cells:
 
     @cached_property
     def _step(self) -> Fraction:
-        parts = weights(self._noises)
-        whole = math.lcm(*(part.denominator for part in parts))
-        return Fraction(math.gcd(*(int(part * whole) for part in parts)), whole)
+        return Evidence(noises=self._noises).exact_step
 
     @cached_property
     def _offset(self) -> Fraction:
-        gaussian = tuple(noise for noise in self._noises if isinstance(noise, DiscreteGaussian))
-        return sum(weights(gaussian), Fraction(0)) / 2 / self._step
+        unit = Evidence(noises=self._noises)
+        return unit.offset * unit.step / unit.exact_step
