@@ -13,9 +13,9 @@ numerically, no exception being found.
 
 So from b to b' nothing is above :math:`\max(T_b, T_{b'})` at the smaller of u(b), u(b'), nor below their minimum at the
 larger. A stretch that this does not settle is divided, until at most one jump is in it: then each side of it is
-settled at its ends. **No budget between is left out.** A stretch that is still open at a relative width of 1e-6 counts as not kept
-(above the first budget that is not kept: 1e-3, since what follows is not used). Where a grid is too fine to hold and is
-rounded (``Evidence.rounding``), this holds for the rounded one.
+settled at its ends. **No budget between is left out.** A stretch that is still open at a relative width of 1e-6 counts
+as not kept (above the first budget that is not kept: 1e-3, since what follows is not used). Where a grid is too fine to
+hold and is rounded (``Evidence.rounding``), this holds for the rounded one.
 """
 
 from __future__ import annotations
