@@ -323,7 +323,7 @@ def _show(found: Scan, people: Histogram) -> None:
     groups, sizes = (frame[frame.level == leaf] for frame in (found.groups, found.sizes))
     if len(groups) > groups.prior.nunique():
         headings = {"measured_at": "measured with the", "share": "share", "settled": "settled by exact counts"}
-        print_table(groups, title=f"People of a {leaf} who are measured alike", headings={**headings, **figures})
+        print_table(groups, title=f"People who are measured alike ({leaf})", headings={**headings, **figures})
     if found.when == "after" or len(groups) > groups.prior.nunique():
         print_table(sizes, title=f"By the {leaf}'s number of people", headings={"size": "people in it", **figures})
 
