@@ -21,17 +21,40 @@ from tallyveil.papers.runner import run_items
         ({"ours": math.nan, "published": 0.574, "tolerance": 1.0}, DIFFERS),
         ({"ours": 0.178, "published": 0.161, "tolerance": 0.0005, "as_printed": 0.1612}, ERRATUM),
         ({"ours": 0.178, "published": 0.161, "tolerance": 0.0005, "as_printed": 0.170}, DIFFERS),
+        ({"ours": 0.1612, "published": 0.161, "tolerance": 0.0005, "as_printed": 0.1612}, AGREES),  # both fit
         ({"ours": 3.0}, SHOWN),
+        ({"ours": math.nan}, DIFFERS),
+        ({"ours": 3.0, "again": 3.000001}, SHOWN),
+        ({"ours": 3.0, "again": 3.01}, DIFFERS),
+        ({"ours": 3.0, "again": 3.01, "again_within": 0.02}, SHOWN),
+        ({"ours": 0.178, "published": 0.161, "as_printed": 0.161, "again": 0.178}, ERRATUM),
+        ({"ours": 0.196, "published": 0.161, "as_printed": 0.161, "again": 0.178}, DIFFERS),  # ours is broken
+        ({"ours": 0.161, "published": 0.161, "as_printed": 0.161, "again": 0.178}, DIFFERS),
+        ({"ours": 99.5, "published": 99, "relation": ">"}, AGREES),
+        ({"ours": 99.0, "published": 99, "relation": ">"}, DIFFERS),
+        ({"ours": 98.9, "published": 99, "relation": ">", "as_printed": 99.1}, ERRATUM),
+        ({"ours": 0.001, "published": 0.002, "relation": "<"}, AGREES),
+        ({"ours": 0.003, "published": 0.002, "relation": "<"}, DIFFERS),
         ({"ours": 19.0, "published": 10.0, "stand_in": True}, STAND_IN),
         ({"ours": 10.0, "published": 10.0, "stand_in": True}, STAND_IN),  # never agreement
         ({"ours": 21.0, "published": 10.0, "stand_in": True}, DIFFERS),
         ({"ours": -9.0, "published": 10.0, "stand_in": True}, DIFFERS),
         ({"ours": 2.0, "published": 0.0, "stand_in": True, "slack": 1.0}, DIFFERS),
         ({"ours": 0.9, "published": 0.0, "stand_in": True, "slack": 1.0}, STAND_IN),
+        ({"ours": 90.0, "published": 1.0, "stand_in": True, "factor": math.inf}, STAND_IN),
+        ({"ours": -90.0, "published": 1.0, "stand_in": True, "factor": math.inf}, DIFFERS),
     ],
 )
 def test_a_figures_verdict(figure, verdict):
-    assert Figure(name="x", **figure).verdict == verdict
+    found = Figure(name="x", **figure)
+    assert found.verdict == verdict
+    assert bool(found.apart) == (verdict == DIFFERS)
+
+
+def test_a_figure_that_differs_says_by_how_much():
+    assert Figure(name="x", ours=21.0, published=10.0).apart == "by +11, 2.10 times"
+    assert Figure(name="x", ours=-1.0, published=10.0).apart == "by -11"
+    assert Figure(name="x", ours=2.0, published=2.0, again=3.0).apart == "computed again: 3"
 
 
 def item(key, compute, **more):

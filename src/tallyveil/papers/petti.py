@@ -11,6 +11,7 @@ References
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ import pandas as pd
 
 from tallyveil.evaluate.compare import distance
 from tallyveil.papers import petti_charts as charts
-from tallyveil.papers.petti_compare import PLACES, lay, name_of, results
+from tallyveil.papers.petti_compare import CLEAR, PLACES, lay, name_of, results, signs
 from tallyveil.papers.petti_exact import SETUP, VARIANCE
 from tallyveil.papers.petti_runs import (
+    DEFINITIONS,
     EPSILONS,
     FRACTIONS,
     SHOWN,
@@ -59,9 +61,16 @@ def compute_epl(setting: Setting) -> Outcome:
 
 
 def compute_bias(setting: Setting) -> Outcome:
-    """Bias of totals by homogeneity: 168 published figures."""
-    theirs = results(method="topdown", statistic="bias")
-    return _laid(setting, theirs, topdown_runs(setting).figures, "Bias by homogeneity", log=False)
+    """Bias of totals by homogeneity: 168 published figures; and how many have their sign with each definition of it."""
+    theirs, ours = results(method="topdown", statistic="bias"), topdown_runs(setting).figures
+    laid = _laid(setting, theirs, ours, "Bias by homogeneity", log=False)
+    by_text = signs(theirs.assign(statistic=DEFINITIONS["cells"]), ours)
+    words = [
+        f"{word}: {int(table.same_sign.sum())} of {len(table)} have the published sign"
+        for word, table in (("the product", signs(theirs, ours)), ("empty cells, as the text has it", by_text))
+    ]
+    note = f"Where both biases are more than {CLEAR:g} standard errors from 0, by the index of {', '.join(words)}."
+    return replace(laid, notes=[*laid.notes, note], tables={**laid.tables, "index_of_the_text": by_text})
 
 
 def compute_samples(setting: Setting) -> Outcome:

@@ -66,42 +66,51 @@ def results(**wanted: Any) -> pd.DataFrame:
 
 def lay(theirs: pd.DataFrame, ours: pd.DataFrame, census: Census) -> Laid:
     """Join published rows with ours and make figures of those that can be compared."""
-    table = theirs.astype(_number_keys()).merge(
-        ours.astype(_number_keys()).rename(columns={"value": "ours"}), on=KEYS, how="left"
-    )
-    table = table.rename(columns={"value": "published"})
+    table = _joined(theirs, ours)
     rows: list[Any] = list(table.itertuples())
     table["reason"] = [_reason(row, census) for row in rows]
     kept = [row for row, reason in zip(rows, table.reason, strict=True) if not reason]
     out = table[table.reason != ""]
+    figures = [figure_of(row, census) for row in kept]
+    beside = table[table.reason == ""].drop(columns="reason").reset_index(drop=True)
     return Laid(
-        figures=[figure_of(row, census) for row in kept],
+        figures=figures,
         left_out=out[[*KEYS, "published", "ours", "reason"]].reset_index(drop=True),
-        table=table[table.reason == ""].drop(columns="reason").reset_index(drop=True),
+        table=beside.assign(verdict=[figure.verdict for figure in figures]),
     )
+
+
+def signs(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
+    """Biases of counties and districts beside the published ones: those of both that have a direction."""
+    table = _joined(theirs, ours)
+    clear = table[["ours", "published"]].abs().min(axis=1) > CLEAR * table.chance
+    table = table[clear & (table.level != "state")]
+    names = ["level", "epsilon", "homogeneity", "ours", "published", "chance", "n"]
+    return table[names].assign(same_sign=table.ours * table.published > 0).reset_index(drop=True)
 
 
 def figure_of(row: Any, census: Census) -> Figure:
     """One published row with ours."""
     rounding = UNIT.get(row.statistic, 1.0) / 2
-    exact, slack = is_invariant(row), 0.0
+    exact, slack, name = is_invariant(row), 0.0, name_of(row)
     tolerance = 0.0 if exact else rounding
     if not census.stand_in and not exact and row.method != "precise":
         tolerance = rounding + REAL_ERRORS * math.sqrt(2) * row.chance
     elif row.statistic == "bias" and not exact:
         if not census.whole:
             return Figure(
-                name="direction of the bias",
+                name=f"{name} (direction)",
                 at=at_of(row),
-                ours=math.copysign(1, row.ours),
-                published=math.copysign(1, row.published),
+                ours=float(row.ours),
+                published=float(row.published),
                 stand_in=True,
+                factor=math.inf,
             )
         slack = CHANCE * math.sqrt(2) * row.chance  # theirs has chance in it too
     elif row.statistic != "epl" and row.method != "precise":
         slack = max(PERSON, CHANCE * math.sqrt(2) * row.chance if census.whole else 0.0)  # the maximum of one sample
     return Figure(
-        name=name_of(row),
+        name=name,
         at=at_of(row),
         ours=float(row.ours),
         published=float(row.published),
@@ -171,5 +180,8 @@ def _reason_of_size(row: Any, level: str) -> str:
     return ""
 
 
-def _number_keys() -> dict[str, type]:
-    return dict.fromkeys(("epsilon", "fraction", "homogeneity"), float)
+def _joined(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
+    """Published rows and what we have of them, in columns ``published`` and ``ours``."""
+    numbers = dict.fromkeys(("epsilon", "fraction", "homogeneity"), float)
+    table = theirs.rename(columns={"value": "published"}).astype(numbers)
+    return table.merge(ours.rename(columns={"value": "ours"}).astype(numbers), on=KEYS, how="left")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,11 @@ COUNTS = {"tc": "total", "sc": STRATA}  # published spelling: our query
 LEVELS = {"state": "state", "county": "county", "enum_dist": "enumdist"}
 STATISTICS = {"mae": "median_abs", "pct95": "p95_abs", "max_ae": "max_abs", "rmse": "rmse"}
 SIZES = {"median": "median", "pct95": "p95", "mean": "mean", "std": "sd"}
+Definition = Literal["product", "cells"]
+DEFINITIONS: dict[Definition, str] = {
+    "product": "bias",
+    "cells": "bias of the text",
+}  # of the homogeneity index: our name of the statistic
 KEYS = ["method", "count", "level", "epsilon", "fraction", "homogeneity", "statistic"]
 COLUMNS = [*KEYS, "value", "chance", "n", "corrected"]
 EPSILONS = (0.25, 0.5, 0.75, 1.0, 2.0, 4.0, 6.0, 8.0)
@@ -139,7 +144,7 @@ def topdown_at(setting: Setting, epsilon: float) -> Runs:
         if shown and (level, count) == ("enum_dist", "sc"):
             counted.append(_counted(found.value).assign(epsilon=epsilon))
             losses.append(loss.curve[["x", "epl"]].assign(epsilon=epsilon))
-    biases = [_bias(truth, released, level) for level in LEVELS]
+    biases = [_bias(truth, released, level, definition) for definition in DEFINITIONS for level in LEVELS]
     figures = pd.concat([*frames, *biases], ignore_index=True).assign(**at)
     return Runs(
         figures=figures,
@@ -216,11 +221,11 @@ def _chance_of(loss: Any) -> float:
     return float(loss.curve.high.iloc[at] - loss.curve.epl.iloc[at]) / BAND
 
 
-def _bias(truth: Population, released: Sequence[Any], level: str) -> pd.DataFrame:
-    found = bias(truth, released, level=LEVELS[level], of=STRATA, definition="product")
+def _bias(truth: Population, released: Sequence[Any], level: str, definition: Definition) -> pd.DataFrame:
+    found = bias(truth, released, level=LEVELS[level], of=STRATA, definition=definition)
     return pd.DataFrame(
         {
-            "statistic": "bias",
+            "statistic": DEFINITIONS[definition],
             "value": found.bias,
             "chance": found.standard_error,
             "n": found.n,

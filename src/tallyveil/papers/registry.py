@@ -3,13 +3,14 @@
 An item is computed anew every time; nothing of ours is read from a file. Each figure gets a verdict:
 
 - ``agrees``: within the tolerance, and the item says why that tolerance;
-- ``erratum``: differs from what is printed as the erratum says, and agrees with what follows from the definitions;
+- ``erratum``: differs from what is printed, which another computation gives, as the erratum says;
 - ``stand-in``: computed on a synthetic population instead of the census itself; direction and factor are compared, and
   it never counts as agreement;
 - ``differs``: anything else (a stand-in beyond a factor of two, too);
 - ``shown``: there is no published number to compare with.
 
-An item's verdict is its worst figure's.
+What nothing published can confirm is computed a second way (``again``): where the two are apart, it differs, too. An
+item's verdict is its worst figure's.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import pandas as pd
 
 SHOWN, AGREES, ERRATUM, STAND_IN, DIFFERS = "shown", "agrees", "erratum", "stand-in", "differs"
 VERDICTS = (SHOWN, AGREES, ERRATUM, STAND_IN, DIFFERS)  # from best to worst
 FACTOR = 2.0  # beyond which a stand-in differs
+_SAME = 1e-6  # relative: two computations of one number
 
 
 @final
@@ -67,41 +69,75 @@ class Figure:
         Computed now, by the definitions.
     published
         As printed; None where the paper shows a picture and no number.
+    relation
+        "=", or "<" or ">" where the paper gives a bound ("over 99%").
     tolerance
         How far ours may be from the published figure: half a unit of its last digit unless there is chance in it.
     as_printed
         What reproduces the published number where it does not follow from the definitions (with an erratum).
+    again, again_within
+        Ours by other means (a sum written out, a value that the errata give), and how far apart the two may be.
     stand_in
         Whether the population is a synthetic one.
     slack
         Of a stand-in: a difference this small is no difference, whatever its factor.
+    factor
+        Of a stand-in: the factor beyond which it differs; infinite where direction alone can be compared.
     """
 
     name: str
     at: str = ""
     ours: float
     published: float | None = None
+    relation: Literal["=", "<", ">"] = "="
     tolerance: float = 0.0
     as_printed: float | None = None
+    again: float | None = None
+    again_within: float = 0.0
     stand_in: bool = False
     slack: float = 0.0
+    factor: float = FACTOR
 
     @property
     def verdict(self) -> str:
         """How the two compare."""
+        if not math.isfinite(self.ours) or not self._is_confirmed():
+            return DIFFERS
         if self.published is None:
             return SHOWN
-        if not math.isfinite(self.ours):
-            return DIFFERS
-        near = abs(self.ours - self.published) <= self.tolerance
+        if self._fits(self.ours):
+            return STAND_IN if self.stand_in else AGREES
         if self.stand_in:
-            if near or abs(self.ours - self.published) <= self.slack:
-                return STAND_IN
-            same_sign = self.ours * self.published > 0
-            return STAND_IN if same_sign and 1 / FACTOR <= self.ours / self.published <= FACTOR else DIFFERS
-        if self.as_printed is not None:
-            return ERRATUM if abs(self.as_printed - self.published) <= self.tolerance else DIFFERS
-        return AGREES if near else DIFFERS
+            return STAND_IN if self._is_like(self.published) else DIFFERS
+        return ERRATUM if self.as_printed is not None and self._fits(self.as_printed) else DIFFERS
+
+    @property
+    def apart(self) -> str:
+        """Of a figure that differs: by how much."""
+        if self.verdict != DIFFERS:
+            return ""
+        if not self._is_confirmed():
+            return f"computed again: {self.again:.6g}"
+        if self.published is None or not math.isfinite(self.ours):
+            return "not a number"
+        times = f", {self.ours / self.published:.2f} times" if self.ours * self.published > 0 else ""
+        return f"by {self.ours - self.published:+.3g}{times}"
+
+    def _is_confirmed(self) -> bool:
+        return self.again is None or math.isclose(self.ours, self.again, rel_tol=_SAME, abs_tol=self.again_within)
+
+    def _fits(self, value: float) -> bool:
+        """Whether a value is as the paper has it."""
+        over = value - (math.nan if self.published is None else self.published)
+        return {"=": abs(over) <= self.tolerance, "<": over < self.tolerance, ">": over > -self.tolerance}[
+            self.relation
+        ]
+
+    def _is_like(self, published: float) -> bool:
+        """Whether a stand-in has the direction and the size."""
+        if abs(self.ours - published) <= self.slack:
+            return True
+        return self.ours * published > 0 and 1 / self.factor <= self.ours / published <= self.factor
 
 
 @final
@@ -120,8 +156,8 @@ class Outcome:
         return max((figure.verdict for figure in self.figures), key=VERDICTS.index, default=SHOWN)
 
     def frame(self) -> pd.DataFrame:
-        """The figures as a table: name, at, ours, published, tolerance, as_printed, verdict."""
-        names = ("name", "at", "ours", "published", "tolerance", "as_printed", "verdict")
+        """The figures as a table, a row each."""
+        names = ("name", "at", "ours", "relation", "published", "tolerance", "as_printed", "again", "verdict", "apart")
         return pd.DataFrame([{name: getattr(figure, name) for name in names} for figure in self.figures], columns=names)
 
 
