@@ -9,7 +9,7 @@ import pytest
 from tallyveil.errors import InputError
 from tallyveil.papers import Figure, Item, Outcome, Setting
 from tallyveil.papers.page import page_of
-from tallyveil.papers.registry import AGREES, DIFFERS, ERRATUM, SHOWN, STAND_IN, published
+from tallyveil.papers.registry import AGREES, DIFFERS, ERRATUM, NOT_COMPARED, SHOWN, STAND_IN, published
 from tallyveil.papers.runner import run_items
 
 
@@ -24,6 +24,7 @@ from tallyveil.papers.runner import run_items
         ({"ours": 0.1612, "published": 0.161, "tolerance": 0.0005, "as_printed": 0.1612}, AGREES),  # both fit
         ({"ours": 3.0}, SHOWN),
         ({"ours": math.nan}, DIFFERS),
+        ({"ours": math.nan, "published": 2.0, "left_out": "too few districts"}, NOT_COMPARED),
         ({"ours": 3.0, "again": 3.000001}, SHOWN),
         ({"ours": 3.0, "again": 3.01}, DIFFERS),
         ({"ours": 3.0, "again": 3.01, "again_within": 0.02}, SHOWN),
@@ -55,6 +56,18 @@ def test_a_figure_that_differs_says_by_how_much():
     assert Figure(name="x", ours=21.0, published=10.0).apart == "by +11, 2.10 times"
     assert Figure(name="x", ours=-1.0, published=10.0).apart == "by -11"
     assert Figure(name="x", ours=2.0, published=2.0, again=3.0).apart == "computed again: 3"
+
+
+def test_what_is_left_out_is_not_agreement_and_no_excuse():
+    agrees, out, stand_in, differs = (
+        Figure(name="x", ours=1.0, published=1.0),
+        Figure(name="x", ours=1.0, published=9.0, left_out="a village has no states"),
+        Figure(name="x", ours=1.0, published=1.5, stand_in=True),
+        Figure(name="x", ours=1.0, published=1.5),
+    )
+    assert Outcome(figures=[agrees, out]).verdict == NOT_COMPARED
+    assert Outcome(figures=[agrees, out, stand_in]).verdict == STAND_IN
+    assert Outcome(figures=[agrees, out, stand_in, differs]).verdict == DIFFERS
 
 
 def item(key, compute, **more):

@@ -29,6 +29,7 @@ WORDS = {
     "erratum": "differs as the erratum says",
     "stand-in": "stand-in population",
     "differs": "differs",
+    "not compared": "not compared",
     "shown": "no published number",
 }
 MOST = 200  # rows of a table that are shown; the rest is in its file

@@ -7,6 +7,8 @@ An item is computed anew every time; nothing of ours is read from a file. Each f
 - ``stand-in``: computed on a synthetic population instead of the census itself; direction and factor are compared, and
   it never counts as agreement;
 - ``differs``: anything else (a stand-in beyond a factor of two, too);
+- ``not compared``: there is a published number, and it would not be fair to compare ours with it (the reason stands
+  beside it);
 - ``shown``: there is no published number to compare with.
 
 What nothing published can confirm is computed a second way (``again``): where the two are apart, it differs, too. An
@@ -25,7 +27,8 @@ from typing import Any, Literal, final
 import pandas as pd
 
 SHOWN, AGREES, ERRATUM, STAND_IN, DIFFERS = "shown", "agrees", "erratum", "stand-in", "differs"
-VERDICTS = (SHOWN, AGREES, ERRATUM, STAND_IN, DIFFERS)  # from best to worst
+NOT_COMPARED = "not compared"
+VERDICTS = (SHOWN, AGREES, ERRATUM, NOT_COMPARED, STAND_IN, DIFFERS)  # from best to worst
 FACTOR = 2.0  # beyond which a stand-in differs
 _SAME = 1e-6  # relative: two computations of one number
 
@@ -69,6 +72,8 @@ class Figure:
         Computed now, by the definitions.
     published
         As printed; None where the paper shows a picture and no number.
+    quote
+        The paper's words, where it has words and no number ("visually consistent").
     relation
         "=", or "<" or ">" where the paper gives a bound ("over 99%").
     tolerance
@@ -83,12 +88,15 @@ class Figure:
         Of a stand-in: a difference this small is no difference, whatever its factor.
     factor
         Of a stand-in: the factor beyond which it differs; infinite where direction alone can be compared.
+    left_out
+        Why it is not compared.
     """
 
     name: str
     at: str = ""
     ours: float
     published: float | None = None
+    quote: str = ""
     relation: Literal["=", "<", ">"] = "="
     tolerance: float = 0.0
     as_printed: float | None = None
@@ -97,10 +105,13 @@ class Figure:
     stand_in: bool = False
     slack: float = 0.0
     factor: float = FACTOR
+    left_out: str = ""
 
     @property
     def verdict(self) -> str:
         """How the two compare."""
+        if self.left_out:
+            return NOT_COMPARED
         if not math.isfinite(self.ours) or not self._is_confirmed():
             return DIFFERS
         if self.published is None:
@@ -157,7 +168,8 @@ class Outcome:
 
     def frame(self) -> pd.DataFrame:
         """The figures as a table, a row each."""
-        names = ("name", "at", "ours", "relation", "published", "tolerance", "as_printed", "again", "verdict", "apart")
+        names = ("name", "at", "ours", "relation", "published", "quote", "tolerance", "as_printed", "again")
+        names += ("verdict", "apart", "left_out")
         return pd.DataFrame([{name: getattr(figure, name) for name in names} for figure in self.figures], columns=names)
 
 

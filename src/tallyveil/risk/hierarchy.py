@@ -27,7 +27,7 @@ from tallyveil.risk.levels import Above, Counts, Pair, log_product, log_values, 
 
 Values = tuple[Counts, Floats]  # counts that may be released, and the probability of each
 _CUTS = 1e-12, 1e-9  # probability of released counts that is left out, for each count; the second for long sums
-_TIE = 1e-10  # log odds nearer to what is needed are taken as a tie
+_TIE = 1e-10  # log odds nearer to what is needed are taken as a tie: sums of floats say no more
 _LONGEST = 5.0  # seconds for one decision, about; where a sum takes longer, released counts are drawn
 _FEWEST = 30  # sets of released counts that are drawn
 _CELLS = 1 << 20  # pairs of released counts at a time
@@ -48,7 +48,8 @@ class Decision:
     gain, loss
         Probability that the hierarchy turns a wrong decision into the right one, and the reverse.
     tie
-        Probability that the odds are just those needed; counted as wrong.
+        Probability that the odds are those needed, to within a factor of 1 + 1e-10, which floats do not tell from a
+        tie; counted as wrong. So ``right_decision`` is at most that much too small.
     truncation
         Probability of the released counts that were left out of the sums.
     standard_error
