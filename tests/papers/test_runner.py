@@ -1,13 +1,14 @@
 """The frame: verdicts, a broken item, going on with a run, the page."""
 
-import json
 import math
+import re
+from dataclasses import dataclass
 
 import pandas as pd
 import pytest
 
 from tallyveil.errors import InputError
-from tallyveil.papers import Figure, Item, Outcome, Setting
+from tallyveil.papers import Figure, Item, Outcome, Setting, runner
 from tallyveil.papers.page import page_of
 from tallyveil.papers.registry import AGREES, DIFFERS, ERRATUM, NOT_COMPARED, SHOWN, STAND_IN, published
 from tallyveil.papers.runner import run_items
@@ -102,16 +103,18 @@ def test_an_item_that_is_broken_on_purpose_differs_and_one_that_fails_does_too(t
         [item("kazan2022.good", good), item("kazan2022.broken", broken), item("petti2020.failing", failing)],
         tmp_path,
         Setting(),
-        progress=lambda *words: told.append(words),
+        progress=lambda one, made: told.append((one.item.key, made)),
     )
     assert [one.verdict for one in done] == [AGREES, DIFFERS, DIFFERS]
     assert done[2].failed == "ZeroDivisionError: by nought, seed 1"
-    assert [key for key, _, _ in told] == ["kazan2022.good", "kazan2022.broken", "petti2020.failing"]
+    assert told == [("kazan2022.good", True), ("kazan2022.broken", True), ("petti2020.failing", True)]
     files = {path.name for path in (tmp_path / "kazan2022.good").iterdir()}
     assert files == {"item.json", "figures.csv", "more.csv", "curve.svg", "curve.png"}
     page = page_of(done, Setting(), seconds=1.0)
-    assert "1 agrees" in page
-    assert "2 differs" in page
+    assert _row(page, "agrees") == ("1", "1")
+    assert _row(page, "differs") == ("2", "1")
+    assert "by +0.05, 1.10 times" in page
+    assert 'href="kazan2022.good/more.csv"' in page
     assert "It could not be computed: ZeroDivisionError: by nought" in page
     assert "a &lt;b&gt;" in page
     assert page.count("<svg") == 1
@@ -119,25 +122,105 @@ def test_an_item_that_is_broken_on_purpose_differs_and_one_that_fails_does_too(t
     assert "https://" not in page
 
 
-def test_a_run_is_gone_on_with_and_another_setting_is_made_anew(tmp_path):
-    calls = []
+def _row(page, verdict):
+    """How many items and figures have a verdict, by the table at the page's head."""
+    return re.search(rf'{verdict}</span></td><td class="n">(\d+)</td><td class="n">(\d+)</td>', page).groups()
 
+
+def counting(compute, calls):
     def counted(setting):
         calls.append(setting.seed)
-        return good(setting)
+        return compute(setting)
+
+    return counted
+
+
+def test_a_run_is_gone_on_with_and_what_failed_is_tried_again(tmp_path):
+    calls, fails = [], []
 
     def fails_once(setting):
-        calls.append("fails")
-        return failing(setting) if calls.count("fails") == 1 else good(setting)
+        fails.append(1)
+        return failing(setting) if len(fails) == 1 else good(setting)
 
-    both = [item("kazan2022.counted", counted), item("kazan2022.fails", fails_once)]
+    both = [item("kazan2022.counted", counting(good, calls)), item("kazan2022.fails", fails_once)]
     run_items(both, tmp_path, Setting())
-    again = run_items(both, tmp_path, Setting())
-    assert calls == [1, "fails", "fails"]  # what failed is tried again
+    told = []
+    again = run_items(both, tmp_path, Setting(), progress=lambda _, made: told.append(made))
+    assert (len(calls), len(fails), told) == (1, 2, [False, True])
     assert [one.verdict for one in again] == [AGREES, AGREES]
-    run_items(both[:1], tmp_path, Setting(seed=2))
-    assert calls[-1] == 2
-    assert json.loads((tmp_path / "kazan2022.counted" / "item.json").read_text())["job"]["seed"] == 2
+
+
+def test_a_folder_is_for_one_setting_and_a_foreign_one_is_left_alone(tmp_path):
+    one = [item("kazan2022.good", good)]
+    run_items(one, tmp_path / "papers", Setting())
+    with pytest.raises(InputError, match="seed was 1, is now 2"):
+        run_items(one, tmp_path / "papers", Setting(seed=2))
+    mine = tmp_path / "web" / "kazan2022.good" / "notes.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(InputError, match="not empty"):
+        run_items(one, tmp_path / "web", Setting())
+    assert [path.name for path in (tmp_path / "web").rglob("*")] == ["kazan2022.good", "notes.txt"]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda place: (place / "figures.csv").unlink(),
+        lambda place: (place / "figures.csv").write_text((place / "figures.csv").read_text().replace("0.5", "0.9")),
+        lambda place: (place / "curve.png").unlink(),
+        lambda place: (place / "item.json").write_text("[]"),
+        lambda place: (place / "item.json").write_text("{bad"),
+        lambda place: (place / "item.json").unlink(),
+    ],
+)
+def test_what_was_touched_is_computed_again(tmp_path, harm):
+    calls = []
+    one = [item("kazan2022.good", counting(good, calls))]
+    run_items(one, tmp_path, Setting())
+    harm(tmp_path / "kazan2022.good")
+    [done] = run_items(one, tmp_path, Setting())
+    assert len(calls) == 2
+    assert done.figures.ours.tolist() == [0.5]
+    assert (tmp_path / "kazan2022.good" / "curve.png").exists()
+
+
+def test_what_other_code_made_is_computed_again(tmp_path, monkeypatch):
+    calls = []
+    one = [item("kazan2022.good", counting(good, calls))]
+    run_items(one, tmp_path, Setting())
+    monkeypatch.setattr(runner, "code", lambda: "another")
+    run_items(one, tmp_path, Setting())
+    assert len(calls) == 2
+
+
+@dataclass(frozen=True)
+class Piece:
+    found: pd.DataFrame
+
+
+RUN = []
+
+
+def piece_of(setting: Setting, n: int) -> Piece:
+    """One piece of work."""
+    RUN.append(n)
+    if len(RUN) == 3:
+        raise KeyboardInterrupt
+    return Piece(found=pd.DataFrame({"x": [setting.seed / 3, n]}))
+
+
+def test_finished_pieces_of_an_interrupted_item_are_kept(tmp_path):
+    def pieces(setting):
+        found = list(setting.map(piece_of, [Setting()] * 4, range(4)))
+        return Outcome(figures=[Figure(name="sum", ours=sum(one.found.x.sum() for one in found))])
+
+    RUN.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run_items([item("petti2020.pieces", pieces)], tmp_path, Setting())
+    [done] = run_items([item("petti2020.pieces", pieces)], tmp_path, Setting())
+    assert RUN == [0, 1, 2, 2, 3]
+    assert done.figures.ours.tolist() == [pytest.approx(4 / 3 + 6)]
 
 
 def test_published_figures_are_shipped():

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tallyveil.errors import InputError
+
+if TYPE_CHECKING:
+    from tallyveil.papers import Setting
+    from tallyveil.papers.runner import Done
 
 FULL = 132_404_766  # persons of the census of 1940
 QUICK = 10_000_000
@@ -20,12 +27,15 @@ def reproduce(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The folder to write, or to go on with.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="The 1940 items at 132 million persons (half an hour).")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="The 1940 items at 132 million persons (some 15 minutes).")
+    ] = False,
     persons: Annotated[int | None, typer.Option(help="Or at this size (default 10,000,000).")] = None,
     ipums: Annotated[Path | None, typer.Option(help="A real extract of the census of 1940 instead.")] = None,
     replicates: Annotated[int, typer.Option(help="TopDown runs at each budget, pooled.")] = 4,
     seed: Annotated[int, typer.Option(help="Of populations and noise.")] = 1,
     list_items: Annotated[bool, typer.Option("--list", help="List the items and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The verdicts as JSON.")] = False,
 ) -> None:
     """Compute every table and figure of the four papers again, and lay ours beside theirs on one page.
 
@@ -40,11 +50,9 @@ def reproduce(
 
       tallyveil reproduce petti2020 --full -o full
     """
-    from time import perf_counter
-
-    from tallyveil.papers import Setting, items
+    from tallyveil.papers import items
     from tallyveil.papers.page import WORDS, page_of
-    from tallyveil.papers.runner import run_items
+    from tallyveil.papers.runner import read_done, run_items
     from tallyveil.report.plots import altair
 
     chosen = items(keys or [])
@@ -56,27 +64,78 @@ def reproduce(
         raise InputError("reproduce needs a folder to write: -o DIR. To see the items: --list")
     if output.exists() and not output.is_dir():
         raise InputError(f"{output}: not a folder. Give a new one, or one of an earlier run.")
-    if full and persons is not None:
-        raise InputError("--full and --persons are both given. Give one.")
+    setting = _setting(full, persons, ipums, replicates, seed)
+    altair()  # says how to get it
+    done = run_items(chosen, output, setting, progress=_follow(len(chosen)))
+    others = (read_done(item, output / item.key) for item in items() if item not in chosen)
+    shown = [*done, *(one for one in others if one is not None)]
+    page = output / "index.html"
+    _write(page, page_of(shown, setting, seconds=sum(one.seconds for one in shown)))
+    counts = {verdict: sum(one.verdict == verdict for one in done) for verdict in WORDS}
+    if as_json:
+        told = [{"key": one.item.key, "verdict": one.verdict, "seconds": one.seconds} for one in done]
+        typer.echo(json.dumps({"verdicts": counts, "items": told, "page": str(page)}, indent=2))
+    else:
+        for verdict, words in WORDS.items():
+            typer.echo(f"{counts[verdict]:>4}  {words}")
+        typer.echo(f"{page}")
+    if counts["differs"]:
+        raise typer.Exit(1)
+
+
+def _setting(full: bool, persons: int | None, ipums: Path | None, replicates: int, seed: int) -> Setting:
+    """With what to compute, once it is seen to be sensible."""
+    from tallyveil.papers import Setting
+
+    if sum((full, persons is not None, ipums is not None)) > 1:
+        raise InputError("of --full, --persons and --ipums, give one.")
+    if persons is not None and not 1 <= persons <= FULL:
+        raise InputError(f"--persons must be from 1 to {FULL:,}. Got {persons:,} instead.")
     if replicates < 2:
         raise InputError(f"--replicates must be 2 or more. Got {replicates} instead.")
-    altair()  # says how to get it
-    setting = Setting(persons=FULL if full else persons or QUICK, replicates=replicates, seed=seed, ipums=ipums)
-    start, place = perf_counter(), {item.key: n for n, item in enumerate(chosen, 1)}
+    if not 0 <= seed < 2**64:
+        raise InputError(f"--seed must be from 0 to 2^64 - 1. Got {seed} instead.")
+    size = FULL if full else QUICK if persons is None else persons
+    setting = Setting(persons=size, replicates=replicates, seed=seed, ipums=ipums, map=_told_map)
+    if ipums is not None:
+        if not ipums.is_file():
+            raise InputError(f"{ipums}: no such file. Give an IPUMS extract of the census of 1940.")
+        from tallyveil.papers.petti_runs import census_of
 
-    def told(key: str, verdict: str, seconds: float) -> None:
-        so_far, n = perf_counter() - start, place[key]
-        left = f", about {so_far / n * (len(chosen) - n):.0f} s left" if n < len(chosen) else ""
-        typer.echo(f"{n:>3} of {len(chosen)}  {key:<34} {seconds:6.1f} s  {WORDS[verdict]}{left}", err=True)
+        typer.echo(f"reading {ipums}", err=True)
+        census_of(setting)  # what is wrong with it is said before anything is written
+    return setting
 
-    done = run_items(chosen, output, setting, progress=told)
-    page = output / "index.html"
-    _write(page, page_of(done, setting, seconds=sum(one.seconds for one in done)))
-    for verdict, words in WORDS.items():
-        typer.echo(f"{sum(one.verdict == verdict for one in done):>4}  {words}")
-    typer.echo(f"{page}")
-    if any(one.verdict == "differs" for one in done):
-        raise typer.Exit(1)
+
+def _told_map(work: Callable[..., Any], *pieces: Sequence[Any]) -> Iterator[Any]:
+    """Work in pieces, one after another, with progress and the time that is left."""
+    from tallyveil.cli.progress import Steps
+
+    what = (work.__doc__ or "").partition(":")[0].strip()
+    with Steps(f"pieces of work ({what})", len(pieces[0]), resumable=True) as steps:
+        for one in map(work, *pieces):
+            steps.step()
+            yield one
+
+
+def _follow(total: int) -> Callable[[Done, bool], None]:
+    """A line for each item."""
+    from tallyveil.papers.page import WORDS
+
+    places = count(1)
+
+    def told(one: Done, made: bool) -> None:
+        how = f"{one.seconds:6.1f} s" if made else "    kept"
+        words = one.failed and f"could not be computed: {one.failed}"
+        line = f"{next(places):>3} of {total}  {one.item.key:<34} {how}  {words or WORDS[one.verdict]}"
+        typer.echo(line, err=True)
+        for row in one.figures[one.figures.verdict == "differs"].head(3).itertuples():
+            at = f", {row.at}" if isinstance(row.at, str) else ""
+            typer.echo(
+                f"           {row.name}{at}: {row.ours:.4g}, published {row.published:.4g} ({row.apart})", err=True
+            )
+
+    return told
 
 
 def _write(path: Path, text: str) -> None:

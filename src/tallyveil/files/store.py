@@ -26,6 +26,38 @@ JOB = "job.json"
 T = TypeVar("T")
 
 
+def job_folder(folder: str | PathLike[str], job: Mapping[str, Any]) -> Path:
+    """The folder of a job, made if it does not exist; one that holds other things, or another job's, is refused."""
+    place = Path(folder)
+    wanted = json.loads(json.dumps(dict(job)))  # as it will be read again
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        others = any(place.iterdir())
+    except OSError as problem:
+        raise InputError(f"{place}: cannot be used ({problem.strerror}). Name another folder.") from None
+    if (place / JOB).exists():
+        _refuse_another(place / JOB, wanted)
+    elif others:
+        raise InputError(f"{place}: not empty, and without {JOB}. Name a new folder.")
+    else:
+        with replacing(place / JOB) as file:
+            file.write_text(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return place
+
+
+def _refuse_another(file: Path, wanted: dict[str, Any]) -> None:
+    try:
+        there = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        there = None
+    if not isinstance(there, dict):
+        raise InputError(f"{file}: not readable. Name a new folder.")
+    differ = [key for key in dict.fromkeys((*there, *wanted)) if there.get(key) != wanted.get(key)]
+    if differ:
+        changes = "; ".join(f"{key} was {there.get(key)!r}, is now {wanted.get(key)!r}" for key in differ)
+        raise InputError(f"{file.parent}: made for another job ({changes}). Use the same settings or a new folder.")
+
+
 class _Store(MutableMapping[str, T]):
     """Values in a folder, one file each, made for one job.
 
@@ -48,20 +80,7 @@ class _Store(MutableMapping[str, T]):
         """Write a value to a file."""
 
     def __init__(self, folder: str | PathLike[str], *, job: Mapping[str, Any]) -> None:
-        self.folder = Path(folder)
-        wanted = json.loads(json.dumps(dict(job)))  # as it will be read again
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            others = any(self.folder.iterdir())
-        except OSError as problem:
-            raise InputError(f"{self.folder}: cannot be used ({problem.strerror}). Name another folder.") from None
-        if (self.folder / JOB).exists():
-            self._refuse_another(wanted)
-        elif others:
-            raise InputError(f"{self.folder}: not empty, and without {JOB}. Name a new folder.")
-        else:
-            with replacing(self.folder / JOB) as file:
-                file.write_text(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        self.folder = job_folder(folder, job)
 
     def __getitem__(self, key: str) -> T:
         file = self._file(key)
@@ -94,19 +113,6 @@ class _Store(MutableMapping[str, T]):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", key):
             raise InputError(f"{key!r} cannot name a file of {self.folder}. Use letters, digits, - and _.")
         return self.folder / f"{key}.{self.ending}"
-
-    def _refuse_another(self, wanted: dict[str, Any]) -> None:
-        file = self.folder / JOB
-        try:
-            there = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            there = None
-        if not isinstance(there, dict):
-            raise InputError(f"{file}: not readable. Name a new folder.")
-        differ = [key for key in dict.fromkeys((*there, *wanted)) if there.get(key) != wanted.get(key)]
-        if differ:
-            changes = "; ".join(f"{key} was {there.get(key)!r}, is now {wanted.get(key)!r}" for key in differ)
-            raise InputError(f"{self.folder}: made for another job ({changes}). Use the same settings or a new folder.")
 
 
 @final
