@@ -61,29 +61,28 @@ def beside(
     digits: int,
     chance: float = 0.0,
     as_printed: float | None = None,
+    again: float | None = None,
+    again_within: float = 0.0,
 ) -> Figure:
     """A figure beside its published number, which has so many ``digits`` after the point.
 
-    ``chance`` is the standard error of the published number, of which four are allowed.
+    ``chance`` is how far chance may have taken the published number: some standard errors.
     """
     return Figure(
         name=quantity,
         at=at,
         ours=ours,
         published=_rows()[item, quantity, at],
-        tolerance=rounding(digits) + 4 * chance,
+        tolerance=rounding(digits) + chance,
         as_printed=as_printed,
+        again=again,
+        again_within=again_within,
     )
 
 
 def rounding(digits: int) -> float:
     """Half a unit of the last of so many digits after the point."""
     return 0.5 * 10.0**-digits * (1 + 1e-9)
-
-
-def twice(ours: float, again: float, *, within: float = 1e-6) -> float:
-    """``ours`` if a second way to compute it gives the same; otherwise not a number, which agrees with nothing."""
-    return ours if abs(ours - again) <= within else math.nan
 
 
 def lines(table: pd.DataFrame, *, x: Any, y: Any, by: str, name: str | None, width: int = HALF_WIDTH) -> Any:

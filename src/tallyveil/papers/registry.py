@@ -168,8 +168,10 @@ class Outcome:
 
     def frame(self) -> pd.DataFrame:
         """The figures as a table, a row each."""
-        names = ("name", "at", "ours", "relation", "published", "quote", "tolerance", "as_printed", "again")
-        names += ("verdict", "apart", "left_out")
+        names = (
+            *("name", "at", "ours", "relation", "published", "quote", "tolerance", "as_printed", "again"),
+            *("verdict", "apart", "left_out"),
+        )
         return pd.DataFrame([{name: getattr(figure, name) for name in names} for figure in self.figures], columns=names)
 
 
