@@ -71,7 +71,15 @@ def densities(residuals: NDArray[Any], *, bandwidth: float, width: float = 1.0, 
     return pd.concat(parts, ignore_index=True)
 
 
-def two_panels(density: pd.DataFrame, curve: pd.DataFrame, *, title: str, lines: Sequence[tuple[str, float]]) -> Any:
+def curve_of(residuals: NDArray[Any]) -> pd.DataFrame:
+    """The loss curve as a table: x, epl."""
+    x, loss = loss_curve(residuals)
+    return pd.DataFrame({"x": x, "epl": loss})
+
+
+def two_panels(
+    density: pd.DataFrame, curve: pd.DataFrame, *, title: str, lines: Sequence[tuple[str, float]], whose: str
+) -> Any:
     """The form of Figures SA2 to SA4: (a) density, direct and smoothed; (b) EPL(x) with its largest value and lines."""
     alt = altair()
     x = alt.X("x:Q", title="residual, persons", scale=alt.Scale(nice=False))
@@ -85,9 +93,10 @@ def two_panels(density: pd.DataFrame, curve: pd.DataFrame, *, title: str, lines:
     b += alt.Chart(at).mark_point(color=ORANGE, filled=True, size=80, opacity=1, shape="square").encode(x=x, y=y)
     b += level_lines(lines)
     words = ", ".join(f"{name} {value:.3g}" for name, value in lines)
-    note = (
-        f"(a) grey dots: frequencies, blue: smoothed. (b) square: largest, {at.epl.abs().iloc[0]:.3g}; dashed: {words}."
-    )
+    note = [
+        f"{whose}. (a) grey dots: frequencies, blue: smoothed.",
+        f"(b) square: largest of this run, {at.epl.abs().iloc[0]:.3g}; dashed: {words}.",
+    ]
     heading = alt.TitleParams(text=title, subtitle=note, subtitleColor=GREY, offset=12)
     panels = [
         panel.properties(width=WIDTH * 2 // 3, height=HEIGHT * 3 // 4, title=t) for panel, t in ((a, "(a)"), (b, "(b)"))

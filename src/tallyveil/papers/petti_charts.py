@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, _styled, altair
@@ -11,6 +12,7 @@ from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, _styl
 COLOURS, SHAPES = [BLUE, ORANGE, "#009e73"], ["circle", "square", "triangle-up"]
 REACH = 40  # persons to each side in Figure 1
 DASHES = [[1, 0], [6, 3], [2, 2]]
+TICKS = [-200, -50, -20, -5, -2, 0, 2, 5, 20, 50, 200]  # of biases, in persons
 
 
 def figure1(residuals: pd.DataFrame, losses: pd.DataFrame, *, of: str) -> Any:
@@ -48,11 +50,11 @@ def figure2(points: pd.DataFrame) -> Any:
     axes = {
         "x": alt.X(
             "median_abs:Q",
-            scale=alt.Scale(type="log", nice=False, padding=18),
+            scale=alt.Scale(type="log", nice=False, padding=30),
             title="median absolute error, persons",
             axis=alt.Axis(values=[0.5, 1, 2, 5, 10, 20], format="~g"),
         ),
-        "y": alt.Y("epl:Q", scale=alt.Scale(type="log", nice=False, padding=18), title="empirical privacy loss"),
+        "y": alt.Y("epl:Q", scale=alt.Scale(type="log", nice=False, padding=30), title="empirical privacy loss"),
     }
     colour = alt.Color("method:N", title="method", sort=order, scale=alt.Scale(domain=order, range=[ORANGE, BLUE]))
     shape = alt.Shape("method:N", title="method", sort=order, scale=alt.Scale(domain=order, range=["circle", "square"]))
@@ -61,17 +63,19 @@ def figure2(points: pd.DataFrame) -> Any:
         base.mark_line(strokeWidth=1).encode(order="step:Q"),
         base.mark_point(filled=True, size=55, opacity=1).encode(shape=shape),
         *(
-            base.transform_filter(f"datum.label != '' && datum.method == '{method}'")
-            .mark_text(dx=side * 8, dy=-side * 8, align="left" if side > 0 else "right", fontSize=10)
-            .encode(text="label:N")
-            for method, side in zip(order, (1, -1), strict=True)
+            base.transform_filter(f"datum.label != '' && {those}").mark_text(fontSize=10, **at).encode(text="label:N")
+            for those, at in (
+                (f"datum.method == '{order[0]}' && datum.step != 0.75", {"dx": 8, "dy": -8, "align": "left"}),
+                (f"datum.method == '{order[0]}' && datum.step == 0.75", {"dy": 14}),  # the line rises beside it
+                (f"datum.method == '{order[1]}'", {"dx": -8, "dy": 8, "align": "right"}),
+            )
         ),
     ).properties(width=WIDTH * 4 // 5, height=WIDTH * 3 // 5)
     facet = alt.Facet("panel:N", title=None, sort=list(dict.fromkeys(points.panel)))
     return _styled(panel.facet(facet=facet, columns=2))
 
 
-def figure3(spreads: pd.DataFrame, *, of: str) -> Any:
+def figure3(spreads: pd.DataFrame, *, of: str, fewest: int) -> Any:
     """Bias of district totals by homogeneity: markers are means, shades hold 90 and 50% of residuals.
 
     ``published`` has the authors' means, where there are any.
@@ -99,14 +103,15 @@ def figure3(spreads: pd.DataFrame, *, of: str) -> Any:
         ),
     ).properties(width=WIDTH * 3 // 5, height=HEIGHT)
     facet = alt.Facet("panel:N", title=None, sort=list(dict.fromkeys(shown.panel)))
-    note = "Shades hold 90 and 50% of the residuals here."
+    note = f"Shades hold 90 and 50% of the residuals here. Not drawn: indices of fewer than {fewest} residuals."
     return _styled(panel.facet(facet=facet, columns=3).properties(title=_title(f"District totals, {of}", note)))
 
 
 def against(table: pd.DataFrame, *, title: str, of: str, log: bool = True) -> Any:
     """Ours against published, a point for each figure; grey lines: the same, and a factor of two.
 
-    ``table`` has ``published``, ``ours``, ``kind`` (a panel each) and ``place`` (colour and shape).
+    ``table`` has ``published``, ``ours``, ``kind`` (a panel each) and ``place`` (colour and shape). Without ``log`` the
+    scale goes through 0: straight near it, logarithmic further out.
     """
     alt = altair()
     known = table[(table.published > 0) & (table.ours > 0)] if log else table
@@ -115,11 +120,12 @@ def against(table: pd.DataFrame, *, title: str, of: str, log: bool = True) -> An
     for kind in dict.fromkeys(known.kind):
         rows = known[known.kind == kind]
         both = pd.concat([rows.published, rows.ours])
-        room = 0.05 * (both.max() - both.min())
-        ends = [both.min() / 1.3, both.max() * 1.3] if log else [both.min() - room, both.max() + room]
-        lines = pd.DataFrame([{"at": at, "to": at * f, "f": f} for f in (0.5, 1.0, 2.0) for at in ends])
-        scale = alt.Scale(type="log" if log else "linear", domain=ends, nice=False)
-        axis = alt.Axis(tickCount=5, format="~g") if log else alt.Axis(tickCount=5)
+        ends = [both.min() / 1.3, both.max() * 1.3] if log else [1.3 * min(both.min(), -1), 1.3 * max(both.max(), 1)]
+        points = ends if log else np.concatenate([-np.geomspace(-ends[0], 0.01, 60), np.geomspace(0.01, ends[1], 60)])
+        lines = pd.DataFrame([{"at": at, "to": at * f, "f": f} for f in (0.5, 1.0, 2.0) for at in points])
+        scale = alt.Scale(type="log" if log else "symlog", domain=ends, nice=False)
+        ticks = {"tickCount": 5} if log else {"values": [t for t in TICKS if ends[0] <= t <= ends[1]]}
+        axis = alt.Axis(format="~g" if log else "d", labelOverlap=True, **ticks)
         rules = alt.Chart(lines).mark_line(color=GREY, strokeWidth=1, clip=True).encode(
             x=alt.X("at:Q", scale=scale), y=alt.Y("to:Q", scale=scale), detail="f:N",
             strokeDash=alt.condition("datum.f == 1", alt.value([1, 0]), alt.value([4, 3])),

@@ -2,9 +2,9 @@
 
 A smaller synthetic census is a smaller country, not a sample: its districts, counties and states are of the usual
 size, and there are fewer of each. So medians and percentiles can be compared; maxima, and levels of a handful of units,
-cannot. Of bias by homogeneity only the direction can: state totals are fixed, so mixed places lose what uniform ones
-gain, and how many there are of each differs (few states have all the nation's groups in each). What cannot be compared
-is left out with its reason, not made up.
+cannot. Bias by homogeneity is compared row by row in its direction, and in its size over all indices together: who has
+which index, and who their siblings are, is made up and differs between a small country and the nation. What cannot be
+compared stays among the figures, with its reason.
 """
 
 from __future__ import annotations
@@ -16,21 +16,29 @@ from typing import Any, final
 
 import pandas as pd
 
-from tallyveil.papers.petti_runs import KEYS, Census
-from tallyveil.papers.registry import Figure, published
+from tallyveil.papers.petti_census import Census, fewest_persons
+from tallyveil.papers.petti_runs import KEYS, TEXT_LOSS
+from tallyveil.papers.registry import FACTOR, Figure, published
 
 FEWEST_RESIDUALS = 20  # behind a bias
-PERSON = 1.0  # errors are published as whole persons: a published 1 stands for 0.5 to 1.5
 CHANCE = 3.0  # standard errors of the difference within which a stand-in is not told from the published figure
 CLEAR = 3.0  # standard errors from 0 beyond which a bias has a direction (of 150, several would pass 2 by chance)
 REAL_ERRORS = 4.0  # on the real census: standard errors of the difference of two such runs
-UNIT = {"epl": 0.001, "bias": 0.1, "mean": 0.1, "std": 0.1}  # of the last published digit; 1 elsewhere
+UNIT = {
+    "epl": 0.001,
+    TEXT_LOSS: 0.001,
+    "bias": 0.1,
+    "mean": 0.1,
+    "std": 0.1,
+}  # of the last published digit; 1 elsewhere
+FLOAT = 1e-9  # of a difference that is exactly half a unit
 WORDS = {
     "mae": "median absolute error",
     "pct95": "95th percentile of absolute error",
     "max_ae": "largest absolute error",
     "rmse": "root mean square error",
     "epl": "empirical privacy loss",
+    TEXT_LOSS: "empirical privacy loss, 1.5 x 99th percentile",
     "bias": "bias",
     "median": "median size",
     "mean": "mean size",
@@ -44,16 +52,17 @@ NUMBERS = {"state": 51, "county": 3_108, "enum_dist": 134_858}  # of units in 19
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Laid:
-    """Published rows laid beside ours: figures, those left out with the reason, and both in one table."""
+    """Published rows laid beside ours: a figure for each, and tables of those compared and of those left out."""
 
     figures: Sequence[Figure]
     left_out: pd.DataFrame
     table: pd.DataFrame
 
     def notes(self) -> list[str]:
-        """How many figures are left out, reason by reason."""
+        """How many figures are compared, and how many are left out, reason by reason."""
         number = self.left_out.groupby("reason", sort=False).size()
-        return [f"{count} published figures are not compared: {reason}." for reason, count in number.items()]
+        told = [f"{len(self.table)} of {len(self.figures)} published figures are compared."]
+        return told + [f"Not compared, {count}: {reason}." for reason, count in number.items()]
 
 
 def results(**wanted: Any) -> pd.DataFrame:
@@ -65,18 +74,17 @@ def results(**wanted: Any) -> pd.DataFrame:
 
 
 def lay(theirs: pd.DataFrame, ours: pd.DataFrame, census: Census) -> Laid:
-    """Join published rows with ours and make figures of those that can be compared."""
+    """Join published rows with ours and make a figure of each; those not compared have a reason."""
     table = _joined(theirs, ours)
     rows: list[Any] = list(table.itertuples())
     table["reason"] = [_reason(row, census) for row in rows]
-    kept = [row for row, reason in zip(rows, table.reason, strict=True) if not reason]
-    out = table[table.reason != ""]
-    figures = [figure_of(row, census) for row in kept]
-    beside = table[table.reason == ""].drop(columns="reason").reset_index(drop=True)
+    figures = [figure_of(row, census, reason) for row, reason in zip(rows, table.reason, strict=True)]
+    table["verdict"] = [figure.verdict for figure in figures]
+    compared = table.reason == ""
     return Laid(
         figures=figures,
-        left_out=out[[*KEYS, "published", "ours", "reason"]].reset_index(drop=True),
-        table=beside.assign(verdict=[figure.verdict for figure in figures]),
+        left_out=table[~compared][[*KEYS, "published", "ours", "chance", "n", "reason"]].reset_index(drop=True),
+        table=table[compared].drop(columns="reason").reset_index(drop=True),
     )
 
 
@@ -89,35 +97,40 @@ def signs(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     return table[names].assign(same_sign=table.ours * table.published > 0).reset_index(drop=True)
 
 
-def figure_of(row: Any, census: Census) -> Figure:
+def figure_of(row: Any, census: Census, reason: str = "") -> Figure:
     """One published row with ours."""
-    rounding = UNIT.get(row.statistic, 1.0) / 2
-    exact, slack, name = is_invariant(row), 0.0, name_of(row)
-    tolerance = 0.0 if exact else rounding
-    if not census.stand_in and not exact and row.method != "precise":
-        tolerance = rounding + REAL_ERRORS * math.sqrt(2) * row.chance
-    elif row.statistic == "bias" and not exact:
-        if not census.whole:
-            return Figure(
-                name=f"{name} (direction)",
-                at=at_of(row),
-                ours=float(row.ours),
-                published=float(row.published),
-                stand_in=True,
-                factor=math.inf,
-            )
-        slack = CHANCE * math.sqrt(2) * row.chance  # theirs has chance in it too
-    elif row.statistic != "epl" and row.method != "precise":
-        slack = max(PERSON, CHANCE * math.sqrt(2) * row.chance if census.whole else 0.0)  # the maximum of one sample
+    exact, rounding, slack, factor = is_invariant(row), UNIT.get(row.statistic, 1.0) / 2 + FLOAT, 0.0, FACTOR
+    stand_in = census.stand_in and not exact
+    if stand_in:
+        slack, factor = _rule(row, rounding, whole=census.whole)
+    elif not exact and row.method != "precise":
+        rounding += REAL_ERRORS * math.sqrt(2) * row.chance
     return Figure(
-        name=name,
+        name=f"{name_of(row)} (direction)" if factor == math.inf else name_of(row),
         at=at_of(row),
         ours=float(row.ours),
         published=float(row.published),
-        tolerance=tolerance + 1e-9,
-        stand_in=census.stand_in and not exact,
+        tolerance=0.0 if exact or stand_in else rounding,
+        stand_in=stand_in,
         slack=slack,
+        factor=factor,
+        left_out=reason,
     )
+
+
+def _rule(row: Any, rounding: float, *, whole: bool) -> tuple[float, float]:
+    """What is no difference, and the factor beyond which a stand-in differs."""
+    chance = CHANCE * math.sqrt(2) * (0.0 if math.isnan(row.chance) else row.chance)  # theirs has chance in it too
+    if row.statistic == "bias":
+        return chance, FACTOR if whole else math.inf
+    if row.statistic == "epl" and not whole and row.ours > row.published:
+        above = 0.0 if math.isnan(row.corrected) else row.ours - row.corrected  # fewer residuals, noisier maximum
+        return max(rounding, above), FACTOR
+    if row.method == "srs" and whole and row.ours > 0:
+        return rounding, max(FACTOR, math.exp(chance / row.ours))  # the maximum of one sample
+    if row.method == "topdown" and row.statistic != "epl" and whole:
+        return max(rounding, chance), FACTOR
+    return rounding, FACTOR
 
 
 def is_invariant(row: Any) -> bool:
@@ -145,20 +158,22 @@ def at_of(row: Any) -> str:
 
 
 def _reason(row: Any, census: Census) -> str:
-    """Why a row is not compared; nothing if it is."""
+    """Why a row is not compared; nothing if it is. It depends on the census and the published figure, not on ours."""
     level = PLACES[row.level]
-    if not is_invariant(row) and not census.has_enough(row.level):
+    if is_invariant(row) and not pd.isna(row.ours):
+        return ""
+    if not census.has_persons(row.statistic):
+        return f"a country of fewer than {fewest_persons(row.statistic):,} persons is too small for that"
+    if not census.has_enough(row.level):
         return f"this smaller country has {census.units(row.level)} of the nation's {NUMBERS[row.level]:,} {level}"
-    if pd.isna(row.ours):
-        if row.statistic == "bias":
-            return f"no {level} here have such a homogeneity index"
-        return f"the loss of {level} is undefined here" if row.statistic == "epl" else "they were not computed"
-    if is_invariant(row) or (not census.stand_in and row.method == "precise"):
+    if pd.isna(row.ours):  # but for units that are not there, a figure that is missing differs
+        return f"no {level} here have such a homogeneity index" if row.statistic == "bias" else ""
+    if not census.stand_in and row.method == "precise":
         return ""
     if row.statistic == "bias" and row.n < FEWEST_RESIDUALS:
         return f"fewer than {FEWEST_RESIDUALS} residuals of {level} have such a homogeneity index here"
     if row.statistic == "epl" and math.isnan(row.corrected):
-        return f"{level} have too few residuals here for the loss to say anything"
+        return f"{level} have too few residuals for the loss to say anything"
     if not census.stand_in and math.isnan(row.chance):
         return "with one run, nothing is known of the chance in them"
     return "" if census.whole else _reason_of_size(row, level)
@@ -170,13 +185,8 @@ def _reason_of_size(row: Any, level: str) -> str:
         return "a maximum grows with the number of counts, and a smaller country has fewer"
     if row.statistic == "std" and row.level != "enum_dist":
         return "the spread of sizes hangs on the few largest counties, which a smaller country does not have"
-    if row.statistic == "bias" and not min(abs(row.ours), abs(row.published)) > CLEAR * row.chance:
-        return f"the bias of {level} is within {CLEAR:g} standard errors of 0, here or as published"
-    if row.statistic == "epl" and row.corrected < row.ours / 2:
-        return (
-            f"more than half of the loss of {level} is the upward bias of a noisy maximum, larger than the published "
-            f"one's as there are fewer residuals"
-        )
+    if row.statistic == "bias" and not abs(row.published) > CLEAR * row.chance:
+        return f"the published bias of {level} is within {CLEAR:g} standard errors (of ours) of 0"
     return ""
 
 

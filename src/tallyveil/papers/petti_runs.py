@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
+from time import perf_counter
 from typing import Any, Literal, final
 
 import numpy as np
 import pandas as pd
 
-from tallyveil.evaluate import bias, epl, error, homogeneity, residuals, sizes
-from tallyveil.files import read_ipums_1940
+from tallyveil.evaluate import bias, epl, homogeneity, residuals, sizes
+from tallyveil.evaluate.epl import Settings, smoothed
+from tallyveil.evaluate.error import error_of
+from tallyveil.evaluate.tally import tally
 from tallyveil.mechanisms.sampling import sample
+from tallyveil.papers.petti_census import LEVELS, Census, nation_of
+from tallyveil.papers.petti_census import census_of as census_of  # for others, too
 from tallyveil.papers.registry import Setting
-from tallyveil.populations import Population, census_1940
+from tallyveil.populations import Population
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection import protect
 
 STRATA = "votingage * hispanic * race"
 COUNTS = {"tc": "total", "sc": STRATA}  # published spelling: our query
-LEVELS = {"state": "state", "county": "county", "enum_dist": "enumdist"}
 STATISTICS = {"mae": "median_abs", "pct95": "p95_abs", "max_ae": "max_abs", "rmse": "rmse"}
 SIZES = {"median": "median", "pct95": "p95", "mean": "mean", "std": "sd"}
 Definition = Literal["product", "cells"]
@@ -38,39 +42,14 @@ KEYS = ["method", "count", "level", "epsilon", "fraction", "homogeneity", "stati
 COLUMNS = [*KEYS, "value", "chance", "n", "corrected"]
 EPSILONS = (0.25, 0.5, 0.75, 1.0, 2.0, 4.0, 6.0, 8.0)
 FRACTIONS = tuple(step / 20 for step in range(1, 20))
-NATION = 132_404_766
+FIGURE_2 = ("county", "sc")  # the counts of Figure 2 and Table 1
 SHOWN = (0.5, 1.0, 2.0)  # budgets of Figures 1 and 3
 THEIR_RUNS = {"topdown": 4, "srs": 1}  # pooled by the authors
-FEWEST_UNITS = 20  # of a level in a smaller country
+TEXT_FRACTIONS = (0.05, 0.5, 0.95)  # of samples whose loss the text gives too
+TEXT_LOSS = "epl of the text"
+TEXT_PERCENTILE, TEXT_MULTIPLIER = 99.0, 1.5  # its search range, of an earlier version of the authors' code
+SPREADS = ["homogeneity", "p5", "p25", "p75", "p95", "bias", "n", "epsilon"]
 BAND = 3.0  # a 95% band for a whole curve is about this many standard errors to each side
-
-
-@final
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Census:
-    """The census that items are computed on: the real one, or a stand-in, whole or a smaller country."""
-
-    population: Population
-    stand_in: bool
-
-    @property
-    def whole(self) -> bool:
-        """Whether it has the nation's size, so that maxima and numbers of units can be compared."""
-        return not self.stand_in or self.population.people.total() == NATION
-
-    def words(self) -> str:
-        """Which census it is."""
-        if not self.stand_in:
-            return "census of 1940"
-        return f"synthetic census of {self.population.people.total():,} persons"
-
-    def units(self, level: str) -> int:
-        """How many units a level has (published spelling)."""
-        return self.population.people.spine.size(LEVELS[level])
-
-    def has_enough(self, level: str) -> bool:
-        """Whether a level has units enough to be compared: a smaller country may have one state."""
-        return self.whole or self.units(level) >= FEWEST_UNITS
 
 
 @final
@@ -85,26 +64,15 @@ class Runs:
         (residuals) and, of a loss, ``corrected`` for the upward bias of a noisy maximum. Undefined losses are missing.
     residuals, losses, spreads
         For Figures 1 and 3: how many residuals have which value; the smoothed loss; quantiles by homogeneity.
+    times
+        Seconds of a run at each budget.
     """
 
     figures: pd.DataFrame
-    residuals: pd.DataFrame
-    losses: pd.DataFrame
-    spreads: pd.DataFrame
-
-
-def census_of(setting: Setting) -> Census:
-    """The census of a setting, made or read once."""
-    return _census(setting.persons, setting.seed, None if setting.ipums is None else str(setting.ipums))
-
-
-@lru_cache(maxsize=1)
-def _census(persons: int, seed: int, ipums: str | None) -> Census:
-    if ipums is None:
-        return Census(population=census_1940(persons=persons, seed=seed), stand_in=True)
-    read = read_ipums_1940(ipums, drop_orphans=True)  # as the Bureau did
-    real = Population(people=read.people, facilities=read.facilities, housing=read.housing)
-    return Census(population=real, stand_in=False)
+    residuals: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["value", "share", "epsilon"]))
+    losses: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["x", "epl", "epsilon"]))
+    spreads: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=SPREADS))
+    times: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["epsilon", "seconds"]))
 
 
 @lru_cache(maxsize=2)
@@ -114,11 +82,12 @@ def topdown_runs(setting: Setting) -> Runs:
     return _joined(setting.map(topdown_at, [setting_only(setting)] * len(EPSILONS), EPSILONS))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # on the nation, and on a smaller country
 def sample_runs(setting: Setting) -> Runs:
     """All sampling fractions."""
     census_of(setting)
-    return _joined(setting.map(samples_at, [setting_only(setting)] * len(FRACTIONS), FRACTIONS))
+    runs = _joined(setting.map(samples_at, [setting_only(setting)] * len(FRACTIONS), FRACTIONS))
+    return replace(runs, figures=_with_pooled_chance(runs.figures))
 
 
 def setting_only(setting: Setting) -> Setting:
@@ -130,10 +99,11 @@ def topdown_at(setting: Setting, epsilon: float) -> Runs:
     """TopDown at one budget: error, loss and bias of the pooled replicates."""
     census = census_of(setting)
     truth = census.population
-    strategy = Strategy.preset("e2e-2018", epsilon=str(epsilon))
+    strategy, start = Strategy.preset("e2e-2018", epsilon=str(epsilon)), perf_counter()
     released = [
         protect(truth, strategy, seed=setting.seed, replicate=number).histogram for number in range(setting.replicates)
     ]  # counts alone: measurements would be many times as large
+    times = pd.DataFrame({"epsilon": [epsilon], "seconds": [(perf_counter() - start) / setting.replicates]})
     at = {"method": "topdown", "epsilon": epsilon}
     scale = math.sqrt(setting.replicates / THEIR_RUNS["topdown"])
     shown = epsilon in SHOWN
@@ -145,33 +115,42 @@ def topdown_at(setting: Setting, epsilon: float) -> Runs:
             counted.append(_counted(found.value).assign(epsilon=epsilon))
             losses.append(loss.curve[["x", "epl"]].assign(epsilon=epsilon))
     biases = [_bias(truth, released, level, definition) for definition in DEFINITIONS for level in LEVELS]
-    figures = pd.concat([*frames, *biases], ignore_index=True).assign(**at)
-    return Runs(
-        figures=figures,
-        residuals=_concat(counted, ("value", "share", "epsilon")),
-        losses=_concat(losses, ("x", "epl", "epsilon")),
-        spreads=_spread(truth, released).assign(epsilon=epsilon) if shown else pd.DataFrame(),
+    figures = pd.concat([*frames, *biases], ignore_index=True).assign(**at).reindex(columns=COLUMNS)
+    every = Runs(figures=figures, times=times)
+    if not shown:
+        return every
+    return replace(
+        every,
+        residuals=pd.concat(counted),
+        losses=pd.concat(losses),
+        spreads=_spread(truth, released).assign(epsilon=epsilon),
     )
 
 
 def samples_at(setting: Setting, fraction: float) -> Runs:
-    """Simple random samples of one fraction.
+    """Simple random samples of one fraction: error and loss.
 
     The authors drew one. On a census of the nation's size, figures are means over single samples; a smaller country has
-    fewer units, so its samples are pooled.
+    fewer units, so its samples are pooled, and it is needed for the counts of Figure 2 alone.
     """
     census = census_of(setting)
     share = Fraction(fraction).limit_denominator(20)
     drawn = [sample(census.population, share, seed=setting.seed, replicate=k) for k in range(setting.replicates)]
     frames = []
-    for level, count in _places():
+    for level, count in _places() if setting == nation_of(setting) else [FIGURE_2]:
         sets = [[one] for one in drawn] if census.whole else [drawn]
-        each = pd.concat([figures_of(census, some, level, count)[0] for some in sets])
+        parts = []
+        for some in sets:
+            rows, found, _ = figures_of(census, some, level, count)
+            parts.append(rows)
+            if census.whole and fraction in TEXT_FRACTIONS and level != "state":
+                parts.append(pd.DataFrame({"statistic": TEXT_LOSS, "value": [_loss_of_text(found.value)]}))
+        each = pd.concat(parts).astype({"value": float})
         spread = each.groupby("statistic").value.std()
         mean = each.groupby("statistic", sort=False)[["value", "n", "corrected"]].mean().reset_index()
         frames.append(mean.assign(count=count, level=level, chance=mean.statistic.map(spread)))
     figures = pd.concat(frames, ignore_index=True).assign(method="srs", fraction=fraction)
-    return Runs(figures=figures, residuals=pd.DataFrame(), losses=pd.DataFrame(), spreads=pd.DataFrame())
+    return Runs(figures=figures.reindex(columns=COLUMNS))
 
 
 def figures_of(census: Census, released: Sequence[Any], level: str, count: str) -> tuple[pd.DataFrame, Any, Any]:
@@ -179,10 +158,9 @@ def figures_of(census: Census, released: Sequence[Any], level: str, count: str) 
 
     A level of too few units gets no loss: it would be slow, and nothing could be read from it.
     """
-    truth, query, where = census.population, COUNTS[count], LEVELS[level]
-    table = error(truth, released, levels=[where], queries=[query]).set_index("statistic")
-    found = residuals(truth, released, level=where, query=query)
-    loss = epl(found.value if census.has_enough(level) or not found.value.any() else found.value[:0])
+    found = residuals(census.population, released, level=LEVELS[level], query=COUNTS[count])
+    table = error_of(found).set_index("statistic")
+    loss = epl(found.value if census.has_enough(level) else found.value[:0])
     rows = [
         {"statistic": theirs, "value": table.value[ours], "chance": table.sampling_error[ours], "n": found.n}
         for theirs, ours in STATISTICS.items()
@@ -251,14 +229,24 @@ def _spread(truth: Population, released: Sequence[Any]) -> pd.DataFrame:
     return spread.rename_axis("homogeneity").reset_index()
 
 
+def _loss_of_text(values: Any) -> float:
+    """The loss alone, without the band of :func:`tallyveil.evaluate.epl`, which takes long over so wide a range."""
+    _, log_p = smoothed(tally(values), Settings(percentile=TEXT_PERCENTILE, multiplier=TEXT_MULTIPLIER))
+    return float(np.abs(np.diff(log_p)).max()) if len(log_p) > 1 else math.nan
+
+
+def _with_pooled_chance(figures: pd.DataFrame) -> pd.DataFrame:
+    """The spread of single samples as a share of the figure, pooled over all fractions: that of four says little."""
+    shares = (figures.chance / figures.value.where(figures.value != 0)) ** 2
+    pooled = shares.groupby([figures.level, figures["count"], figures.statistic]).transform("mean") ** 0.5
+    return figures.assign(chance=figures.value * pooled)
+
+
 def _joined(runs: Iterable[Runs]) -> Runs:
     every = list(runs)
-    names = ("figures", "residuals", "losses", "spreads")
-    tables = {name: _concat([getattr(run, name) for run in every]) for name in names}
-    tables["figures"] = tables["figures"].reindex(columns=COLUMNS)
-    return Runs(**tables)
-
-
-def _concat(frames: Sequence[pd.DataFrame], columns: Sequence[str] = ()) -> pd.DataFrame:
-    some = [frame for frame in frames if len(frame)]
-    return pd.concat(some, ignore_index=True) if some else pd.DataFrame(columns=list(columns))
+    parts = ((name, [getattr(run, name) for run in every]) for name in ("residuals", "losses", "spreads", "times"))
+    tables = {
+        name: pd.concat([part for part in some if len(part)] or some[:1], ignore_index=True) for name, some in parts
+    }
+    figures = pd.concat([run.figures for run in every], ignore_index=True)
+    return Runs(figures=figures, **tables)

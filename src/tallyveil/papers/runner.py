@@ -179,6 +179,7 @@ def _kept_pieces(folder: Path, spread: Callable[..., Iterable[Any]]) -> Callable
                 one = next(made)
                 store.update({f"{key}-{name}": getattr(one, name) for name in names})
             yield kind(**{name: store[f"{key}-{name}"] for name in names})
+        list(made)  # so that it ends
 
     return kept
 
