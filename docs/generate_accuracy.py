@@ -2,8 +2,8 @@
 
     python docs/generate_accuracy.py DIR
 
-A table stands between the lines ``<!-- name -->`` and ``<!-- end -->``; what stands around it is written by hand. A figure
-that the page of `reproduce` counts as differing is set in bold.
+A table stands between the lines ``<!-- name -->`` and ``<!-- end -->``; what stands around it is written by hand. A
+figure that the page of `reproduce` counts as differing is set in bold.
 """
 
 from __future__ import annotations

@@ -8,15 +8,12 @@ from scipy.optimize import linprog, nnls
 from scipy.stats import chi2, gaussian_kde
 
 from tallyveil import Histogram, Schema, Spine
-from tallyveil.papers import (
-    appendix,
-    appendix_by_hand,
-    appendix_geometric,
-    appendix_noise,
-    appendix_reconciled,
-    appendix_table,
-    losses,
-)
+from tallyveil.papers import appendix, losses
+from tallyveil.papers.appendix import by_hand as appendix_by_hand
+from tallyveil.papers.appendix import geometric as appendix_geometric
+from tallyveil.papers.appendix import noise as appendix_noise
+from tallyveil.papers.appendix import reconciled as appendix_reconciled
+from tallyveil.papers.appendix import table as appendix_table
 from tallyveil.papers.registry import AGREES, DIFFERS, ERRATUM, SHOWN, STAND_IN, Setting, published
 
 COMPUTE = {item.key.partition(".")[2]: item.compute for item in appendix.ITEMS}

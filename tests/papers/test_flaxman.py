@@ -8,17 +8,15 @@ from scipy.stats import gaussian_kde
 
 from tallyveil.evaluate import epl
 from tallyveil.mechanisms import raked
-from tallyveil.papers import (
-    flaxman,
-    flaxman_by_hand,
-    flaxman_curves,
-    flaxman_direct,
-    flaxman_figure1,
-    flaxman_neighbours,
-    flaxman_runs,
-    flaxman_sweep,
-    losses,
-)
+from tallyveil.papers import losses
+from tallyveil.papers.flaxman import by_hand as flaxman_by_hand
+from tallyveil.papers.flaxman import curves as flaxman_curves
+from tallyveil.papers.flaxman import direct as flaxman_direct
+from tallyveil.papers.flaxman import figure1 as flaxman_figure1
+from tallyveil.papers.flaxman import items as flaxman
+from tallyveil.papers.flaxman import neighbours as flaxman_neighbours
+from tallyveil.papers.flaxman import runs as flaxman_runs
+from tallyveil.papers.flaxman import sweep as flaxman_sweep
 from tallyveil.papers.registry import AGREES, DIFFERS, ERRATUM, SHOWN, Setting
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Geometric

@@ -10,20 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallyveil.histogram import Histogram
-from tallyveil.papers import (
-    kazan_budgets,
-    kazan_by_hand,
-    kazan_curves,
-    kazan_levels,
-    kazan_right,
-    kazan_sums,
-    kazan_tiles,
-)
 from tallyveil.papers.kazan import ITEMS
-from tallyveil.papers.kazan_facts import PUBLISHED, bureau, rho_of
-from tallyveil.papers.kazan_levels import TABLE_5, two_levels
-from tallyveil.papers.kazan_near_ties import is_claimed, settled
-from tallyveil.papers.kazan_sampler import Chains, sampled
+from tallyveil.papers.kazan import budgets as kazan_budgets
+from tallyveil.papers.kazan import by_hand as kazan_by_hand
+from tallyveil.papers.kazan import curves as kazan_curves
+from tallyveil.papers.kazan import levels as kazan_levels
+from tallyveil.papers.kazan import right as kazan_right
+from tallyveil.papers.kazan import sums as kazan_sums
+from tallyveil.papers.kazan import tiles as kazan_tiles
+from tallyveil.papers.kazan.facts import PUBLISHED, bureau, rho_of
+from tallyveil.papers.kazan.levels import TABLE_5, two_levels
+from tallyveil.papers.kazan.near_ties import is_claimed, settled
+from tallyveil.papers.kazan.sampler import Chains, sampled
 from tallyveil.papers.registry import AGREES, DIFFERS, ERRATUM, SHOWN, Setting, published
 from tallyveil.privacy import DiscreteGaussian, Strategy
 from tallyveil.risk import Attribute, Exposure, Hierarchy, Intruder

@@ -11,20 +11,18 @@ from tallyveil.evaluate.compare import distance
 from tallyveil.files import write_ipums_1940
 from tallyveil.histogram import Histogram
 from tallyveil.mechanisms.measure import measure
-from tallyveil.papers import (
-    petti,
-    petti_census,
-    petti_claims,
-    petti_compare,
-    petti_exact,
-    petti_file,
-    petti_runs,
-    petti_text,
-    petti_typical,
-)
-from tallyveil.papers.petti_census import NATION, Census
-from tallyveil.papers.petti_compare import lay, results
-from tallyveil.papers.petti_runs import COLUMNS, KEYS
+from tallyveil.papers.petti import census as petti_census
+from tallyveil.papers.petti import claims as petti_claims
+from tallyveil.papers.petti import compare as petti_compare
+from tallyveil.papers.petti import exact as petti_exact
+from tallyveil.papers.petti import file as petti_file
+from tallyveil.papers.petti import items as petti
+from tallyveil.papers.petti import runs as petti_runs
+from tallyveil.papers.petti import text as petti_text
+from tallyveil.papers.petti import typical as petti_typical
+from tallyveil.papers.petti.census import NATION, Census
+from tallyveil.papers.petti.compare import lay, results
+from tallyveil.papers.petti.runs import COLUMNS, KEYS
 from tallyveil.papers.registry import AGREES, DIFFERS, ERRATUM, NOT_COMPARED, SHOWN, STAND_IN, Setting
 from tallyveil.populations import census_1940
 from tallyveil.privacy.distributions import Geometric

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from tallyveil.papers.petti_census import NATION, census_of
-from tallyveil.papers.petti_compare import lay, results, signs
-from tallyveil.papers.petti_runs import topdown_at
+from tallyveil.papers.petti.census import NATION, census_of
+from tallyveil.papers.petti.compare import lay, results, signs
+from tallyveil.papers.petti.runs import topdown_at
 from tallyveil.papers.registry import Setting
 
 pytestmark = pytest.mark.slow
