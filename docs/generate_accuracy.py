@@ -67,10 +67,11 @@ def by_budget(table: pd.DataFrame, names: list[str], cell: Any) -> str:
     """One row for each kind of figure, one column for each budget."""
     epsilons = sorted(table.epsilon.unique())
     head = [{"n": "residuals", "homogeneity": "index"}.get(name, name) for name in names]
-    order = [column.map({key: n for n, key in enumerate(LEVELS)}) for column in [table.level]]
+    known = [*LEVELS, *COUNTS, *STATISTICS]
+    table = table.sort_values(names, key=lambda column: column.map(lambda v: known.index(v) if v in known else v))
     rows = []
-    for key, group in table.assign(order=order[0]).groupby(["order", *names], sort=False):
-        words = [word(value) for value in key[1:]]
+    for key, group in table.groupby(names, sort=False):
+        words = [word(value) for value in key]
         found = {row.epsilon: cell(row) for row in group.itertuples()}
         rows.append([*words, *(found.get(epsilon, "-") for epsilon in epsilons)])
     return markdown([*head, *(f"{epsilon:g}" for epsilon in epsilons)], rows, left=len(names))
