@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tallyveil.evaluate.epl import Settings, smoothed
 from tallyveil.evaluate.tally import tally
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, _styled, altair
+from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, styled
 
 Floats = NDArray[np.float64]
 
@@ -101,7 +101,7 @@ def two_panels(
     panels = [
         panel.properties(width=WIDTH * 2 // 3, height=HEIGHT * 3 // 4, title=t) for panel, t in ((a, "(a)"), (b, "(b)"))
     ]
-    return _styled(alt.hconcat(*panels).properties(title=heading))
+    return styled(alt.hconcat(*panels).properties(title=heading))
 
 
 def level_lines(lines: Sequence[tuple[str, float]]) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, _styled, altair
+from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, styled
 
 WORDS = {"right_decision": "rightly claimed", "risk": "R, posterior over prior", "posterior": "average posterior"}
 NOISE = "noise_mean_abs"
@@ -43,4 +43,4 @@ def risk_curve_plot(
     panels = [layer.properties(width=WIDTH * 2 // 3, height=HEIGHT) for layer in (risks + limit + at, lines + at)]
     note = ["Dashed: the bound. Black: the chosen budget.", "Noisy counts, before post-processing."]
     heading = alt.TitleParams(text=title, subtitle=note, subtitleColor=GREY, offset=12)
-    return _styled(alt.hconcat(*panels).resolve_scale(color="independent").properties(title=heading))
+    return styled(alt.hconcat(*panels).resolve_scale(color="independent").properties(title=heading))

@@ -22,7 +22,7 @@ from tallyveil.papers.appendix.noise import (
 )
 from tallyveil.papers.losses import authors_z, curve_of, densities, median, two_panels
 from tallyveil.papers.registry import Figure, Outcome, Setting
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, WIDTH, _styled, altair
+from tallyveil.report.plots import BLUE, GREY, HEIGHT, WIDTH, altair, styled
 
 PRINTED = ((0.25, 0.18, 0.005, "caption of Figure SA2"), (0.05, 0.043, 0.0005, "text"))  # budget, EPL, half a unit
 
@@ -92,7 +92,7 @@ def _scatter(shown: pd.DataFrame, state: State) -> Any:
         subtitleColor=GREY,
         offset=12,
     )
-    return _styled(alt.hconcat(*panels).properties(title=heading))
+    return styled(alt.hconcat(*panels).properties(title=heading))
 
 
 def figure_sa2(setting: Setting) -> Outcome:

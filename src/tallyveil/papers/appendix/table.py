@@ -22,7 +22,7 @@ from tallyveil.papers.appendix.noise import (
 )
 from tallyveil.papers.losses import authors_z
 from tallyveil.papers.registry import Figure, Outcome, Setting, published
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, _styled, altair
+from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, styled
 
 TELLING = 0.05  # from this z on, ratios exp(-z) and 1 - z differ by 2.5% or more, and both are compared
 SLOW = 0.025  # noise wider than G of this is taken in proportion in the second computation
@@ -211,7 +211,7 @@ def _table_chart(rows: pd.DataFrame) -> Any:
         subtitleColor=GREY,
         offset=12,
     )
-    return _styled((lines + bars + dots).properties(width=WIDTH * 3 // 2, height=HEIGHT * 3 // 2, title=heading))
+    return styled((lines + bars + dots).properties(width=WIDTH * 3 // 2, height=HEIGHT * 3 // 2, title=heading))
 
 
 def _option_chart(rows: pd.DataFrame, option: str) -> Any:
@@ -235,4 +235,4 @@ def _option_chart(rows: pd.DataFrame, option: str) -> Any:
     )
     note = f"Noise G(0.125) of 2,663 districts; the published rows do not depend on the {option}."
     heading = alt.TitleParams(text=f"EPL by {option}, epsilon 0.25", subtitle=note, subtitleColor=GREY, offset=12)
-    return _styled((bars + dots).properties(width=WIDTH, height=HEIGHT, title=heading))
+    return styled((bars + dots).properties(width=WIDTH, height=HEIGHT, title=heading))

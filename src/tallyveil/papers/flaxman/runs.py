@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tallyveil.histogram import Histogram
 from tallyveil.mechanisms import averaged, geometric, raked
-from tallyveil.report.plots import GREY, _styled, altair
+from tallyveil.report.plots import GREY, altair, styled
 
 LEAF = "level3"
 PARTS = 4  # P, and J + 1
@@ -46,4 +46,4 @@ def label(name: str) -> str:
 def titled(chart: Any, title: str, note: str | list[str]) -> Any:
     """A chart in the house style, with a heading."""
     heading = altair().TitleParams(text=title, subtitle=note, subtitleColor=GREY, offset=12)
-    return _styled(chart.properties(title=heading))
+    return styled(chart.properties(title=heading))

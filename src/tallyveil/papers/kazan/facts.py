@@ -12,7 +12,7 @@ import pandas as pd
 from tallyveil.papers.registry import Figure, published
 from tallyveil.privacy import DiscreteGaussian, Strategy
 from tallyveil.privacy.budget import Number
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, _styled, altair
+from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, styled
 
 RHO = Fraction("2.56")  # section 2.3; the Bureau's exact one is (542/339)^2
 PRIORS = ("1/2", "1/5", "1/10", "1/50")  # the four intruders of section 4.2
@@ -119,4 +119,4 @@ def budget_axis(name: str, title: str, low: float, high: float) -> Any:
 def titled(chart: Any, title: str, *notes: str) -> Any:
     """The chart in the house style, with a short title and notes under it."""
     heading = altair().TitleParams(text=title, subtitle=list(notes), subtitleColor=GREY, offset=12)
-    return _styled(chart.properties(title=heading))
+    return styled(chart.properties(title=heading))
