@@ -32,6 +32,10 @@ from tallyveil.papers.runner import run_items
         ({"ours": 0.178, "published": 0.161, "as_printed": 0.161, "again": 0.178}, ERRATUM),
         ({"ours": 0.196, "published": 0.161, "as_printed": 0.161, "again": 0.178}, DIFFERS),  # ours is broken
         ({"ours": 0.161, "published": 0.161, "as_printed": 0.161, "again": 0.178}, DIFFERS),
+        ({"ours": 1.6, "published": 1, "overstated": True, "quote": "about one", "again": 1.6}, ERRATUM),
+        ({"ours": 1.0, "published": 1, "overstated": True, "quote": "about one", "again": 1.0}, AGREES),
+        ({"ours": 1.6, "published": 1, "overstated": True, "quote": "about one", "again": 1.5}, DIFFERS),
+        ({"ours": 1.6, "published": 1, "overstated": True, "quote": "about one"}, DIFFERS),  # nothing confirms it
         ({"ours": 99.5, "published": 99, "relation": ">"}, AGREES),
         ({"ours": 99.0, "published": 99, "relation": ">"}, DIFFERS),
         ({"ours": 98.9, "published": 99, "relation": ">", "as_printed": 99.1}, ERRATUM),
@@ -51,6 +55,15 @@ def test_a_figures_verdict(figure, verdict):
     found = Figure(name="x", **figure)
     assert found.verdict == verdict
     assert bool(found.apart) == (verdict == DIFFERS)
+
+
+def test_a_figure_says_what_is_allowed():
+    published = {"name": "x", "ours": 1.0, "published": 1.0}
+    assert Figure(**published, tolerance=0.05).allowed == "0.05"
+    assert Figure(**published).allowed == "exact"
+    assert Figure(**published, stand_in=True, slack=0.5).allowed == "factor 2, or 0.5"
+    assert Figure(**published, stand_in=True, factor=math.inf).allowed == "direction"
+    assert Figure(name="x", ours=1.0).allowed == ""
 
 
 def test_a_figure_that_differs_says_by_how_much():
@@ -185,6 +198,14 @@ def test_what_was_touched_is_computed_again(tmp_path, harm):
     assert (tmp_path / "kazan2022.good" / "curve.png").exists()
 
 
+def test_a_verdict_that_was_edited_is_not_believed(tmp_path):
+    one = [item("kazan2022.broken", broken)]
+    run_items(one, tmp_path, Setting())
+    told = tmp_path / "kazan2022.broken" / "item.json"
+    told.write_text(told.read_text().replace('"differs"', '"agrees"'))
+    assert [done.verdict for done in run_items(one, tmp_path, Setting())] == [DIFFERS]
+
+
 def test_what_other_code_made_is_computed_again(tmp_path, monkeypatch):
     calls = []
     one = [item("kazan2022.good", counting(good, calls))]
@@ -220,6 +241,11 @@ def test_finished_pieces_of_an_interrupted_item_are_kept(tmp_path):
         run_items([item("petti2020.pieces", pieces)], tmp_path, Setting())
     [done] = run_items([item("petti2020.pieces", pieces)], tmp_path, Setting())
     assert RUN == [0, 1, 2, 2, 3]
+    piece = next((tmp_path / ".pieces").glob("*-found.parquet"))
+    piece.write_bytes(b"no table")
+    (tmp_path / "petti2020.pieces" / "item.json").unlink()
+    run_items([item("petti2020.pieces", pieces)], tmp_path, Setting())
+    assert len(RUN) == 6  # the one that cannot be read is made again
     assert done.figures.ours.tolist() == [pytest.approx(4 / 3 + 6)]
 
 

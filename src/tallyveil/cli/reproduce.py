@@ -28,7 +28,7 @@ def reproduce(
         Path | None, typer.Option("--output", "-o", help="The folder to write, or to go on with.")
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="The 1940 items at 132 million persons (some 15 minutes).")
+        bool, typer.Option("--full", help="The 1940 items at 132 million persons (5 minutes for petti2020).")
     ] = False,
     persons: Annotated[int | None, typer.Option(help="Or at this size (default 10,000,000).")] = None,
     ipums: Annotated[Path | None, typer.Option(help="A real extract of the census of 1940 instead.")] = None,

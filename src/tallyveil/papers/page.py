@@ -57,6 +57,8 @@ def page_of(done: Sequence[Done], setting: Setting, *, seconds: float) -> str:
         ],
         counts=[(name, sum(one.verdict == name for one in done)) for name in WORDS],
         numbers=[(name, verdicts.count(name)) for name in WORDS],
+        compared=sum(verdict in ("agrees", "erratum", "stand-in", "differs") for verdict in verdicts),
+        left_out=verdicts.count("not compared"),
         meaning=MEANING,
         setting=setting,
         seconds=seconds,

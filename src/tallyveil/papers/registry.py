@@ -3,7 +3,8 @@
 An item is computed anew every time; nothing of ours is read from a file. Each figure gets a verdict:
 
 - ``agrees``: within the tolerance, and the item says why that tolerance;
-- ``erratum``: differs from what is printed, which another computation gives, as the erratum says;
+- ``erratum``: differs from what is printed, as the erratum says: another computation gives that, or the paper's words
+  are too strong;
 - ``stand-in``: computed on a synthetic population instead of the census itself; direction and factor are compared, and
   it never counts as agreement;
 - ``differs``: anything else (a stand-in beyond a factor of two, too);
@@ -80,6 +81,8 @@ class Figure:
         How far ours may be from the published figure: half a unit of its last digit unless there is chance in it.
     as_printed
         What reproduces the published number where it does not follow from the definitions (with an erratum).
+    overstated
+        That the paper's words say more than holds, as the errata have it; ``again`` must confirm ours then.
     again, again_within
         Ours by other means (a sum written out, a value that the errata give), and how far apart the two may be.
     stand_in
@@ -100,6 +103,7 @@ class Figure:
     relation: Literal["=", "<", ">"] = "="
     tolerance: float = 0.0
     as_printed: float | None = None
+    overstated: bool = False
     again: float | None = None
     again_within: float = 0.0
     stand_in: bool = False
@@ -120,7 +124,19 @@ class Figure:
             return STAND_IN if self.stand_in else AGREES
         if self.stand_in:
             return STAND_IN if self._is_like(self.published) else DIFFERS
-        return ERRATUM if self.as_printed is not None and self._fits(self.as_printed) else DIFFERS
+        explained = self._fits(self.as_printed) if self.as_printed is not None else self.overstated and bool(self.quote)
+        return ERRATUM if explained else DIFFERS
+
+    @property
+    def allowed(self) -> str:
+        """How far ours may be from the published number, in words."""
+        if self.published is None or self.left_out:
+            return ""
+        if not self.stand_in:
+            return f"{self.tolerance:.3g}" if self.tolerance else "exact" if self.relation == "=" else ""
+        rule = f"factor {self.factor:g}" if math.isfinite(self.factor) else "direction"
+        near = max(self.tolerance, self.slack)
+        return f"{rule}, or {near:.3g}" if near else rule
 
     @property
     def apart(self) -> str:
@@ -128,14 +144,16 @@ class Figure:
         if self.verdict != DIFFERS:
             return ""
         if not self._is_confirmed():
-            return f"computed again: {self.again:.6g}"
+            return "not computed again" if self.again is None else f"computed again: {self.again:.6g}"
         if self.published is None or not math.isfinite(self.ours):
             return "not a number"
         times = f", {self.ours / self.published:.2f} times" if self.ours * self.published > 0 else ""
         return f"by {self.ours - self.published:+.3g}{times}"
 
     def _is_confirmed(self) -> bool:
-        return self.again is None or math.isclose(self.ours, self.again, rel_tol=_SAME, abs_tol=self.again_within)
+        if self.again is None:
+            return not self.overstated
+        return math.isclose(self.ours, self.again, rel_tol=_SAME, abs_tol=self.again_within)
 
     def _fits(self, value: float) -> bool:
         """Whether a value is as the paper has it."""
@@ -151,6 +169,15 @@ class Figure:
         return self.ours * published > 0 and 1 / self.factor <= self.ours / published <= self.factor
 
 
+def worst(verdicts: Iterable[str]) -> str:
+    """The worst of some verdicts.
+
+    >>> worst(["agrees", "stand-in", "shown"])
+    'stand-in'
+    """
+    return max(verdicts, key=VERDICTS.index, default=SHOWN)
+
+
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
@@ -164,12 +191,12 @@ class Outcome:
     @property
     def verdict(self) -> str:
         """The worst figure's."""
-        return max((figure.verdict for figure in self.figures), key=VERDICTS.index, default=SHOWN)
+        return worst(figure.verdict for figure in self.figures)
 
     def frame(self) -> pd.DataFrame:
         """The figures as a table, a row each."""
         names = (
-            *("name", "at", "ours", "relation", "published", "quote", "tolerance", "as_printed", "again"),
+            *("name", "at", "ours", "relation", "published", "quote", "allowed", "as_printed", "again"),
             *("verdict", "apart", "left_out"),
         )
         return pd.DataFrame([{name: getattr(figure, name) for name in names} for figure in self.figures], columns=names)

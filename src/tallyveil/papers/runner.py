@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from hashlib import sha256
@@ -26,7 +27,7 @@ from tallyveil import __version__
 from tallyveil.errors import InputError
 from tallyveil.files.release_folder import new_folder
 from tallyveil.files.store import FrameStore, job_folder
-from tallyveil.papers.registry import DIFFERS, Item, Outcome, Setting
+from tallyveil.papers.registry import DIFFERS, Item, Outcome, Setting, worst
 from tallyveil.report.plots import write_plot
 
 Progress = Callable[["Done", bool], None]  # an item, and whether it was computed now
@@ -104,16 +105,17 @@ def read_done(item: Item, place: Path) -> Done | None:
 
 
 def _done(item: Item, place: Path, told: Mapping[str, Any]) -> Done:
+    figures = pd.read_csv(place / "figures.csv", dtype={"at": str, "quote": str, "allowed": str})
     return Done(
         item=item,
         folder=place,
-        verdict=told["verdict"],
+        verdict=DIFFERS if told["failed"] else worst(figures.verdict),
         seconds=told["seconds"],
         notes=tuple(told["notes"]),
         failed=told["failed"],
         charts=tuple(told["charts"]),
         tables=tuple(told["tables"]),
-        figures=pd.read_csv(place / "figures.csv"),
+        figures=figures,
     )
 
 
@@ -126,7 +128,7 @@ def _make(item: Item, place: Path, setting: Setting) -> Done:
         outcome, failed = Outcome(figures=[]), f"{type(problem).__name__}: {problem}"
     seconds = round(perf_counter() - start, 2)
     shutil.rmtree(place, ignore_errors=True)
-    with new_folder(place) as folder:
+    with _appearing(place) as folder:
         outcome.frame().to_csv(folder / "figures.csv", index=False)
         for name, frame in outcome.tables.items():
             frame.to_csv(folder / f"{file_name(name)}.csv", index=False)
@@ -149,6 +151,20 @@ def _make(item: Item, place: Path, setting: Setting) -> Done:
     return _done(item, place, told)
 
 
+@contextmanager
+def _appearing(place: Path) -> Iterator[Path]:
+    """A new folder, but if another run makes the same."""
+    try:
+        with new_folder(place) as folder:
+            yield folder
+    except InputError:
+        if place.exists():
+            raise InputError(
+                f"{place}: another run makes it, too. Wait until that is done; then run this again."
+            ) from None
+        raise
+
+
 def file_name(name: str) -> str:
     """A chart's or table's name as that of a file.
 
@@ -168,17 +184,25 @@ def _kept_pieces(folder: Path, spread: Callable[..., Iterable[Any]]) -> Callable
     def kept(work: Callable[..., Any], *pieces: Sequence[Any]) -> Iterator[Any]:
         kind, store = get_type_hints(work)["return"], _store(folder)
         names = [field.name for field in fields(kind)]
+
+        def known(key: str) -> Any:
+            """What was kept of a case; nothing if a part is missing or cannot be read."""
+            try:
+                return kind(**{name: store[f"{key}-{name}"] for name in names})
+            except (KeyError, InputError):
+                return None
+
         cases = {
             f"{work.__name__}-{sha256(repr(case).encode()).hexdigest()[:12]}": case
             for case in zip(*pieces, strict=True)
         }
-        new = {key: case for key, case in cases.items() if any(f"{key}-{name}" not in store for name in names)}
+        new = {key: case for key, case in cases.items() if known(key) is None}
         made = iter(spread(work, *zip(*new.values(), strict=True)) if new else ())
         for key in cases:
             if key in new:
                 one = next(made)
                 store.update({f"{key}-{name}": getattr(one, name) for name in names})
-            yield kind(**{name: store[f"{key}-{name}"] for name in names})
+            yield known(key)
         list(made)  # so that it ends
 
     return kept

@@ -169,7 +169,7 @@ def figure_sa4(setting: Setting) -> Outcome:
             ours=means["pulled"],
             published=0.25,
             relation=">",
-            quote="the EPL of the optimized count is larger the theoretical epsilon",
+            quote="the EPL of the optimized count ... is larger the theoretical",
             stand_in=state.stand_in,
             factor=1.0,
         ),
@@ -195,7 +195,7 @@ def figure_sa4(setting: Setting) -> Outcome:
             name="cells of a district",
             ours=true.shape[1],
             published=24,
-            quote="stratified by voting age, race, and ethnicity; main text: 24 counts",
+            quote="stratified by voting age, race, and ethnicity",
         ),
         Figure(
             name="share of residuals that round to 0.0",

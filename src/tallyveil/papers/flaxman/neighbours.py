@@ -126,7 +126,7 @@ def _audited(name: str, people: Histogram, moved: Histogram, *, proven: float, s
             quote=SAID,
             as_printed=alone,
             again=proven if reached else None,
-            again_within=proven / 2 if reached else 0.0,
+            again_within=proven / 10 if reached else 0.0,
         ),
         Figure(
             name="the same over what composition gives",

@@ -7,7 +7,6 @@ is computed a second time from noise and raking in numpy (:mod:`tallyveil.papers
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
@@ -44,8 +43,11 @@ VARIED: Mapping[str, tuple[float, ...]] = {
     "percentile": (75.0, 90.0, 99.0),
 }
 POPULATION, SEARCH = ("persons", "levels", "mean"), ("bandwidth", "multiplier", "percentile")
-CLAIMED = {"geometric": (1.0, "matching its theoretical bound"), "raked": (0.25, "roughly one quarter (with J = 3)")}
-MATCHING, ROUGHLY = 0.05, 0.25 - 0.125 * math.sqrt(2)  # nearer to a quarter than to an eighth or a half, in ratio
+CLAIMED = {
+    "geometric": (1.0, "matching its theoretical bound"),
+    "raked": (0.25, "(with J = 3) ... roughly one quarter"),
+}
+MATCHING, ROUGHLY = 0.05, 0.05  # a fifth of a quarter
 RESIDUALS = 45_000  # pooled, about
 BATCHES, POINTS = 10, 40  # of the second computation: batches of so many residuals, and points in the range
 RANGES = 1.5  # ours may be so many times a range of ten batches from their median: 4.6 standard deviations

@@ -28,6 +28,10 @@ from tallyveil.risk import curve
 
 GRID = np.geomspace(0.01, 10, 241)
 STEPS = tuple(f"{rho:.2f}" for rho in np.arange(0.3, 6.01, 0.1))  # along which right decisions go up and down
+ENDS = (
+    "the posterior probability increasing from p at rho_1 near zero to one for rho_1 very large",
+    "the disclosure risk increasing from one to 1/p along the same range",
+)
 NEARLY = 0.1  # what "approximately" is taken to mean: ten percent
 
 
@@ -41,9 +45,13 @@ def _figure_1(_: Setting) -> Outcome:
         rows.append(pd.DataFrame({"x": x, "posterior": posterior, "ratio": ratio, "p": p}))
         for name, found, limit in (("a posterior above the prior", posterior, prior), ("R' above 1", ratio, 1.0)):
             first = float(x[int(np.argmax(found > limit))])
-            figures.append(Figure(name=f"smallest count with {name}", at=f"p={p}", ours=first, published=1))
+            quote = "the posterior is greater than p (and thus, the disclosure risk greater than one) if X1* >= 1"
+            figures.append(
+                Figure(name=f"smallest count with {name}", at=f"p={p}", ours=first, published=1, quote=quote)
+            )
         falls = float((np.diff(posterior) <= 0).sum() + (np.diff(ratio) <= 0).sum())
-        figures.append(Figure(name="places where either curve does not rise", at=f"p={p}", ours=falls, published=0))
+        figures.append(Figure(name="places where either curve does not rise", at=f"p={p}", ours=falls, published=0,
+                              quote="monotonically increasing functions of the released statistic"))  # fmt: skip
         again = [by_hand.posterior(by_hand.RHO_1, int(one), prior) for one in x]
         for name, found, times in (("posterior", posterior, 1.0), ("R'", ratio, 1 / prior)):
             figures.append(Figure(name=f"{name}, mean along the curve", at=f"p={p}", ours=float(found.mean()),
@@ -66,14 +74,16 @@ def _figure_2(_: Setting) -> Outcome:
     for p in PRIORS:
         rows, prior = table[table.prior == p].sort_values("budget"), float(Fraction(p))
         falls = float((np.diff(rows.posterior) < -1e-12).sum())
-        figures.append(Figure(name="places where the curve falls", at=f"p={p}", ours=falls, published=0))
+        figures.append(Figure(name="places where the curve falls", at=f"p={p}", ours=falls, published=0,
+                              quote="both quantities increase monotonically with rho_1"))  # fmt: skip
         least, most = (exposure(p, paper_noise(rho)) for rho in ("1e-4", "100"))
         figures += [
-            Figure(name="R", at=f"p={p};rho=1e-4", ours=least.risk, published=1, tolerance=1e-3,
+            Figure(name="R", at=f"p={p};rho=1e-4", ours=least.risk, published=1, tolerance=1e-3, quote=ENDS[1],
                    again=by_hand.average(1e-4, prior) / prior, again_within=1e-9),
             Figure(name="marginal posterior", at=f"p={p};rho=100", ours=most.marginal_posterior, published=1,
-                   tolerance=1e-6),
-            Figure(name="R", at=f"p={p};rho=100", ours=most.risk, published=1 / prior, tolerance=1e-6 / prior),
+                   tolerance=1e-6, quote=ENDS[0]),
+            Figure(name="R", at=f"p={p};rho=100", ours=most.risk, published=1 / prior, tolerance=1e-6 / prior,
+                   quote=ENDS[1]),
         ]  # fmt: skip
         figures += _ends(p, prior)
     figures += _along(table, ("posterior", "risk"))
@@ -91,25 +101,23 @@ def _figure_2(_: Setting) -> Outcome:
         f"risk 1/p, above 5. Taken as within {NEARLY:.0%}, the first is too strong: at 0.25, R is "
         f"{', '.join(f'{risk:.2f}' for risk in quarter)} for the four priors. The second holds but for p = 1/50, where "
         f"the posterior at 5 is {told['p=1/50;rho=5', 'marginal posterior']:.2f}. No other computation explains these "
-        "words, so the figures that are outside have no published number here. In the Census application (0.099) R is "
-        "as Table 4 has it.",
+        "words. In the Census application (0.099) R is as Table 4 has it.",
         "The ends, rho_1 of 1e-4 and 100, are chosen here: the text says near zero, and very large.",
     ]
     return Outcome(figures=figures, charts={"figure 2": chart}, tables={"curves": table}, notes=notes)
 
 
 def _ends(p: str, prior: float) -> list[Figure]:
-    """The words of section 4.2.2 on 0.25 and on 5: with a verdict where they hold, shown where they are too strong."""
+    """The words of section 4.2.2 on 0.25 and on 5, which are too strong for some priors."""
     figures = []
     for rho, name, scale in (("0.25", "R", prior), ("5", "marginal posterior", 1.0)):
         found = exposure(p, paper_noise(rho))
         ours = found.risk if name == "R" else found.marginal_posterior
-        holds = not (name == "R" or p == "1/50")
         quote = f"the {'disclosure risk' if name == 'R' else 'posterior is'} approximately one"
-        figures.append(Figure(name=name, at=f"p={p};rho={rho}", ours=ours, published=1 if holds else None, quote=quote,
+        figures.append(Figure(name=name, at=f"p={p};rho={rho}", ours=ours, published=1, quote=quote, overstated=True,
                               tolerance=NEARLY, again=by_hand.average(float(rho), prior) / scale))  # fmt: skip
     at_5 = exposure(p, paper_noise("5")).risk
-    figures.append(Figure(name="R", at=f"p={p};rho=5", ours=at_5, published=None if p == "1/50" else 1 / prior,
+    figures.append(Figure(name="R", at=f"p={p};rho=5", ours=at_5, published=1 / prior, overstated=True,
                           tolerance=NEARLY / prior, again=by_hand.average(5.0, prior) / prior,
                           quote="the disclosure risk approximately 1/p"))  # fmt: skip
     return figures
@@ -128,7 +136,8 @@ def _figure_3(_: Setting) -> Outcome:
                               published=2))  # fmt: skip
     figures.append(beside(where, "P[right decision]", "rho=0.099;p=1/2", half.right_decision, digits=2))
     largest = max(exposure("1/2", paper_noise(rho)).threshold for rho in ("0.01", "0.099", "1", "10"))
-    figures.append(Figure(name="smallest count that is claimed, whatever rho", at="p=1/2", ours=largest, published=1))
+    figures.append(Figure(name="smallest count that is claimed, whatever rho", at="p=1/2", ours=largest, published=1,
+                          quote="any X1* >= 1 will lead to a posterior probability greater than 0.5"))  # fmt: skip
     for p in PRIORS[1:]:
         ours, again = 100 * exposure(p).right_decision, 100 * by_hand.right(by_hand.RHO_1, float(Fraction(p)))
         figures.append(Figure(name="P[right decision], %", at=f"rho=0.099;p={p}", ours=ours, published=1, relation="<",
@@ -204,6 +213,8 @@ ITEMS: tuple[Item, ...] = (
         calls=(*ONE, "risk.curve"),
         tolerance="At the ends of the curves 0.001 and one in a million. At 0.25 and 5, where the text says "
         "approximately, ten percent.", compute=_figure_2,
+        erratum="Erratum 11: at rho_1 = 0.25 the risk is not approximately one, and for p = 1/50 it is not "
+        "approximately 1/p at 5.",
     ),
     Item(
         key="kazan2022.figure3", title="Right decisions by rho_1", where="Figure 3 and section 4.2.3",

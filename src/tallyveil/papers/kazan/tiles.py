@@ -109,7 +109,11 @@ def _zones(exact: Floats, left_out: Counts, again: Counts) -> list[Figure]:
             9,
             "X1* = 1 and Y1* is positive and large ... X1 = 0",
         ),
-        ("X2* of 9 for which X1* = 1 is claimed at Y1* = 0", 9, "X1* = 1 and Y1* is positive and large ... X1 = 0"),
+        (
+            "X2* of 9 for which X1* = 1 is claimed at Y1* = 0, not being large",
+            9,
+            "X1* = 1 and Y1* is positive and large ... X1 = 0",
+        ),
         ("X2* of 9 for which X1* = 0 is claimed at Y1* = -30", 9, "X1* = 0 and Y1* is negative and large ... X1 = 1"),
     )
     found = zip(names, *(_ends(tiles) for tiles in (exact, left_out, again)), strict=True)

@@ -28,6 +28,7 @@ LEVELS_OF_TEXT = ("us", "state", "county", "enumdist")  # Methods, "TopDown algo
 BUDGETS_OF_TEXT = (0.25, 0.5, 0.75, 1.0, 2.0, 4.0, 8.0)  # Methods, "TopDown options", 1
 LABELS_OF_TEXT = {"votingage": 2, "race": 6, "hispanic": 2}  # Methods, "Step one"
 TYPES_OF_TEXT = 6  # the same place
+TYPES_OF_CODE = 8  # in the code that the Bureau released (erratum 3)
 SMALLEST = "0.25"  # the budget at which constraints are pressed hardest
 PERSONS = 23  # whom the text adds to a large cell and to a small one
 LARGE, SMALL = ("adult", "not_hispanic", "white"), ("minor", "hispanic", "aian")
@@ -133,7 +134,7 @@ def noise_figures(strategy: Strategy) -> list[Figure]:
     figures = []
     for level in LEVELS_OF_TEXT:
         for query, share in QUERIES.items():
-            z, quote = float(_noise(strategy, level, query).z), "G(h/2)" if query == "detailed" else "G(s/2)"
+            z, quote = float(_noise(strategy, level, query).z), "G(h/2)" if query == "detailed" else "G(s_j/2)"
             budget = 1 / len(LEVELS_OF_TEXT) * share
             figures.append(Figure(name="z of the noise", at=f"{level}, {query}", ours=z, again=budget / 2, quote=quote))
     noise = _noise(strategy, "enumdist", "detailed")
@@ -167,7 +168,7 @@ def schema_figures() -> list[Figure]:
         published=TYPES_OF_TEXT,
         quote=QUOTES["types"],
         as_printed=TYPES_OF_TEXT,
-        again=schema.cells / schema.query(STRATA).size,
+        again=TYPES_OF_CODE,
     )
     return [*figures, types]
 

@@ -1,7 +1,6 @@
 """Figures made of many published rows: sharper than a factor of two of each.
 
-One row of a stand-in may be off by a factor of two; the mean of dozens may not. Which rows, weights and factors were
-chosen before any result was looked at, for the reasons given here.
+One row of a stand-in may be off by a factor of two; the mean of several may not.
 """
 
 from __future__ import annotations
@@ -14,18 +13,19 @@ import numpy as np
 import pandas as pd
 
 from tallyveil.papers.petti.census import Census
-from tallyveil.papers.petti.compare import COUNTED, PLACES, REAL_ERRORS, UNIT
+from tallyveil.papers.petti.compare import COUNTED, PLACES, REAL_ERRORS, UNIT, WORDS
 from tallyveil.papers.registry import FACTOR, Figure
 
 ROUNDED = 5  # units at least: rounding is then at most a tenth of a figure
 ERROR_FACTOR = 1.25  # error goes as one over the budget: half-way (in logarithms) to a budget 1.5 times too large
-LOSS_FACTOR = 1.5  # the largest value of a noisy curve, over fewer residuals: about half-way to a factor of two
+LOSS_FACTOR = 1.5  # the largest value of a noisy curve, biased upwards, the more so the fewer residuals there are
 REAL = 0.1  # of the real census: what rounding can do to a figure
 
 
 def typical_errors(table: pd.DataFrame, census: Census) -> list[Figure]:
-    """Errors by level and count: the geometric mean of ours and of the published ones."""
-    return _typical(table[table.statistic != "epl"], census, by=["level", "count"], factor=ERROR_FACTOR, of="errors")
+    """Errors by level, count and statistic: the geometric mean of ours and of the published ones."""
+    errors = table[~table.statistic.isin(["epl", "max_ae"])]
+    return _typical(errors, census, by=["level", "count", "statistic"], factor=ERROR_FACTOR, of="errors")
 
 
 def typical_losses(table: pd.DataFrame, census: Census) -> list[Figure]:
@@ -72,7 +72,9 @@ def _typical(table: pd.DataFrame, census: Census, *, by: Sequence[str], factor: 
     return [
         Figure(
             name=f"geometric mean of {len(group)} {of}",
-            at=", ".join([PLACES[keys[0]], COUNTED[keys[1]]] if keys else ["all levels and counts compared"]),
+            at=", ".join(
+                [PLACES[keys[0]], COUNTED[keys[1]], WORDS[keys[2]]] if keys else ["all levels and counts compared"]
+            ),
             ours=_geometric_mean(group.ours),
             published=_geometric_mean(group.published),
             tolerance=0.0 if census.stand_in else REAL * _geometric_mean(group.published),
