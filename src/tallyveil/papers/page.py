@@ -36,7 +36,7 @@ WORDS = {
 }
 MEANING = {
     "agrees": "within the tolerance",
-    "erratum": "ours follows from the definitions; another computation, beside it, gives what is printed",
+    "erratum": "ours follows from the definitions; another computation gives what is printed, or words are too strong",
     "stand-in": "computed on made-up people: direction, and a factor of two; never agreement",
     "differs": "anything else, and what could not be computed",
     "not compared": "with the reason",
