@@ -31,8 +31,8 @@ EXACT, LONG_RUN = "exact", "condition left out, long run"
 RIGHT_8 = (12.94, 38.66, 29.79, 13.92, 3.94, 0.68, 0.07)  # erratum 8: Table 7 as it should be
 SAMPLED_8 = (11.00, 39.50, 30.46, 14.24, 4.04, 0.69, 0.07)  # and as the sampler without the condition has it
 ERRATUM_8 = (
-    "Erratum 8: the posterior of Eq. 25 is a finite sum. The published numbers are far from it, and near those of a "
-    "sampler whose x1 step leaves out the condition x1 <= x2 of Eq. 26."
+    "Erratum 8: the posterior of Eq. 25 is a finite sum. The published numbers, taken together, are far from it, and "
+    "near those of a sampler whose x1 step leaves out the condition x1 <= x2 of Eq. 26."
 )
 
 
