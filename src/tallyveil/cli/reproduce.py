@@ -100,10 +100,12 @@ def _setting(full: bool, persons: int | None, ipums: Path | None, replicates: in
     if ipums is not None:
         if not ipums.is_file():
             raise InputError(f"{ipums}: no such file. Give an IPUMS extract of the census of 1940.")
-        from tallyveil.papers.petti.runs import census_of
+        from tallyveil.papers.petti.census import census_of
 
         typer.echo(f"reading {ipums}", err=True)
-        census_of(setting)  # what is wrong with it is said before anything is written
+        persons = census_of(setting).persons  # what is wrong with it is said before anything is written
+        if persons != FULL:
+            typer.echo(f"it has {persons:,} persons; the published figures are of {FULL:,}", err=True)
     return setting
 
 
