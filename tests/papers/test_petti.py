@@ -221,6 +221,14 @@ def test_a_sign_counts_only_where_both_biases_are_clear_of_zero_and_by_the_index
     assert not len(petti_compare.signs(theirs.assign(statistic="bias of the text"), ours))
 
 
+@pytest.mark.parametrize(("times", "verdict"), [(1.2, "shown"), (2.0, DIFFERS), (0.5, DIFFERS)])
+def test_standard_errors_that_would_leave_out_too_much_or_too_little_are_seen(times, verdict):
+    rows = pd.DataFrame({"epsilon": 1.0, "homogeneity": [16.0, 18.0, 20.0], "n": [100, 200, 19]})
+    figures = rows.assign(statistic="bias", level="enum_dist", chance=[3.0 * times, times, 100.0])
+    runs = petti_runs.Runs(figures=figures, spreads=rows.assign(error=[3.0, 1.0, 1.0], bias=0.0))
+    assert [figure.verdict for figure in petti_file._errors_of_bias(runs)] == [verdict]
+
+
 def test_bias_is_computed_by_both_definitions_of_the_index(outcomes):
     table = petti_runs.topdown_runs(SMALL).figures
     index = {word: set(table[table.statistic == word].homogeneity) for word in ("bias", "bias of the text")}

@@ -10,8 +10,8 @@ import pandas as pd
 
 from tallyveil.papers.petti import charts
 from tallyveil.papers.petti.census import Census, census_of, nation_of
-from tallyveil.papers.petti.compare import CLEAR, PLACES, lay, name_of, results, signs
-from tallyveil.papers.petti.runs import DEFINITIONS, sample_runs, size_figures, topdown_runs
+from tallyveil.papers.petti.compare import CLEAR, FEWEST_RESIDUALS, PLACES, lay, name_of, results, signs
+from tallyveil.papers.petti.runs import DEFINITIONS, Runs, sample_runs, size_figures, topdown_runs
 from tallyveil.papers.petti.typical import (
     ERROR_FACTOR,
     LOSS_FACTOR,
@@ -27,9 +27,10 @@ FACTOR = (
     "Stand-in: the people are synthetic, so direction and a factor of two. {slack} With the real extract: rounding and "
     "four standard errors of the difference of two such runs."
 )
+SIBLINGS = 0.3  # relative: what siblings, who share an error, may do to a standard error
 PERSON = "Errors are published as whole persons: half a person is no difference."
 MEANS = (
-    f"The geometric mean of all that are compared (of those published as 5 persons or more) to {ERROR_FACTOR:g}: error "
+    f"The geometric mean over budgets or fractions (where published as 5 persons or more) to {ERROR_FACTOR:g}: error "
     f"goes as one over the budget, so that is half-way to a budget 1.5 times too large."
 )
 LOSSES = (
@@ -88,7 +89,28 @@ def compute_bias(setting: Setting) -> Outcome:
     ]
     note = f"Where both biases are more than {CLEAR:g} standard errors from 0, by the index of {', '.join(words)}."
     notes = [*laid.notes, beyond_a_factor(laid.tables["side_by_side"]), note]
-    return replace(laid, notes=notes, tables={**laid.tables, "index_of_the_text": by_text})
+    checked = _errors_of_bias(topdown_runs(setting)) if census_of(setting).has_persons("bias") else []
+    figures = [*laid.figures, *checked]
+    return replace(laid, figures=figures, notes=notes, tables={**laid.tables, "index_of_the_text": by_text})
+
+
+def _errors_of_bias(runs: Runs) -> list[Figure]:
+    """Standard errors, which decide what is compared, beside those of districts as if each were on its own."""
+    own = runs.figures[(runs.figures.statistic == "bias") & (runs.figures.level == "enum_dist")]
+    both = own.merge(
+        runs.spreads.astype({"homogeneity": float}), on=["epsilon", "homogeneity"], suffixes=("", "_alone")
+    )
+    both = both[both.n >= FEWEST_RESIDUALS]
+    return [
+        Figure(
+            name="standard error of the bias, median over indices",
+            at=f"districts, epsilon {epsilon:g}; again: residuals taken as independent",
+            ours=float(rows.chance.median()),
+            again=float(rows.error.median()),
+            again_within=SIBLINGS * float(rows.error.median()),
+        )
+        for epsilon, rows in both.groupby("epsilon")
+    ]
 
 
 def compute_samples(setting: Setting) -> Outcome:

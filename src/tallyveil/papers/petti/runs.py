@@ -48,7 +48,7 @@ THEIR_RUNS = {"topdown": 4, "srs": 1}  # pooled by the authors
 TEXT_FRACTIONS = (0.05, 0.5, 0.95)  # of samples whose loss the text gives too
 TEXT_LOSS = "epl of the text"
 TEXT_PERCENTILE, TEXT_MULTIPLIER = 99.0, 1.5  # its search range, of an earlier version of the authors' code
-SPREADS = ["homogeneity", "p5", "p25", "p75", "p95", "bias", "n", "epsilon"]
+SPREADS = ["homogeneity", "p5", "p25", "p75", "p95", "bias", "n", "error", "epsilon"]
 BAND = 3.0  # a 95% band for a whole curve is about this many standard errors to each side
 
 
@@ -220,12 +220,12 @@ def _counted(values: Any) -> pd.DataFrame:
 
 
 def _spread(truth: Population, released: Sequence[Any]) -> pd.DataFrame:
-    """Quantiles of the residuals of district totals by homogeneity: what Figure 3 shades."""
+    """Residuals of district totals by homogeneity: quantiles, which Figure 3 shades, and the mean with its error."""
     found = residuals(truth, released, level="enumdist")
     index = homogeneity(truth, level="enumdist", query=STRATA, definition="product")[found.unit]
     groups = pd.Series(found.value).groupby(index)
     spread = groups.quantile([0.05, 0.25, 0.75, 0.95]).unstack().set_axis(["p5", "p25", "p75", "p95"], axis=1)
-    spread = spread.assign(bias=groups.mean(), n=groups.size())
+    spread = spread.assign(bias=groups.mean(), n=groups.size(), error=groups.std() / np.sqrt(groups.size()))
     return spread.rename_axis("homogeneity").reset_index()
 
 
