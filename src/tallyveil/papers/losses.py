@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tallyveil.evaluate.epl import Settings, smoothed
 from tallyveil.evaluate.tally import tally
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, styled
+from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, titled
 
 Floats = NDArray[np.float64]
 
@@ -97,11 +97,10 @@ def two_panels(
         f"{whose}. (a) grey dots: frequencies, blue: smoothed.",
         f"(b) square: largest of this run, {at.epl.abs().iloc[0]:.3g}; dashed: {words}.",
     ]
-    heading = alt.TitleParams(text=title, subtitle=note, subtitleColor=GREY, offset=12)
     panels = [
         panel.properties(width=WIDTH * 2 // 3, height=HEIGHT * 3 // 4, title=t) for panel, t in ((a, "(a)"), (b, "(b)"))
     ]
-    return styled(alt.hconcat(*panels).properties(title=heading))
+    return titled(alt.hconcat(*panels), title, *note)
 
 
 def level_lines(lines: Sequence[tuple[str, float]]) -> Any:

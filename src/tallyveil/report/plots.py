@@ -53,7 +53,7 @@ def error_plot(table: pd.DataFrame, *, title: str = "") -> Any:
     dots = base.mark_point(filled=True, size=60, opacity=1).encode(x=alt.X("median_abs:Q", scale=scale))
     panel = (line + dots).properties(width=WIDTH, height=alt.Step(14 if "release" in wide else 22))
     queries = alt.Facet("query:N", title=None, sort=list(dict.fromkeys(wide["query"])))
-    return styled(panel.facet(facet=queries, columns=1).properties(title=_title(title)))
+    return titled(panel.facet(facet=queries, columns=1), title, INTERNAL)
 
 
 def bias_plot(table: pd.DataFrame, *, title: str = "", fewest: int = 10) -> Any:
@@ -74,7 +74,7 @@ def bias_plot(table: pd.DataFrame, *, title: str = "", fewest: int = 10) -> Any:
     panel = (zero + bars + dots).properties(width=WIDTH, height=HEIGHT * 2 // 3)
     shown = panel.facet(facet=alt.Facet("level:N", title=None, sort=levels), columns=1)
     note = f"Mean of released minus true, with 95% intervals. Not drawn: groups of fewer than {fewest}."
-    return styled(shown.resolve_scale(x="independent", y="independent").properties(title=_title(title, note)))
+    return titled(shown.resolve_scale(x="independent", y="independent"), title, note, INTERNAL)
 
 
 def epl_plot(curves: pd.DataFrame, *, title: str = "") -> Any:
@@ -100,7 +100,7 @@ def epl_plot(curves: pd.DataFrame, *, title: str = "") -> Any:
     known = curves.theory.notna().any()
     band = "Shaded: 95% band for the whole curve, where there are residuals enough."
     words = f"Orange: largest value.{' Black: the noise alone.' if known else ''}"
-    return styled(shown.resolve_scale(x="independent", y="independent").properties(title=_title(title, words, band)))
+    return titled(shown.resolve_scale(x="independent", y="independent"), title, words, band, INTERNAL)
 
 
 def tradeoff_plot(table: pd.DataFrame, *, title: str) -> Any:
@@ -128,7 +128,7 @@ def tradeoff_plot(table: pd.DataFrame, *, title: str) -> Any:
     ]
     gone = len(table) - len(known)
     note = "Grey: simple random samples." + (f" Not drawn, far off or without loss: {gone}." if gone else "")
-    return styled(alt.layer(*parts).properties(width=WIDTH, height=WIDTH * 3 // 4, title=_title(title, note)))
+    return titled(alt.layer(*parts).properties(width=WIDTH, height=WIDTH * 3 // 4), title, note, INTERNAL)
 
 
 def sweep_plot(table: pd.DataFrame, *, statistic: str = "median_abs") -> Any:
@@ -157,7 +157,7 @@ def sweep_plot(table: pd.DataFrame, *, statistic: str = "median_abs") -> Any:
     panel = (base.mark_line() + base.mark_point(filled=True, size=35)).properties(width=170, height=130)
     row, column = (alt.Row("query:N", title=None, sort=queries), alt.Column("level:N", title=None, sort=levels))
     note = f"Mean of {rows.replicate.nunique()} runs of each."
-    return styled(panel.facet(row=row, column=column).properties(title=_title(f"Sweep: {words}, persons", note)))
+    return titled(panel.facet(row=row, column=column), f"Sweep: {words}, persons", note, INTERNAL)
 
 
 def posterior_plot(table: pd.DataFrame, *, title: str = "") -> Any:
@@ -180,7 +180,7 @@ def posterior_plot(table: pd.DataFrame, *, title: str = "") -> Any:
     order = list(dict.fromkeys(shown.panel))
     note = "Bars count people by the intruder's posterior; the dashed line is the prior."
     facets = panel.facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=1)
-    return styled(facets.properties(title=_title(title, note)))
+    return titled(facets, title, note, INTERNAL)
 
 
 def write_plot(chart: Any, path: str | PathLike[str]) -> None:
@@ -190,12 +190,14 @@ def write_plot(chart: Any, path: str | PathLike[str]) -> None:
     chart.save(str(place.with_name(place.name + ".png")), ppi=144)
 
 
-def _title(text: str, *notes: str) -> Any:
-    return altair().TitleParams(text=text, subtitle=[*notes, INTERNAL], subtitleColor=GREY, offset=12)
-
-
 def _label(row: Any) -> str:
     return f"{100 * row.fraction:g}%" if row.method == "sample" else str(row.method)
+
+
+def titled(chart: Any, title: str, *notes: str) -> Any:
+    """A chart in the house style, with a short title and notes under it."""
+    heading = altair().TitleParams(text=title, subtitle=list(notes), subtitleColor=GREY, offset=12)
+    return styled(chart.properties(title=heading))
 
 
 def styled(chart: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, styled
+from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, titled
 
 WORDS = {"right_decision": "rightly claimed", "risk": "R, posterior over prior", "posterior": "average posterior"}
 NOISE = "noise_mean_abs"
@@ -42,5 +42,4 @@ def risk_curve_plot(
     at = alt.Chart(pd.DataFrame({"budget": [] if chosen is None else [chosen]})).mark_rule(color=INK).encode(x=x)
     panels = [layer.properties(width=WIDTH * 2 // 3, height=HEIGHT) for layer in (risks + limit + at, lines + at)]
     note = ["Dashed: the bound. Black: the chosen budget.", "Noisy counts, before post-processing."]
-    heading = alt.TitleParams(text=title, subtitle=note, subtitleColor=GREY, offset=12)
-    return styled(alt.hconcat(*panels).resolve_scale(color="independent").properties(title=heading))
+    return titled(alt.hconcat(*panels).resolve_scale(color="independent"), title, *note)

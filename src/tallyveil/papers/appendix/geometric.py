@@ -22,7 +22,7 @@ from tallyveil.papers.appendix.noise import (
 )
 from tallyveil.papers.losses import authors_z, curve_of, densities, median, two_panels
 from tallyveil.papers.registry import Figure, Outcome, Setting
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, WIDTH, altair, styled
+from tallyveil.report.plots import BLUE, HEIGHT, WIDTH, altair, titled
 
 PRINTED = ((0.25, 0.18, 0.005, "caption of Figure SA2"), (0.05, 0.043, 0.0005, "text"))  # budget, EPL, half a unit
 
@@ -86,13 +86,8 @@ def _scatter(shown: pd.DataFrame, state: State) -> Any:
     a = dots.encode(x=x, y=alt.Y("noisy:Q", title="noisy count"))
     b = dots.encode(x=x, y=alt.Y("residual:Q", title="noisy minus precise"))
     panels = [p.properties(width=WIDTH * 2 // 3, height=HEIGHT, title=t) for p, t in ((a, "(a)"), (b, "(b)"))]
-    heading = alt.TitleParams(
-        text="District totals under the geometric mechanism, epsilon 0.25",
-        subtitle=f"{state.words()}. Noise G(0.125), one run.",
-        subtitleColor=GREY,
-        offset=12,
-    )
-    return styled(alt.hconcat(*panels).properties(title=heading))
+    title = "District totals under the geometric mechanism, epsilon 0.25"
+    return titled(alt.hconcat(*panels), title, f"{state.words()}. Noise G(0.125), one run.")
 
 
 def figure_sa2(setting: Setting) -> Outcome:

@@ -18,6 +18,7 @@ from tallyveil.histogram import Histogram
 from tallyveil.mechanisms import geometric
 from tallyveil.papers.losses import largest
 from tallyveil.papers.petti.census import census_of
+from tallyveil.papers.petti.runs import STRATA
 from tallyveil.papers.registry import Setting
 from tallyveil.populations import census_1940
 from tallyveil.spine import Spine
@@ -25,7 +26,6 @@ from tallyveil.spine import Spine
 DISTRICTS = 2_663
 PERSONS = 2_614_500  # a synthetic state of so many has 2,663 districts
 WASHINGTON = b"53"
-STRATA = "votingage * hispanic * race"
 _PERSONS, _COUNTIES, _FILLED = 1_736_191, 39, 9_869  # of Washington: census of 1940; notebook 010, cell 9
 RUNS = 300  # of ours, for a mean; fewer at the smallest budgets, where noise is wide
 THEIRS = 100  # draws behind a row of Table SA1: not said; its equal rows differ as means of 30 to 260 do

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from tallyveil.mechanisms import geometric, total_and_strata, with_invariant
 from tallyveil.papers.appendix.by_hand import counties_kept, epl_by_hand, strata_and_total
-from tallyveil.papers.appendix.noise import STRATA, Losses, State, losses_of, state_in_words, state_of, strata_of
+from tallyveil.papers.appendix.noise import Losses, State, losses_of, state_in_words, state_of, strata_of
 from tallyveil.papers.losses import authors_z, curve_of, densities, two_panels
+from tallyveil.papers.petti.runs import STRATA
 from tallyveil.papers.registry import Figure, Outcome, Setting
 
 RUNS_SA3, RUNS_SA4, BY_HAND = 40, 10, 10

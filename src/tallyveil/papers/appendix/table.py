@@ -22,7 +22,7 @@ from tallyveil.papers.appendix.noise import (
 )
 from tallyveil.papers.losses import authors_z
 from tallyveil.papers.registry import Figure, Outcome, Setting, published
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, styled
+from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, titled
 
 TELLING = 0.05  # from this z on, ratios exp(-z) and 1 - z differ by 2.5% or more, and both are compared
 SLOW = 0.025  # noise wider than G of this is taken in proportion in the second computation
@@ -205,13 +205,9 @@ def _table_chart(rows: pd.DataFrame) -> Any:
     lines = (
         alt.Chart(ends).mark_line(color=GREY, strokeDash=[5, 4], strokeWidth=1).encode(x=x, y="y:Q", detail="line:N")
     )
-    heading = alt.TitleParams(
-        text="EPL of the geometric mechanism",
-        subtitle="Dashed: epsilon (above) and epsilon/2, the true log ratio of a count. Both axes are logarithmic.",
-        subtitleColor=GREY,
-        offset=12,
-    )
-    return styled((lines + bars + dots).properties(width=WIDTH * 3 // 2, height=HEIGHT * 3 // 2, title=heading))
+    note = "Dashed: epsilon (above) and epsilon/2, the true log ratio of a count. Both axes are logarithmic."
+    chart = (lines + bars + dots).properties(width=WIDTH * 3 // 2, height=HEIGHT * 3 // 2)
+    return titled(chart, "EPL of the geometric mechanism", note)
 
 
 def _option_chart(rows: pd.DataFrame, option: str) -> Any:
@@ -234,5 +230,4 @@ def _option_chart(rows: pd.DataFrame, option: str) -> Any:
         y="mean:Q", shape=alt.Shape("by:N", title=None, scale=alt.Scale(domain=names, range=["circle", "square"]))
     )
     note = f"Noise G(0.125) of 2,663 districts; the published rows do not depend on the {option}."
-    heading = alt.TitleParams(text=f"EPL by {option}, epsilon 0.25", subtitle=note, subtitleColor=GREY, offset=12)
-    return styled((bars + dots).properties(width=WIDTH, height=HEIGHT, title=heading))
+    return titled((bars + dots).properties(width=WIDTH, height=HEIGHT), f"EPL by {option}, epsilon 0.25", note)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from tallyveil.evaluate import direct, neighbour
 from tallyveil.histogram import Histogram
 from tallyveil.papers.flaxman.by_hand import Law, errors_of_raked, law_of
-from tallyveil.papers.flaxman.runs import BUDGETS, HOURS, LEAF, NAMES, run, titled
+from tallyveil.papers.flaxman.runs import BUDGETS, HOURS, LEAF, NAMES, run
 from tallyveil.papers.registry import Figure, Outcome, Setting
 from tallyveil.populations import uniform_tree
-from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair
+from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair, titled
 
 RUNS = 500
 TELLING = {"geometric": 1.0, "averaged": 1.0, "raked": 1.0}  # a budget at which so many runs tell
@@ -203,4 +203,4 @@ def _chart(shown: pd.DataFrame) -> Any:
         f"{RUNS} runs on D and on D', area 0. Dots and bars: log ratios with 95% intervals; dashed: plus and minus the",
         "budget; orange: exact (raked: simulated). Not drawn: k that never occurred on one side, and beyond the panel.",
     ]
-    return titled(alt.vconcat(*rows), "Direct estimates of the loss", note)
+    return titled(alt.vconcat(*rows), "Direct estimates of the loss", *note)

@@ -36,12 +36,11 @@ from tallyveil.papers.flaxman.runs import (
     SECONDS,
     label,
     noise_of,
-    titled,
 )
 from tallyveil.papers.losses import densities, level_lines, median
 from tallyveil.papers.registry import Figure, Outcome, Setting
 from tallyveil.populations import uniform_tree
-from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair
+from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair, titled
 
 RANGE = ("0.01", "0.025", "0.05", "0.1", "0.25", "0.5")  # budgets of the run that is timed
 HALF_UNIT = 0.0005  # of 0.025

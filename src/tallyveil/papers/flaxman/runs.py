@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from tallyveil.histogram import Histogram
 from tallyveil.mechanisms import averaged, geometric, raked
-from tallyveil.report.plots import GREY, altair, styled
 
 LEAF = "level3"
 PARTS = 4  # P, and J + 1
@@ -41,9 +40,3 @@ def noise_of(name: str, people: Histogram, epsilon: Any, *, seed: int, runs: int
 def label(name: str) -> str:
     """A mechanism and its budget in Figure 1."""
     return f"{NAMES[name]}, budget {BUDGETS[name]:g}"
-
-
-def titled(chart: Any, title: str, note: str | list[str]) -> Any:
-    """A chart in the house style, with a heading."""
-    heading = altair().TitleParams(text=title, subtitle=note, subtitleColor=GREY, offset=12)
-    return styled(chart.properties(title=heading))

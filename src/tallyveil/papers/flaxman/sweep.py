@@ -17,12 +17,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tallyveil.papers.flaxman.by_hand import children_of, losses_by_hand, residuals_by_hand
-from tallyveil.papers.flaxman.runs import BUDGETS, NAMES, noise_of, titled
+from tallyveil.papers.flaxman.runs import BUDGETS, NAMES, noise_of
 from tallyveil.papers.losses import loss_curve
 from tallyveil.papers.registry import Figure, Outcome, Setting
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Geometric
-from tallyveil.report.plots import BLUE, ORANGE, altair
+from tallyveil.report.plots import BLUE, ORANGE, altair, titled
 
 BASE: Mapping[str, Any] = {
     "persons": 1_000_000,

@@ -19,11 +19,10 @@ from tallyveil.papers.kazan.facts import (
     paper_noise,
     rho_of,
     rule,
-    titled,
 )
 from tallyveil.papers.kazan.tables import BUREAUS_RHO, NOISE_9, ONE, exposure
 from tallyveil.papers.registry import Figure, Item, Outcome, Setting
-from tallyveil.report.plots import GREY, altair
+from tallyveil.report.plots import GREY, altair, titled
 from tallyveil.risk import curve
 
 GRID = np.geomspace(0.01, 10, 241)

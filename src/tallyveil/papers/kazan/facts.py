@@ -12,7 +12,7 @@ import pandas as pd
 from tallyveil.papers.registry import Figure, published
 from tallyveil.privacy import DiscreteGaussian, Strategy
 from tallyveil.privacy.budget import Number
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, styled
+from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair
 
 RHO = Fraction("2.56")  # section 2.3; the Bureau's exact one is (542/339)^2
 PRIORS = ("1/2", "1/5", "1/10", "1/50")  # the four intruders of section 4.2
@@ -114,9 +114,3 @@ def budget_axis(name: str, title: str, low: float, high: float) -> Any:
     axis = alt.Axis(values=values, labelExpr=both)
     scale = alt.Scale(type="log", nice=False, domain=[low, high])
     return alt.X(f"{name}:Q", scale=scale, axis=axis, title=[title, "(below: implied epsilon)"])
-
-
-def titled(chart: Any, title: str, *notes: str) -> Any:
-    """The chart in the house style, with a short title and notes under it."""
-    heading = altair().TitleParams(text=title, subtitle=list(notes), subtitleColor=GREY, offset=12)
-    return styled(chart.properties(title=heading))

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.special import expit, ndtr
 
 from tallyveil.papers.kazan import by_hand
-from tallyveil.papers.kazan.facts import HALF_WIDTH, beside, budget_axis, lines, rho_of, rounding, rule, titled
+from tallyveil.papers.kazan.facts import HALF_WIDTH, beside, budget_axis, lines, rho_of, rounding, rule
 from tallyveil.papers.kazan.levels import (
     ERRATUM_8,
     EXACT,
@@ -29,7 +29,7 @@ from tallyveil.papers.kazan.levels import (
 from tallyveil.papers.kazan.near_ties import settled
 from tallyveil.papers.kazan.sampler import Released, sampled, shares
 from tallyveil.papers.registry import Figure, Item, Outcome, Setting
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, ORANGE, altair
+from tallyveil.report.plots import BLUE, GREY, HEIGHT, ORANGE, altair, titled
 
 DRAWS = 1000  # MCMC draws for each set of released counts
 FIGURE_5_SETS, FIGURE_6_SETS = 1_000_000, 500_000  # Monte Carlo draws of the released counts

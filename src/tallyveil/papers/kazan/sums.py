@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from tallyveil.papers.kazan import by_hand
-from tallyveil.papers.kazan.facts import COLOURS, HALF_WIDTH, lines, paper_noise, rho_of, titled
+from tallyveil.papers.kazan.facts import COLOURS, HALF_WIDTH, lines, paper_noise, rho_of
 from tallyveil.papers.registry import Figure, Item, Outcome, Setting
 from tallyveil.privacy import DiscreteGaussian, approximate_sum, sum_of_noise
-from tallyveil.report.plots import INK, altair
+from tallyveil.report.plots import INK, altair, titled
 
 SCALES = np.linspace(0.02, 2, 199)
 CASES = (("0.9", 5), ("0.9", 27), ("0.099", 5), ("0.099", 27))  # rho, below 1 as in Proposition 1, and n

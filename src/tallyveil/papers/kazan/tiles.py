@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tallyveil.papers.kazan import by_hand
-from tallyveil.papers.kazan.facts import beside, rounding, titled
+from tallyveil.papers.kazan.facts import beside, rounding
 from tallyveil.papers.kazan.levels import (
     ERRATUM_8,
     EXACT,
@@ -23,7 +23,7 @@ from tallyveil.papers.kazan.levels import (
 from tallyveil.papers.kazan.sampler import Chains, Counts, Released, shares
 from tallyveil.papers.registry import Figure, Item, Outcome, Setting
 from tallyveil.privacy.distributions import Floats
-from tallyveil.report.plots import BLUE, INK, altair
+from tallyveil.report.plots import BLUE, INK, altair, titled
 from tallyveil.risk import Hierarchy
 
 BOX = np.arange(-3, 6), np.arange(-30, 31)  # x2* and y1* of Figure 4

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, styled
+from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, styled, titled
 
 COLOURS, SHAPES = [BLUE, ORANGE, "#009e73"], ["circle", "square", "triangle-up"]
 REACH = 40  # persons to each side in Figure 1
@@ -38,7 +38,7 @@ def figure1(residuals: pd.DataFrame, losses: pd.DataFrame, *, of: str) -> Any:
         .encode(x=alt.X("x:Q", **x), y=alt.Y("epl:Q", title="EPL(x) = log p(x) / p(x + 1)"), **by),
     ]
     sized = (panel.properties(width=WIDTH * 2 // 3, height=HEIGHT) for panel in panels)
-    return styled(alt.hconcat(*sized).properties(title=_title(f"District strata, {of}")))
+    return titled(alt.hconcat(*sized), f"District strata, {of}")
 
 
 def figure2(points: pd.DataFrame) -> Any:
@@ -104,7 +104,7 @@ def figure3(spreads: pd.DataFrame, *, of: str, fewest: int) -> Any:
     ).properties(width=WIDTH * 3 // 5, height=HEIGHT)
     facet = alt.Facet("panel:N", title=None, sort=list(dict.fromkeys(shown.panel)))
     note = f"Shades hold 90 and 50% of the residuals here. Not drawn: indices of fewer than {fewest} residuals."
-    return styled(panel.facet(facet=facet, columns=3).properties(title=_title(f"District totals, {of}", note)))
+    return titled(panel.facet(facet=facet, columns=3), f"District totals, {of}", note)
 
 
 def against(table: pd.DataFrame, *, title: str, of: str, log: bool = True) -> Any:
@@ -138,8 +138,4 @@ def against(table: pd.DataFrame, *, title: str, of: str, log: bool = True) -> An
         )  # fmt: skip
         panels.append((rules + dots).properties(width=WIDTH // 2, height=WIDTH // 2, title=kind))
     note = f"Ours: {of}. Solid line: the same. Dashed: a factor of two."
-    return styled(alt.concat(*panels, columns=2).properties(title=_title(title, note)))
-
-
-def _title(text: str, *notes: str) -> Any:
-    return altair().TitleParams(text=text, subtitle=list(notes), subtitleColor=GREY, offset=12)
+    return titled(alt.concat(*panels, columns=2), title, note)

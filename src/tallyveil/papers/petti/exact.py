@@ -167,7 +167,7 @@ def schema_figures() -> list[Figure]:
         ours=len(schema.attributes["hhgq"]),
         published=TYPES_OF_TEXT,
         quote=QUOTES["types"],
-        as_printed=TYPES_OF_TEXT,
+        overstated=True,
         again=TYPES_OF_CODE,
     )
     return [*figures, types]
