@@ -37,7 +37,7 @@ def test_a_folder_of_another_job_is_refused_with_what_differs(tmp_path):
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match=r"not empty, and without job\.json"):
+    with pytest.raises(InputError, match=r"not empty, and without work to go on with \(no job\.json\)"):
         FolderStore(tmp_path, job={})
     (tmp_path / "job.json").write_text("{")
     with pytest.raises(InputError, match=r"job\.json: not readable"):

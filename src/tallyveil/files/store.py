@@ -38,7 +38,7 @@ def job_folder(folder: str | PathLike[str], job: Mapping[str, Any]) -> Path:
     if (place / JOB).exists():
         _refuse_another(place / JOB, wanted)
     elif others:
-        raise InputError(f"{place}: not empty, and without {JOB}. Name a new folder.")
+        raise InputError(f"{place}: not empty, and without work to go on with (no {JOB}). Name a new folder.")
     else:
         with replacing(place / JOB) as file:
             file.write_text(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

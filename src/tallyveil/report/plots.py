@@ -1,7 +1,7 @@
 """Plots of evaluations, fit for a paper: error by level, bias, empirical privacy loss, samples beside releases.
 
 Each function takes a tidy frame that :mod:`tallyveil.evaluate` made and gives a chart; nothing is computed here.
-Altair draws them, and is an extra: ``pip install 'tallyveil[plots]'``.
+Altair draws them, and is an extra: ``pip install '.[plots]'``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def altair() -> Any:
         import altair as alt
         import vl_convert  # noqa: F401
     except ImportError:
-        raise InputError("plots need altair. Install it: pip install 'tallyveil[plots]'") from None
+        raise InputError("plots need altair. Install it: pip install altair vl-convert-python") from None
     return alt
 
 
