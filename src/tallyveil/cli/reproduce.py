@@ -67,8 +67,9 @@ def reproduce(
     setting = _setting(full, persons, ipums, replicates, seed)
     altair()  # says how to get it
     done = run_items(chosen, output, setting, progress=_follow(len(chosen)))
-    others = (read_done(item, output / item.key) for item in items() if item not in chosen)
-    shown = [*done, *(one for one in others if one is not None)]
+    made = {one.item.key: one for one in done}
+    found = (made.get(item.key) or read_done(item, output / item.key) for item in items())
+    shown = [one for one in found if one is not None]  # in the papers' order, those of earlier runs too
     page = output / "index.html"
     _write(page, page_of(shown, setting, seconds=sum(one.seconds for one in shown)))
     counts = {verdict: sum(one.verdict == verdict for one in done) for verdict in WORDS}
