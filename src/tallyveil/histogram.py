@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tallyveil._frozen import Frozen
 from tallyveil.counts import Counts
 from tallyveil.errors import InputError
 from tallyveil.schema import Query, Schema
 from tallyveil.spine import Spine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which rows of a table were counted: those in which every column has its value.
+
+    Attributes
+    ----------
+    where
+        The value that each column must have.
+    public
+        Whether membership is public, so that the number of people who pass the filter may be published exactly.
+    """
+
+    where: Mapping[str, str]
+    public: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "where", Frozen({str(name): str(value) for name, value in self.where.items()}))
+
+    def words(self) -> str:
+        """The filter as a sentence for the certificate.
+
+        >>> Filter(where={"level": "block"}).words()
+        "only rows with level = 'block' are counted"
+        """
+        return f"only rows with {' and '.join(f'{name} = {value!r}' for name, value in self.where.items())} are counted"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,6 +63,7 @@ class Histogram:
     schema: Schema
     leaves: Counts
     stamps: tuple[str, ...] = ()  # what a release of these counts must be stamped with
+    filter: Filter | None = None  # which rows of the table were counted, if not all
 
     def __post_init__(self) -> None:
         size = self.spine.size(self.spine.leaf)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tallyveil._frozen import Frozen
 from tallyveil.counts import Counts
 from tallyveil.errors import InputError
+from tallyveil.optimised import OptimisedSpine
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import UnitShares, unit_shares
 from tallyveil.privacy.strategy import Strategy
@@ -39,9 +40,9 @@ class Measurements:
         What is published without noise: the answers to the invariants, by (query, level).
     stamps
         What a release made from these must be stamped with.
-    parts
-        Where a level's units are parts of standard units (an optimised spine): the standard unit of each. Invariants
-        are then exact for the standard units.
+    optimised
+        The optimised spine, where ``spine`` is one. Invariants, constraints and ``exact`` are about the units of its
+        standard spine, on which the release is published.
     """
 
     spine: Spine
@@ -50,12 +51,16 @@ class Measurements:
     ask: Ask
     exact: Mapping[tuple[str, str], Counts] = field(default_factory=dict)
     stamps: tuple[str, ...] = ()
-    parts: Mapping[str, Index] = field(default_factory=dict)
+    optimised: OptimisedSpine | None = None
 
     def __post_init__(self) -> None:
-        self.strategy.check(self.spine, self.schema)
+        self.strategy.check(self.published, self.schema)
         object.__setattr__(self, "exact", Frozen(dict(self.exact)))
-        object.__setattr__(self, "parts", Frozen(dict(self.parts)))
+
+    @property
+    def published(self) -> Spine:
+        """The spine on which the release is published."""
+        return self.spine if self.optimised is None else self.optimised.standard
 
     @cached_property
     def shares(self) -> Mapping[str, UnitShares]:

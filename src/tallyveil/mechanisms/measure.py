@@ -6,16 +6,14 @@ released estimate leaves open, or for all of them where measurements are publish
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.certificate import SEEDED
 from tallyveil.counts import Counts
-from tallyveil.errors import InputError
 from tallyveil.histogram import Histogram
 from tallyveil.measurements import Index, Measurements
+from tallyveil.optimised import OptimisedSpine
 from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.distributions import Geometric
 from tallyveil.privacy.entropy import RunKey
@@ -24,21 +22,19 @@ from tallyveil.privacy.sampling import draw
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.streams import measurement_stream
 from tallyveil.schema import TOTAL
-from tallyveil.spine import Spine
 
 
 def measure(
-    histogram: Histogram,
+    people: Histogram,
     strategy: Strategy,
     key: RunKey,
     *,
     replicate: int = 0,
-    parts: Mapping[str, Index] | None = None,
+    optimised: OptimisedSpine | None = None,
 ) -> Measurements:
     """Noisy answers about these people, one sample of them for each replicate; the ledger says what they cost.
 
-    ``parts`` gives the standard unit of each unit where the spine splits them (``OptimisedSpine.part_of``): invariants
-    are then exact for the standard units.
+    With ``optimised``, the answers are about the units of that spine; invariants stay those of the people's own.
 
     >>> from tallyveil import Schema, Spine
     >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
@@ -49,9 +45,9 @@ def measure(
     >>> noisy.ask("block", "detailed", np.arange(4)).tolist()         # at such a budget there is no noise to speak of
     [0, 40, 7, 0]
     """
-    strategy.check(histogram.spine, histogram.schema)
+    strategy.check(people.spine, people.schema)
     _spend(strategy)
-    split = _split(histogram.spine, strategy, parts or {})
+    histogram = people if optimised is None else optimised.moved(people)
     stream = measurement_stream(key, histogram, strategy)
     numbers = strategy.query_numbers()
     truth = dict(histogram.by_level())
@@ -78,46 +74,21 @@ def measure(
         schema=histogram.schema,
         strategy=strategy,
         ask=ask,
-        exact=_exact(histogram, strategy, split),
-        parts=split,
+        exact=_exact(people, strategy),
+        optimised=optimised,
         stamps=(*histogram.stamps, *((SEEDED,) if key.seeded else ())),
     )
     return noisy
 
 
-def _split(spine: Spine, strategy: Strategy, parts: Mapping[str, Index]) -> dict[str, Index]:
-    """The levels with an invariant whose units are parts of others; only siblings can be bounded together."""
-    found = {}
-    for constraint in strategy.constraints:
-        if not isinstance(constraint, Invariant) or constraint.level not in parts:
-            continue
-        whole = parts[constraint.level]
-        if len(np.unique(whole)) == len(whole):
-            continue
-        if spine.depth(constraint.level) != 1:
-            raise InputError(
-                f"constraint ({constraint.words()}): the spine splits units of level {constraint.level!r} between "
-                f"parents, so their sums cannot be kept. Drop the constraint, or use the standard spine."
-            )
-        found[constraint.level] = whole
-    return found
-
-
-def _exact(histogram: Histogram, strategy: Strategy, split: Mapping[str, Index]) -> dict[tuple[str, str], Counts]:
+def _exact(people: Histogram, strategy: Strategy) -> dict[tuple[str, str], Counts]:
     """What is published without noise: the invariants, and everybody, where neighbours are equally many."""
     wanted = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
     if strategy.neighbours == "replace-one":
-        wanted.append((TOTAL, histogram.spine.levels[0]))
-    exact = {}
-    for query, level in wanted:
-        answer = histogram.answer(query, level=level)
-        if level in split:
-            unit = split[level][answer.unit()]
-            answer = Counts.from_entries(
-                unit, answer.cell, answer.count, units=int(split[level].max()) + 1, cells=answer.cells
-            )
-        exact[histogram.schema.query(query).name, level] = answer
-    return exact
+        wanted.append((TOTAL, people.spine.levels[0]))
+    return {
+        (people.schema.query(query).name, level): people.answer(query, level=level) for query, level in wanted
+    }
 
 
 def _spend(strategy: Strategy) -> None:

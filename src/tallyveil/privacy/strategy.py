@@ -65,6 +65,9 @@ class Strategy:
         How TopDown rounds and in which passes it solves.
     constraints
         What must hold besides.
+    check_constraints
+        Whether the data are checked against the bounds before a run. Then the guarantee covers neighbouring datasets
+        that satisfy them. If not, bounds are enforced on the release only, and the data are never compared with them.
     attributes, groupings
         The attributes it was made for, and which attribute each grouping groups; found from the queries if not given.
     name
@@ -90,6 +93,7 @@ class Strategy:
     rounding: str = "margins"
     passes: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     constraints: tuple[Constraint, ...] = ()
+    check_constraints: bool = True
     attributes: tuple[str, ...] = ()
     groupings: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
@@ -100,8 +104,9 @@ class Strategy:
             raise BudgetError(f'mechanism must be "geometric" or "gaussian". Got {self.mechanism!r} instead.')
         if self.neighbours not in ("replace-one", "add-or-remove"):
             raise BudgetError(f'neighbours must be "replace-one" or "add-or-remove". Got {self.neighbours!r} instead.')
-        if not isinstance(self.only_child, bool):
-            raise InputError(f"only_child must be true or false. Got {self.only_child!r} instead.")
+        for name in ("only_child", "check_constraints"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} must be true or false. Got {getattr(self, name)!r} instead.")
         if self.rounding not in ("margins", "cells"):
             raise InputError(f'rounding must be "margins" or "cells". Got {self.rounding!r} instead.')
         put(self, "budget", exact(self.budget, self.unit))

@@ -15,7 +15,9 @@ from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.constraints import constraint_from_toml
 from tallyveil.privacy.strategy import Strategy
 
-_FIELDS = ("delta", "neighbours", "only_child", "rounding", "passes", "attributes", "groupings", "name")
+_FIELDS = (
+    *("delta", "neighbours", "only_child", "check_constraints", "rounding", "passes", "attributes", "groupings", "name"),
+)
 
 
 def read_strategy(path: str | PathLike[str], *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
@@ -75,6 +77,8 @@ def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
         "rounding": strategy.rounding,
         "attributes": list(strategy.attributes),
     }
+    if not strategy.check_constraints:
+        table["check_constraints"] = False
     if strategy.groupings:
         table["groupings"] = dict(strategy.groupings)
     if strategy.passes:
