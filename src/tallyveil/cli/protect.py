@@ -175,11 +175,8 @@ def announce(people: Histogram, strategy: Strategy, published: list[Pair]) -> No
 def write(release: Release, output: Path, published: list[Pair]) -> None:
     """Write the folder."""
     from tallyveil.files.release_folder import write_release
-    from tallyveil.report.certificate_page import certificate_html
 
-    assert release.strategy is not None
-    page = certificate_html(release.certificate, release.strategy)
-    write_release(release, output, measurements=published, page=page)
+    write_release(release, output, measurements=published)
 
 
 def summarise(release: Release, output: Path, *, as_json: bool) -> None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tallyveil.counts import Counts
 from tallyveil.errors import InputError
 from tallyveil.measurements import Index, Measurements
+from tallyveil.optimised import OptimisedSpine
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.schema import Schema, factors_of
 from tallyveil.spine import Spine
@@ -105,7 +106,7 @@ def exact_pieces(measurements: Measurements, query: str, level: str, *, size: in
     counts, labels = measurements.exact[query, level], measurements.schema.query(query).labels()
     for units in _unit_pieces(np.arange(counts.units), size // len(labels)):
         value = counts.dense(int(units[0]), int(units[-1]) + 1).reshape(-1)
-        yield _piece(measurements.spine, level, units, labels, value, np.zeros(len(value)))
+        yield _piece(measurements.published, level, units, labels, value, np.zeros(len(value)))
 
 
 def read_exact(path: Path, schema: Schema, spine: Spine, *, query: str, level: str) -> Counts:
@@ -157,6 +158,7 @@ def saved_measurements(
     strategy: Strategy,
     exact: Mapping[Pair, Counts],
     stamps: tuple[str, ...],
+    optimised: OptimisedSpine | None = None,
 ) -> Measurements:
     """Measurements that answer from files; what was not saved cannot be asked for."""
     saved: dict[Pair, _Saved] = {}
@@ -171,7 +173,9 @@ def saved_measurements(
             )
         return saved[name, level].values(index)
 
-    table = Measurements(spine=spine, schema=schema, strategy=strategy, ask=ask, exact=exact, stamps=stamps)
+    table = Measurements(
+        spine=spine, schema=schema, strategy=strategy, ask=ask, exact=exact, stamps=stamps, optimised=optimised
+    )
     for (query, level), path in files.items():
         saved[query, level] = _Saved(path, table.shares[level].spans > 0, schema.query(query).size)
     return table
