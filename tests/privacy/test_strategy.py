@@ -277,7 +277,7 @@ def test_the_ledger_refuses_what_the_strategy_does_not_allow():
 
 def test_a_grouping_depends_on_its_attribute():
     strategy = plan(queries={"us": {"kind": 1}, "state": {"age": 1}}, groupings={"kind": "home"})
-    assert strategy.attributes == ("home", "age")
+    assert strategy.known_attributes == ("home", "age")
     assert strategy.depends_on("kind") == {"home"}
     assert strategy.depends_on("detailed") == {"home", "age"}
     assert strategy.depends_on("total") == set()
