@@ -27,6 +27,8 @@ ROWS = [
         "privacy.shares",
         "privacy.streams",
         "privacy.ledger",
+        "privacy.loss",
+        "privacy.pld",
         "privacy.account",
         "privacy.together",
         "privacy",

@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from tallyveil.privacy.account import account_of
+from tallyveil.histogram import Filter, Histogram
+from tallyveil.optimised import OptimisedSpine
+from tallyveil.privacy.account import Account, account_of
 from tallyveil.privacy.budget import rounded_up, text
-from tallyveil.privacy.constraints import Invariant, StructuralZero
+from tallyveil.privacy.constraints import Bound, Constraint, StructuralZero
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
@@ -27,13 +28,13 @@ from tallyveil.schema import Schema
 from tallyveil.spine import Spine
 
 SEEDED = "seeded: not for publication"
-AGREE = "for neighbours that agree on all invariants"
+FILTERED = "filtered: the exact number of people who pass the filter is not covered by the guarantee"
 PROTECTION = "computational, through the stream cipher"
 PACKAGES = ("tallyveil", "numpy", "numba", "scipy")
 
 _NEIGHBOURS = {
-    "replace-one": "two sets of records in which one person's record, place and all, is replaced by another",
-    "add-or-remove": "two sets of records of which one has one person more",
+    "replace-one": "two datasets in which one person's record, place and attributes, is replaced by any other record",
+    "add-or-remove": "two datasets of which one has one person's record more",
 }
 _SAME_PEOPLE = "The number of people in all is the same for neighbours and is kept exactly."
 _SOURCES = {
@@ -41,6 +42,9 @@ _SOURCES = {
     "facilities": "facilities: public counts of facilities, published beside the release",
     "truth": "truth: an invariant, kept exactly and outside the guarantee",
 }
+_CHECKED = "the data are checked against it, so the guarantee covers neighbours that satisfy it"
+_UNCHECKED = "enforced on the release only; the data are not compared with it"
+_ACCOUNTANTS = {"geometric": "pure", "gaussian": "zcdp"}
 _ROUNDING = {
     "margins": "totals first, then margins in the order of the attributes, then cells; each is held for the next",
     "cells": "cells alone, with the least total change",
@@ -56,41 +60,45 @@ def declared_of(
     schema: Schema,
     *,
     facilities: bool,
-    stamps: tuple[str, ...],
-    seeded: bool,
-    measured_on: Spine | None = None,
+    stamps: Sequence[str],
+    optimised: OptimisedSpine | None = None,
+    filter: Filter | None = None,  # noqa: A002 (the noun's name)
 ) -> dict[str, Any]:
     """The declared part, ready for JSON: from public inputs only.
 
-    ``facilities`` says whether public counts of facilities were used; ``stamps`` is what the release must be stamped
-    with, and ``seeded`` adds the stamp of a seeded run. ``measured_on`` is the optimised spine, if there was one.
+    ``facilities`` says whether public counts of facilities were used, for bounds or to shape a spine; ``stamps`` is
+    what the release must be stamped with. ``optimised`` is the spine that was measured, if not the published one, and
+    ``filter`` says which rows were counted, if not all.
     """
     strategy.check(spine, schema)
-    invariants = [constraint for constraint in strategy.constraints if isinstance(constraint, Invariant)]
+    figures = account_of(strategy, spine=spine, schema=schema, optimised=optimised)
     return {
         "strategy": strategy.name or "unnamed",
-        "stamps": list(dict.fromkeys([*([SEEDED] if seeded else []), *stamps])),
+        "stamps": list(dict.fromkeys(stamps)),
         "guarantee": {
-            **account_of(strategy).as_json(),
-            "words": _guarantee(strategy),
-            "holds": AGREE,
+            **figures.as_json(),
+            "accountant": _ACCOUNTANTS[strategy.mechanism],
+            "words": f"{_guarantee(strategy, figures)}, {agreement(strategy, schema)}",
+            "holds_for": _holds_for(strategy, schema),
             "neighbours": strategy.neighbours,
             "neighbours_in_words": _NEIGHBOURS[strategy.neighbours],
             "total": _SAME_PEOPLE if strategy.neighbours == "replace-one" else None,
-            "invariants": len(invariants),
+            "invariants": len(_invariants(strategy)),
+            "constraints": len(_checked(strategy, schema)),
             "protection": PROTECTION,
         },
         "budget": _budget(strategy),
-        "only_child": _only_child(strategy, measured_on or spine),
+        "only_child": _only_child(strategy, spine if optimised is None else optimised.spine),
         "constraints": _constraints(strategy, schema),
         "facilities": facilities,
+        "filter": None if filter is None else {"words": filter.words(), "public": filter.public},
         "post_processing": {
             "rounding": strategy.rounding,
             "rounding_in_words": _ROUNDING[strategy.rounding],
             "passes": {level: [list(queries) for queries in passes] for level, passes in strategy.passes.items()},
         },
         "spine": {level: spine.size(level) for level in spine.levels},
-        **({"measured_on": {level: measured_on.size(level) for level in spine.levels}} if measured_on else {}),
+        **({} if optimised is None else {"measured_on": _measured_on(optimised)}),
         "schema": {
             "attributes": {name: len(labels) for name, labels in schema.attributes.items()},
             "cells": schema.cells,
@@ -98,6 +106,28 @@ def declared_of(
         },
         "versions": versions(),
     }
+
+
+def stamps_of_run(people: Histogram, strategy: Strategy, *, seeded: bool) -> tuple[str, ...]:
+    """What a release of these people must be stamped with.
+
+    Between replace-one neighbours the number of people is published exactly. That is safe for a whole population, but
+    not for those who pass a filter, unless passing it is public.
+    """
+    filtered = people.filter is not None and not people.filter.public and strategy.neighbours == "replace-one"
+    stamps = [*([SEEDED] if seeded else []), *people.stamps, *([FILTERED] if filtered else [])]
+    return tuple(dict.fromkeys(stamps))
+
+
+def agreement(strategy: Strategy, schema: Schema | None = None) -> str:
+    """The neighbours that the guarantee is about, in a few words.
+
+    >>> agreement(Strategy.preset("e2e-2018", epsilon=1))
+    'for neighbours that agree on all invariants and satisfy all listed constraints'
+    """
+    exact = ["agree on all invariants"] if strategy.neighbours == "replace-one" or _invariants(strategy) else []
+    held = ["satisfy all listed constraints"] if _checked(strategy, schema) else []
+    return f"for neighbours that {' and '.join([*exact, *held])}" if exact or held else "for all neighbours"
 
 
 def observed_of(solved: Sequence[Solved]) -> dict[str, Any]:
@@ -125,8 +155,12 @@ def observed_of(solved: Sequence[Solved]) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The versions that a release depends on."""
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    """The versions and the platform that a release depends on, to the last bit."""
+    from llvmlite.binding import get_host_cpu_name
+
+    machine = f"{platform.system()} {platform.machine()} {get_host_cpu_name()}"
+    packages = {name: version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **packages, "platform": machine}
 
 
 def noise_name(noise: Geometric | DiscreteGaussian) -> str:
@@ -134,11 +168,61 @@ def noise_name(noise: Geometric | DiscreteGaussian) -> str:
     return "two-sided geometric" if isinstance(noise, Geometric) else "discrete Gaussian"
 
 
-def _guarantee(strategy: Strategy) -> str:
-    budget = text(strategy.budget)
+def _guarantee(strategy: Strategy, figures: Account) -> str:
+    """The guarantee in words; a loss below the budget is one that no pair of neighbours on this spine reaches."""
     if strategy.mechanism == "geometric":
-        return f"{budget}-differential privacy (pure), {AGREE}"
-    return f"zero-concentrated differential privacy with rho = {budget}, {AGREE}"
+        whole = figures.epsilon == rounded_up(strategy.budget)
+        return f"{text(strategy.budget) if whole else f'{figures.epsilon:.6g}'}-differential privacy (pure)"
+    whole = figures.rho == rounded_up(strategy.budget)
+    rho = text(strategy.budget) if whole else f"{figures.rho:.6g}"
+    return f"zero-concentrated differential privacy with rho = {rho}"
+
+
+def _invariants(strategy: Strategy) -> list[str]:
+    """What neighbours must agree on, in words: invariants, and bounds that fix a value the data are checked against."""
+    return [constraint.words() for constraint in strategy.constraints if _source(strategy, constraint) == "truth"]
+
+
+def _checked(strategy: Strategy, schema: Schema | None) -> list[str]:
+    """What neighbours must satisfy, in words: bounds and zeros that the data are checked against."""
+    bounds = [c for c in strategy.constraints if strategy.check_constraints and _source(strategy, c) != "truth"]
+    listed = [*(constraint.words() for constraint in bounds), *([] if schema is None else _zeros(schema))]
+    return list(dict.fromkeys(listed))
+
+
+def _zeros(schema: Schema) -> list[str]:
+    """The structural zeros of a schema, in words."""
+    return [
+        StructuralZero(cells={name: tuple(labels) for name, labels in zero.items()}).words() for zero in schema.zeros
+    ]
+
+
+def _source(strategy: Strategy, constraint: Constraint) -> str:
+    """Where a constraint comes from; one that fixes a value of the data is an invariant, whatever it is called."""
+    pins = isinstance(constraint, Bound) and constraint.pins and strategy.check_constraints
+    return "truth" if pins else constraint.source
+
+
+def _holds_for(strategy: Strategy, schema: Schema) -> str:
+    """The neighbours that the guarantee is about, in full."""
+    exact, held = _invariants(strategy), _checked(strategy, schema)
+    if strategy.neighbours == "replace-one":
+        exact.insert(0, "the number of people in all")
+    parts = [_NEIGHBOURS[strategy.neighbours]]
+    if exact:
+        parts.append(f"both agree on all invariants ({'; '.join(exact)})")
+    if held:
+        parts.append(f"both satisfy all listed constraints ({'; '.join(held)})")
+    return "; ".join(parts)
+
+
+def _measured_on(optimised: OptimisedSpine) -> dict[str, Any]:
+    spine = optimised.spine
+    return {
+        "units": {level: spine.size(level) for level in spine.levels},
+        "shaped_by": list(optimised.shaped_by),
+        "words": "Measured on an optimised spine, made without noise from what shaped it; published on the standard one.",
+    }
 
 
 def _budget(strategy: Strategy) -> dict[str, Any]:
@@ -158,16 +242,12 @@ def _budget(strategy: Strategy) -> dict[str, Any]:
                 "share": text(spend.share),
                 unit: rounded_up(strategy.budget * spend.share),
                 "noise": noise_name(spend.noise),
-                "parameter": text(_parameter(spend.noise)),
+                "parameter": text(spend.noise.parameter),
                 "sd": math.sqrt(spend.noise.actual_variance()),
             }
             for spend in strategy.spends()
         ],
     }
-
-
-def _parameter(noise: Geometric | DiscreteGaussian) -> Fraction:
-    return noise.z if isinstance(noise, Geometric) else noise.variance
 
 
 def _only_child(strategy: Strategy, spine: Spine) -> dict[str, Any] | None:
@@ -185,10 +265,13 @@ def _only_child(strategy: Strategy, spine: Spine) -> dict[str, Any] | None:
 
 def _constraints(strategy: Strategy, schema: Schema) -> list[dict[str, str]]:
     """Every constraint once, in words: the strategy's, then the structural zeros of the schema."""
-    table = {c.words(): {"source": c.source, "source_in_words": _SOURCES[c.source]} for c in strategy.constraints}
-    for zero in schema.zeros:
-        words = StructuralZero(cells={name: tuple(labels) for name, labels in zero.items()}).words()
-        table.setdefault(words, {"source": "constant", "source_in_words": _SOURCES["constant"]})
+    table: dict[str, dict[str, str]] = {}
+    for constraint in strategy.constraints:
+        source = _source(strategy, constraint)
+        checked = "" if source == "truth" else f"; {_CHECKED if strategy.check_constraints else _UNCHECKED}"
+        table[constraint.words()] = {"source": source, "source_in_words": f"{_SOURCES[source]}{checked}"}
+    for words in _zeros(schema):
+        table.setdefault(words, {"source": "constant", "source_in_words": f"{_SOURCES['constant']}; {_CHECKED}"})
     return [{"words": words, **source} for words, source in table.items()]
 
 

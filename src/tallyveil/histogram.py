@@ -128,11 +128,6 @@ class Histogram:
 
     def canonical_bytes(self) -> Iterator[bytes]:
         """Spine, schema and counts as bytes that depend on nothing else, in pieces."""
-        for level, codes in self.spine.items():
-            yield level.encode()
-            yield np.char.str_len(codes).astype("<i4").tobytes()
-            yield b"".join(codes.tolist())
-        for first_child in self.spine.first_child:
-            yield first_child.astype("<i8").tobytes()
+        yield from self.spine.canonical_bytes()
         yield self.schema.canonical().encode()
         yield from self.leaves.canonical_bytes()

@@ -7,9 +7,11 @@ drawn when asked (``mechanisms.measure``) or was saved before (``files``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,76 @@ from tallyveil.spine import Spine
 
 Index = NDArray[np.int64]
 Ask = Callable[[str, str, Index], NDArray[np.int64]]
+Pair = tuple[str, str]  # a query and a level
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SavedPlaces:
+    """Where the answers of a query stand when those of the measured units are saved, one unit after the other."""
+
+    name: str
+    measured: NDArray[np.bool_]
+    rows: int
+
+    @cached_property
+    def size(self) -> int:
+        """How many answers are saved."""
+        return int(self.measured.sum()) * self.rows
+
+    @cached_property
+    def rank(self) -> Index:
+        """How many measured units stand before each."""
+        return np.cumsum(self.measured) - 1
+
+    def of(self, index: Index) -> Index:
+        """The places of ``unit * rows + row`` among the saved answers."""
+        unit, row = np.divmod(index, self.rows)
+        if not self.measured[unit].all():
+            raise InputError(f"{self.name}: a unit whose parent took over its share is not measured. Copy the parent.")
+        return self.rank[unit] * self.rows + row
+
+
+class SavedValues(ABC):
+    """The saved answers of one query at one level."""
+
+    @abstractmethod
+    def values(self, index: Index) -> NDArray[np.int64]:
+        """The answers at ``unit * rows + row``."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeldValues(SavedValues):
+    """Answers held in memory."""
+
+    places: SavedPlaces
+    held: NDArray[np.int64]
+
+    def values(self, index: Index) -> NDArray[np.int64]:
+        """The answers at ``unit * rows + row``."""
+        return self.held[self.places.of(index)]
+
+
+@final
+class SavedAnswers:
+    """Noisy answers that were saved: values alone. Only these may become part of a release.
+
+    What can still ask the truth (``mechanisms.measure``) is of another kind, and a release refuses it.
+    """
+
+    def __init__(self, tables: Mapping[Pair, SavedValues]) -> None:
+        self.tables = Frozen(dict(tables))
+
+    def __call__(self, level: str, query: str, index: Index) -> NDArray[np.int64]:
+        """The saved answers of a level's query at the places asked for."""
+        if (query, level) not in self.tables:
+            there = ", ".join(f"{query}@{level}" for query, level in self.tables) or "none"
+            raise InputError(
+                f"{query}@{level} was not saved with this release (saved: {there}). Protect again with the same key "
+                f'and --measurements "{query}@{level}".'
+            )
+        return self.tables[query, level].values(index)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,6 +128,21 @@ class Measurements:
     def __post_init__(self) -> None:
         self.strategy.check(self.published, self.schema)
         object.__setattr__(self, "exact", Frozen(dict(self.exact)))
+
+    def places(self, name: str, query: str, level: str) -> SavedPlaces:
+        """Where the answers of a query at a level stand when they are saved; ``name`` is for messages."""
+        measured = self.shares[level].spans > 0
+        return SavedPlaces(name=name, measured=measured, rows=self.schema.query(query).size)
+
+    def saved(self, pairs: Sequence[Pair]) -> Measurements:
+        """The same measurements with the answers of some (query, level) pairs alone, held in memory."""
+        tables = {}
+        for query, level in pairs:
+            places = self.places(f"{query}@{level}", query, level)
+            unit, row = np.flatnonzero(places.measured), np.arange(places.rows)
+            index = (unit[:, None] * places.rows + row).reshape(-1)
+            tables[query, level] = HeldValues(places=places, held=self.ask(level, query, index))
+        return replace(self, ask=SavedAnswers(tables))
 
     @property
     def published(self) -> Spine:

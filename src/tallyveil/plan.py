@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tallyveil.histogram import Histogram
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.schema import DETAILED, Schema
 from tallyveil.spine import Spine
@@ -26,6 +27,7 @@ BYTES_PER_VARIABLE = 160  # in memory, for the largest parent with its children
 FILE_BYTES_PER_ENTRY = 3.0  # release.parquet
 FILE_BYTES_PER_NUMBER = 1.0  # levels/*.parquet: mostly small numbers and zeros
 FILE_BYTES_PER_UNIT = 5.5  # codes, in spine.parquet and in levels/*.parquet
+PERSONS_PER_LEAF = 40  # about as many as a census block has
 USABLE = 10  # a count of so many standard deviations has a coefficient of variation of 10%
 
 
@@ -98,6 +100,17 @@ def planned_effort(
         ),
         work={level: count / sum(variables.values()) for level, count in variables.items()},
     )
+
+
+def public_persons(people: Histogram, strategy: Strategy) -> int:
+    """How many persons a plan may speak of: how many there are, or a usual number where that is not public.
+
+    Between replace-one neighbours the number of people is the same, and it is published. Between add-or-remove
+    neighbours it is what is protected, so a plan takes 40 for every leaf.
+    """
+    if strategy.neighbours == "replace-one":
+        return people.total()
+    return PERSONS_PER_LEAF * people.spine.size(people.spine.leaf)
 
 
 def effort_of(strategy: Strategy, spine: Spine, schema: Schema, *, persons: int, threads: int = 1) -> Effort:

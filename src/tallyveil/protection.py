@@ -1,24 +1,35 @@
-"""Protect: measure, then TopDown. The two steps of the paper, and the certificate."""
+"""Protect: measure, then TopDown. The two steps of the paper, and the certificate.
+
+Everything that can be refused is refused before any noise is drawn: whether a run ends after that could depend on the
+noise, and would be information about the people that no budget pays for.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from tallyveil.certificate import declared_of, observed_of
-from tallyveil.errors import InputError
+from tallyveil.certificate import declared_of, observed_of, stamps_of_run
+from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
 from tallyveil.facilities import Facilities
+from tallyveil.files.codebook import Codebook
+from tallyveil.files.measured import measured_pairs
+from tallyveil.files.release_folder import refuse_existing, write_release
 from tallyveil.histogram import Histogram
+from tallyveil.measurements import Measurements, Pair
 from tallyveil.mechanisms.measure import measure
 from tallyveil.optimised import OptimisedSpine
 from tallyveil.populations.population import Population
+from tallyveil.privacy.budget import text
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release import Release
-from tallyveil.topdown.constraints import check_counts, limits_by_level, possible_cells
 from tallyveil.topdown.engine import Progress, topdown
 
 
@@ -31,8 +42,9 @@ def protect(
     key: RunKey | None = None,
     replicate: int = 0,
     threads: int | None = None,
-    failsafe: bool = False,
+    failsafe: bool = True,
     optimised: OptimisedSpine | None = None,
+    measurements: Sequence[Pair] | None = (),
     progress: Progress | None = None,
 ) -> Release:
     """Protect counts with a strategy.
@@ -53,11 +65,21 @@ def protect(
     threads
         How many to work with; the result does not depend on it. By default, all cores.
     failsafe
-        Change a parent as little as possible where constraints cannot all hold, instead of stopping.
+        Change a parent as little as possible where the noise leaves constraints that cannot all hold, and record it.
+        Without it the run ends there, and its budget is spent all the same.
     optimised
         A spine to measure and estimate on instead of the counts' own (``Spine.optimised``); the release is on theirs.
+    measurements
+        The (query, level) pairs whose noisy answers the release keeps, in memory; None for all of them.
     progress
         Called with a level, how many of its parents are done, and how many there are.
+
+    Raises
+    ------
+    InputError
+        Something is wrong with what was given. No noise was drawn, and nothing is spent.
+    EndedAfterNoise
+        The run ended after noise was drawn. Its budget counts as spent.
 
     Examples
     --------
@@ -70,41 +92,114 @@ def protect(
     >>> release.histogram.total()                     # as many people as there are; where and who they are is noisy
     57
     """
-    people = truth.people if isinstance(truth, Population) else truth
-    built = truth.facilities if facilities is None and isinstance(truth, Population) else facilities
+    people, built, run_key = _given(truth, facilities, seed, key)
+    pairs = measured_pairs(strategy, measurements)
+    release, noisy = _protected(
+        people, strategy, built, run_key, replicate=replicate, threads=threads, failsafe=failsafe,
+        optimised=optimised, progress=progress,
+    )  # fmt: skip
+    return replace(release, measurements=noisy.saved(pairs)) if pairs else release
+
+
+def protect_to_folder(
+    truth: Histogram | Population,
+    strategy: Strategy,
+    folder: str | os.PathLike[str],
+    *,
+    facilities: Facilities | None = None,
+    seed: int | None = None,
+    key: RunKey | None = None,
+    threads: int | None = None,
+    failsafe: bool = True,
+    optimised: OptimisedSpine | None = None,
+    measurements: Sequence[Pair] | None = (),
+    source: Codebook | None = None,
+    sign_with: Path | None = None,
+    progress: Progress | None = None,
+) -> Release:
+    """Protect counts and write the release as a new folder; measurements go to disk as they are drawn.
+
+    The parameters are those of :func:`protect` and ``write_release``: ``source`` says how the data were read, and
+    ``sign_with`` names a private key.
+    """
+    refuse_existing(folder)
+    people, built, run_key = _given(truth, facilities, seed, key)
+    pairs = measured_pairs(strategy, measurements)
+    release, noisy = _protected(
+        people, strategy, built, run_key, replicate=0, threads=threads, failsafe=failsafe,
+        optimised=optimised, progress=progress,
+    )  # fmt: skip
+    with _spent(strategy, run_key):
+        write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with)
+    return release
+
+
+def _given(
+    truth: Histogram | Population, facilities: Facilities | None, seed: int | None, key: RunKey | None
+) -> tuple[Histogram, Facilities | None, RunKey]:
+    """The people, their facilities, and the key of the run."""
     if seed is not None and key is not None:
         raise InputError("a seed and a key are both given. Give one.")
     run_key = key or (RunKey.from_system() if seed is None else RunKey.from_seed(seed))
+    if isinstance(truth, Population):
+        return truth.people, truth.facilities if facilities is None else facilities, run_key
+    return truth, facilities, run_key
+
+
+def _protected(
+    people: Histogram,
+    strategy: Strategy,
+    facilities: Facilities | None,
+    key: RunKey,
+    *,
+    replicate: int,
+    threads: int | None,
+    failsafe: bool,
+    optimised: OptimisedSpine | None,
+    progress: Progress | None,
+) -> tuple[Release, Measurements]:
+    """A release without measurements, and the measurements it was made from, which can still ask the truth."""
     bounded = any(isinstance(constraint, FacilityBounds) for constraint in strategy.constraints)
-    used = built if bounded else None
-    counts, parts = people, {}
-    if optimised is not None:
-        counts, parts = optimised.moved(people), dict(optimised.part_of)
-        used = optimised.moved_facilities(used) if used is not None else None
-    measurements = measure(counts, strategy, run_key, replicate=replicate, parts=parts)
-    limits = limits_by_level(measurements, used)
-    check_counts(counts, limits, possible_cells(people.schema, strategy), whose="the data")  # before any noise
-    with _pool(threads) as run:
-        histogram, solved = topdown(measurements, facilities=used, failsafe=failsafe, run=run, progress=progress)
-    certificate = {
-        "declared": declared_of(
-            strategy,
-            people.spine,
-            people.schema,
-            facilities=used is not None,
-            stamps=people.stamps,
-            seeded=run_key.seeded,
-            measured_on=optimised.spine if optimised is not None else None,
-        ),
-        "observed": observed_of(solved),
-    }
-    return Release(
-        histogram=histogram if optimised is None else optimised.restored(histogram),
-        strategy=strategy,
-        certificate=certificate,
-        facilities=built if bounded else None,
-        measurements=measurements,
+    used = facilities if bounded else None
+    declared = declared_of(
+        strategy,
+        people.spine,
+        people.schema,
+        facilities=used is not None or (optimised is not None and "facilities" in optimised.shaped_by),
+        stamps=stamps_of_run(people, strategy, seeded=key.seeded),
+        optimised=optimised,
+        filter=people.filter,
     )
+    limits = checked_limits(people, strategy, used, optimised=optimised)
+    noisy = measure(people, strategy, key, replicate=replicate, optimised=optimised)
+    with _spent(strategy, key), _pool(threads) as run:
+        histogram, solved = topdown(noisy, limits=limits, failsafe=failsafe, run=run, progress=progress)
+    release = Release(
+        histogram=histogram,
+        strategy=strategy,
+        certificate={"declared": declared, "observed": observed_of(solved)},
+        facilities=used,
+        optimised=optimised,
+    )
+    return release, noisy
+
+
+@contextmanager
+def _spent(strategy: Strategy, key: RunKey) -> Iterator[None]:
+    """Say of whatever ends a run after noise was drawn that its budget counts, and how to repeat it."""
+    try:
+        yield
+    except (TallyveilError, MemoryError, OSError, ArithmeticError) as problem:
+        what = str(problem) or type(problem).__name__
+        again = (
+            "Run it again with the same key file: it draws the same noise and costs nothing more."
+            if key.repeatable
+            else "A run with a key file (--key-file) can be repeated with the same noise; this one cannot."
+        )
+        raise EndedAfterNoise(
+            f"{what.rstrip('.')}. Noise had been drawn, and that a run ends can depend on the noise: its budget "
+            f"({strategy.unit} {text(strategy.budget)}) counts as spent. {again}"
+        ) from problem
 
 
 class _pool:  # noqa: N801

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tallyveil._frozen import Frozen
+from tallyveil.errors import SecretError
 from tallyveil.facilities import Facilities
 from tallyveil.histogram import Histogram
-from tallyveil.measurements import Measurements
+from tallyveil.measurements import Measurements, SavedAnswers
+from tallyveil.optimised import OptimisedSpine
 from tallyveil.privacy.strategy import Strategy
 
 
@@ -77,11 +79,13 @@ class Release:
     strategy
         The budget and how it was divided; None for counts made elsewhere without saying.
     certificate
-        ``declared`` (public inputs only), ``observed`` (computed from measurements alone), ``approver``, ``reference``.
+        ``declared`` (public inputs only) and ``observed`` (computed from measurements alone).
     facilities
         The public counts of facilities, where bounds come from them.
     measurements
-        The noisy answers, if they were kept.
+        The noisy answers that were kept: saved values, which cannot ask the truth.
+    optimised
+        The spine that was measured, where it is not the published one.
     """
 
     histogram: Histogram
@@ -89,8 +93,14 @@ class Release:
     certificate: Mapping[str, Any] = field(default_factory=dict)
     facilities: Facilities | None = None
     measurements: Measurements | None = None
+    optimised: OptimisedSpine | None = None
 
     def __post_init__(self) -> None:
+        if self.measurements is not None and not isinstance(self.measurements.ask, SavedAnswers):
+            raise SecretError(
+                "these measurements can still ask the truth, and a release must not hold it. Keep saved values: "
+                "measurements.saved([(query, level), ...])."
+            )
         object.__setattr__(self, "certificate", Frozen(dict(self.certificate)))
 
     def __repr__(self) -> str:

@@ -203,6 +203,15 @@ class Schema:
         zeros = sorted(sorted((name, sorted(labels)) for name, labels in zero.items()) for zero in self.zeros)
         return repr((list(self.attributes.items()), groupings, zeros))
 
+    def positions(self, factor: str) -> NDArray[np.int32]:
+        """For each label of a factor's attribute its position among the factor's own labels.
+
+        >>> gq = Grouping(of="home", groups={"household": ["house"], "gq": ["prison", "ship"]})
+        >>> Schema(attributes={"home": ["house", "prison", "ship"]}, groupings={"kind": gq}).positions("kind").tolist()
+        [0, 1, 1]
+        """
+        return self._levels_of(factor)[1]
+
     def _levels_of(self, factor: str) -> tuple[tuple[str, ...], NDArray[np.int32]]:
         """The labels of a factor, and for each label of its attribute the position among them."""
         if factor in self.attributes:

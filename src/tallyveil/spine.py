@@ -142,6 +142,15 @@ class Spine:
         """The name of the finest level."""
         return self.levels[-1]
 
+    def canonical_bytes(self) -> Iterator[bytes]:
+        """Levels, codes and tree as bytes that depend on nothing else, in pieces."""
+        for level, codes in self.items():
+            yield level.encode()
+            yield np.char.str_len(codes).astype("<i4").tobytes()
+            yield b"".join(codes.tolist())
+        for first_child in self.first_child:
+            yield first_child.astype("<i8").tobytes()
+
     def items(self) -> Iterator[tuple[str, Codes]]:
         """Levels with their codes, coarse to fine."""
         return zip(self.levels, self.codes, strict=True)

@@ -367,6 +367,54 @@ def test_a_file_that_holds_no_key_is_refused_without_showing_it(tmp_path, conten
     assert "abab" not in str(caught.value)
 
 
+# -- a key belongs to one set of people --------------------------------------------------------------------------------
+
+
+def test_a_key_file_is_bound_to_the_people_it_is_first_used_on_and_refuses_others(tmp_path):
+    file = tmp_path / "run.key"
+    first = RunKey.from_file(file).people([b"the people"])
+    bound = tmp_path / "run.key.bound"
+    assert stat.S_IMODE(bound.stat().st_mode) == 0o600
+    assert RunKey.from_file(file).people([b"the people"]) == first
+    with pytest.raises(InputError, match=r"run\.key: this key was first used on other people .*Name a new key file"):
+        RunKey.from_file(file).people([b"the people", b"and one more"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.key", "run.key.bound"]
+
+
+def test_what_is_kept_beside_a_key_file_is_keyed_and_is_not_the_digest_that_streams_use(tmp_path):
+    kept = set()
+    for name in ("a.key", "b.key"):
+        digest = RunKey.from_file(tmp_path / name).people([b"the people"])
+        content = (tmp_path / f"{name}.bound").read_text().strip()
+        assert len(bytes.fromhex(content)) == 32
+        kept |= {content, digest.hex()}
+    assert len(kept) == 4
+
+
+def test_a_damaged_binding_refuses_everybody(tmp_path):
+    file = tmp_path / "run.key"
+    RunKey.from_file(file).people([b"the people"])
+    (tmp_path / "run.key.bound").write_bytes(b"\xff\x00")
+    with pytest.raises(InputError, match=r"first used on other people"):
+        RunKey.from_file(file).people([b"the people"])
+
+
+def test_a_key_without_a_file_is_bound_to_nobody():
+    key = RunKey(KEY)
+    assert key.people([b"one"]) != key.people([b"two"])
+
+
+@pytest.mark.parametrize("key", [bytes(32), b"\xff" * 32, bytes(range(7)) * 4 + bytes(4)])
+def test_keys_of_few_distinct_bytes_are_refused(tmp_path, key):
+    with pytest.raises(InputError, match=rf"a run key of {len(set(key))} distinct bytes is not random"):
+        RunKey(key)
+    file = tmp_path / "run.key"
+    file.write_text(key.hex())
+    file.chmod(0o600)
+    with pytest.raises(InputError, match=r"run\.key: a run key of . distinct bytes is not random. Name a new key file"):
+        RunKey.from_file(file)
+
+
 # -- keys stay inside --------------------------------------------------------------------------------------------------
 
 SECRETS = [RunKey(KEY), RunKey.from_seed(1), Stream(KEY), RunKey(KEY).stream([b"x"])]

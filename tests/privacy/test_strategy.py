@@ -277,7 +277,7 @@ def test_the_ledger_refuses_what_the_strategy_does_not_allow():
 
 def test_a_grouping_depends_on_its_attribute():
     strategy = plan(queries={"us": {"kind": 1}, "state": {"age": 1}}, groupings={"kind": "home"})
-    assert strategy.attributes == ("home", "age")
+    assert strategy.known_attributes == ("home", "age")
     assert strategy.depends_on("kind") == {"home"}
     assert strategy.depends_on("detailed") == {"home", "age"}
     assert strategy.depends_on("total") == set()
@@ -304,3 +304,56 @@ def test_noise_is_found_whatever_the_order_of_factors_and_unknown_names_are_refu
         plan().noise("stat", "total")
     with pytest.raises(InputError, match=r"query 'totl' is not measured at level 'state' \(total, age \* race\)"):
         plan().noise("state", "totl")
+
+
+def test_a_measured_query_has_one_spelling_from_construction_on():
+    wanted = {"total": "1/4", "age * race": "3/4"}
+    for spelling in ("age*race", "race * age", " race*age "):
+        made = plan(
+            queries={"us": {"detailed": 1}, "state": {"total": "1/4", spelling: "3/4"}},
+            attributes=("age", "race"),
+            passes={"state": [["total"], [spelling]]},
+            constraints=(Invariant(query=spelling, level="state"),),
+        )
+        assert list(made.queries["state"]) == list(wanted)
+        assert made.passes["state"] == (("total",), ("age * race",))
+        assert made.constraints[0].query == "age * race"
+        assert made.written("state", spelling) == "age * race"
+        assert list(made.canonical_bytes()) == list(plan(attributes=("age", "race")).canonical_bytes())
+        assert made.query_numbers() == plan(attributes=("age", "race")).query_numbers()
+
+
+def test_one_query_in_two_spellings_is_named_twice():
+    with pytest.raises(BudgetError, match=r"queries of level 'us': one is named twice \(age\*race, race \* age\)"):
+        plan(levels={"us": 1}, queries={"us": {"age*race": "1/2", "race * age": "1/2"}})
+
+
+def test_levels_that_spell_a_query_differently_share_its_number():
+    made = plan(queries={"us": {"age*race": 1}, "state": {"race * age": 1}})
+    assert len(made.query_numbers()) == 1
+
+
+def test_numbers_of_queries_and_shares_are_part_of_what_is_measured():
+    base = list(plan().canonical_bytes())
+    more = list(plan(queries=QUERIES | {"us": {"detailed": "1/2", "age": "1/2"}}).canonical_bytes())
+    assert set(base) - set(more), "a further query changes the numbers of others, and so the bytes"
+
+
+def test_a_grouping_that_the_schema_gives_another_attribute_is_refused():
+    schema = Schema(
+        attributes={"age": ["c", "a"], "home": ["h", "p"]},
+        groupings={"kind": Grouping(of="home", groups={"x": ["h"], "y": ["p"]})},
+    )
+    spine = Spine.from_columns({"state": ["1", "2"]}, root="us")
+    wrong = plan(
+        queries={"us": {"kind": 1}, "state": {"detailed": 1}}, attributes=("age", "home"), groupings={"kind": "age"}
+    )
+    with pytest.raises(InputError, match=r"says that grouping 'kind' groups 'age'; in the data it groups 'home'"):
+        wrong.check(spine, schema)
+
+
+def test_unchecked_constraints_go_through_toml():
+    made = plan(check_constraints=False)
+    assert strategy_from_toml(strategy_to_toml(made)) == made
+    with pytest.raises(InputError, match=r"check_constraints must be true or false. Got 1"):
+        plan(check_constraints=1)

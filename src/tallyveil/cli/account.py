@@ -12,12 +12,15 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.privacy import Account
+    from tallyveil.privacy.loss import Loss
+
+OTHER = "*"  # the key of every attribute that a strategy does not name
 
 
 def account(
     rho: Annotated[str | None, typer.Option(help="Budget of zero-concentrated privacy, such as 2.56 or 1/2.")] = None,
     epsilon: Annotated[str | None, typer.Option(help="Wanted epsilon; with a strategy, its budget.")] = None,
-    delta: Annotated[str | None, typer.Option(help="Failure probability (default 1e-10).")] = None,
+    delta: Annotated[str | None, typer.Option(help="delta at which epsilon is reported (default 1e-10).")] = None,
     strategy: Annotated[str | None, typer.Option(help="A preset's name or a strategy's TOML file.")] = None,
     release: Annotated[
         list[Path] | None, typer.Option(help="A release's folder; several about the same people are added up.")
@@ -64,35 +67,66 @@ def account(
 
 
 def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -> None:
-    """Print what releases of the same people guarantee together. Only their strategies are read."""
+    """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
+    from tallyveil.privacy import Invariant
     from tallyveil.privacy.budget import text
-    from tallyveil.privacy.strategy_toml import read_strategy
     from tallyveil.privacy.together import account_together
 
     twice = next((folder for i, folder in enumerate(folders) if folder.resolve() in _resolved(folders[:i])), None)
     if twice is not None:
         raise InputError(f"{twice} is named twice. Name each release once.")
-    strategies = {}
+    losses, stamps = {}, {}
     for folder in folders:
-        if not (folder / "strategy.toml").is_file():
-            raise InputError(f"{folder}: no strategy.toml in it. Give the folder of a release.")
-        strategies[str(folder)] = read_strategy(folder / "strategy.toml")
-    figures, how = account_together(list(strategies.values()), delta=delta)
-    budgets = {name: f"{strategy.unit} {text(strategy.budget)}" for name, strategy in strategies.items()}
+        losses[str(folder)], stamps[str(folder)] = _loss_and_stamps(folder)
+    figures, how = account_together(list(losses.values()), delta=delta)
+    budgets = {name: f"{loss.strategy.unit} {text(loss.strategy.budget)}" for name, loss in losses.items()}
+    exact = {
+        name: [c.words() for c in loss.strategy.constraints if isinstance(c, Invariant)]
+        for name, loss in losses.items()
+    }
     if as_json:
-        typer.echo(json.dumps({**figures.as_json(), "releases": budgets, "how": how}, indent=2))
+        told = {"releases": budgets, "how": how, "stamps": stamps, "invariants": exact}
+        typer.echo(json.dumps({**figures.as_json(), **told}, indent=2, ensure_ascii=False))
         return
     for name, budget in budgets.items():
         typer.echo(f"{name}: {budget}")
+        for words in exact[name]:
+            typer.echo(f"  outside the guarantee: {words}")
+        for stamp in stamps[name]:
+            typer.echo(f"  stamped: {stamp}")
     typer.echo(f"together ({how}):")
-    print_account(figures)
+    print_account(figures, stamped=any(stamps.values()))
+    if any(stamps.values()):
+        typer.echo("\nA release above is stamped, so these figures are no guarantee for it as it stands.")
+
+
+def _loss_and_stamps(folder: Path) -> tuple[Loss, list[str]]:
+    """What a release's folder says of its noise, its spine and its stamps."""
+    from tallyveil.files.codebook import read_codebook
+    from tallyveil.files.geography import read_units
+    from tallyveil.files.release_folder import read_certificate, read_optimised, stamps_of
+    from tallyveil.privacy.loss import Loss
+    from tallyveil.privacy.strategy_toml import read_strategy
+
+    if not (folder / "strategy.toml").is_file():
+        raise InputError(f"{folder}: no strategy.toml in it. Give the folder of a release.")
+    strategy = read_strategy(folder / "strategy.toml")
+    certificate = read_certificate(folder) if (folder / "certificate.json").is_file() else {}
+    stamps = list(stamps_of(certificate))
+    if not ((folder / "codebook.toml").is_file() and (folder / "spine.parquet").is_file()):
+        return Loss(strategy=strategy), stamps
+    book = read_codebook(folder / "codebook.toml")
+    spine = read_units(folder / "spine.parquet", book)
+    strategy.check(spine, book.schema)
+    optimised = read_optimised(folder, spine)
+    return Loss(strategy=strategy, spine=spine, schema=book.schema, optimised=optimised), stamps
 
 
 def _resolved(folders: list[Path]) -> set[Path]:
     return {folder.resolve() for folder in folders}
 
 
-def print_account(figures: Account) -> None:
+def print_account(figures: Account, *, stamped: bool = False) -> None:
     """Print the figures as a table, with a word on what each means."""
     from rich.console import Console
     from rich.table import Table
@@ -102,22 +136,28 @@ def print_account(figures: Account) -> None:
     table.add_column(justify="right")
     table.add_column(style="dim")
     at = "" if figures.delta is None else f" at delta {figures.delta:g}"
-    table.add_row("epsilon", up(figures.epsilon), f"the guarantee{at}")
+    table.add_row("epsilon", up(figures.epsilon), f"{'the loss' if stamped else 'the guarantee'}{at}")
     if figures.rho is not None:
-        table.add_row("rho", f"{figures.rho:.6g}", "the zCDP budget")
+        table.add_row("rho", f"{figures.rho:.6g}", "the same as zero-concentrated differential privacy")
     if figures.pld_epsilon is not None:
-        table.add_row("pld epsilon", up(figures.pld_epsilon), "the same guarantee, computed more tightly")
+        table.add_row("pld epsilon", up(figures.pld_epsilon), "the same, computed more tightly")
+    elif figures.pld_reason is not None:
+        table.add_row("pld epsilon", "-", f"not computed: {figures.pld_reason}")
     if figures.implied_epsilon is not None:
-        table.add_row("implied epsilon", f"{figures.implied_epsilon:.4f}", "sqrt(2 rho): to compare, no guarantee")
-    first = "told about one attribute of a person"
+        table.add_row("implied epsilon", f"{figures.implied_epsilon:.4f}", "sqrt(2 rho): to compare, not a guarantee")
+    first = "what is revealed about one attribute of a person, to someone who knows all others"
     for name, value in (figures.per_attribute or {}).items():
-        table.add_row(f"epsilon, {name}", up(value), first)
+        table.add_row(f"epsilon, {'any other attribute' if name == OTHER else name}", up(value), first)
         first = '"'
-    first = "told about the place, to who knows this much of it"
+    first = "what is revealed about the place, to someone who knows the unit of this level"
     for name, value in (figures.within_level or {}).items():
         table.add_row(f"epsilon, within {name}", up(value), first)
         first = '"'
     Console().print(table)
+    if figures.basis is not None:
+        typer.echo(
+            f"Per attribute and within levels {figures.basis}, which needs a spine: see a release's certificate."
+        )
 
 
 def up(value: float) -> str:

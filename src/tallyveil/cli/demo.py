@@ -31,9 +31,8 @@ def demo(
       tallyveil demo -o another-folder
     """
     from tallyveil.cli.compiling import compiling_aloud
-    from tallyveil.cli.protect import write
     from tallyveil.cli.synth import write_population
-    from tallyveil.files.release_folder import new_folder, refuse_existing
+    from tallyveil.files.release_folder import new_folder, refuse_existing, write_release
     from tallyveil.populations import census_1940
     from tallyveil.privacy import Strategy
 
@@ -45,7 +44,7 @@ def demo(
         typer.echo("protecting them", err=True)
         release = protected(census, strategy)
         write_population(census, place / "census.parquet")
-        write(release, place / "release", [])
+        write_release(release, place / "release")
     people = census.people
     typer.echo(f"A synthetic 1940 census of {people.total():,} persons, protected with the 2018 rules at epsilon 1\n")
     print_errors(people, release.histogram)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tallyveil.certificate import AGREE
+from tallyveil.certificate import agreement, stamps_of_run
 from tallyveil.cli.account import print_account
 from tallyveil.cli.presets import print_noise
-from tallyveil.files.measured import Pair, Sizes, measurement_sizes
-from tallyveil.measurements import Measurements
-from tallyveil.plan import PlannedNoise, effort_of, planned_noise
+from tallyveil.files.measured import Sizes, measurement_sizes
+from tallyveil.measurements import Measurements, Pair
+from tallyveil.plan import PlannedNoise, effort_of, planned_noise, public_persons
 from tallyveil.privacy import account_of
 
 if TYPE_CHECKING:
@@ -24,13 +24,14 @@ def print_plan(
     people: Histogram, strategy: Strategy, published: list[Pair], *, threads: int | None, as_json: bool
 ) -> None:
     """Print what a run would do. Nothing is drawn, spent or written."""
-    noise, guarantee = planned_noise(strategy), account_of(strategy)
-    effort = effort_of(strategy, people.spine, people.schema, persons=people.total(), threads=threads or 1)
+    noise, guarantee = planned_noise(strategy), account_of(strategy, spine=people.spine, schema=people.schema)
+    persons, stamps = public_persons(people, strategy), stamps_of_run(people, strategy, seeded=False)
+    effort = effort_of(strategy, people.spine, people.schema, persons=persons, threads=threads or 1)
     sizes, every = sizes_of(people, strategy, published), sizes_of(people, strategy, None)
     constraints = [constraint.words() for constraint in strategy.constraints]
     if as_json:
         told: dict[str, Any] = {
-            "guarantee": {**guarantee.as_json(), "holds": AGREE},
+            "guarantee": {**guarantee.as_json(), "holds_for": agreement(strategy, people.schema)},
             "noise": [{"level": n.level, "query": n.query, "sd": n.sd, "usable": n.usable} for n in noise],
             "constraints": constraints,
             "effort": {
@@ -38,16 +39,16 @@ def print_plan(
                 "measurements": {"numbers": sizes.numbers, "bytes": sizes.bytes},
                 "all_measurements": {"numbers": every.numbers, "bytes": every.bytes},
             },
-            "stamps": list(people.stamps),
+            "stamps": list(stamps),
         }
         typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
         return
-    typer.echo(f"{people.total():,} persons: {people}")
+    typer.echo(described(people, strategy))
     typer.echo()
     print_noise(strategy)
     typer.echo()
     print_usable(strategy, noise)
-    typer.echo(f"\nThe guarantee, {AGREE}:")
+    typer.echo(f"\nThe guarantee, {agreement(strategy, people.schema)}:")
     print_account(guarantee)
     if constraints:
         typer.echo("\nKept:")
@@ -60,9 +61,14 @@ def print_plan(
         f"  release       {human_bytes(effort.release_bytes)}, tables by level {human_bytes(effort.levels_bytes)}"
     )
     typer.echo(f"  measurements  {_measurements(sizes, every)}")
-    for stamp in people.stamps:
+    for stamp in stamps:
         typer.echo(f"\nWould be stamped: {stamp}")
     typer.echo("\nNothing was spent.")
+
+
+def described(people: Histogram, strategy: Strategy) -> str:
+    """What is protected, in a line; how many people there are only where that is published exactly."""
+    return f"{people.total():,} persons: {people}" if strategy.neighbours == "replace-one" else str(people)
 
 
 def print_usable(strategy: Strategy, noise: list[PlannedNoise]) -> None:

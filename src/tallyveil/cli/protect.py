@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from tallyveil.errors import InputError
 if TYPE_CHECKING:
     from tallyveil.facilities import Facilities
     from tallyveil.histogram import Histogram
-    from tallyveil.privacy import Strategy
+    from tallyveil.privacy import RunKey, Strategy
     from tallyveil.release import Release
 
 Pair = tuple[str, str]
@@ -30,7 +30,7 @@ def protect(
     ] = None,
     epsilon: Annotated[str | None, typer.Option(help="The budget, pure; for a Gaussian strategy at its delta.")] = None,
     rho: Annotated[str | None, typer.Option(help="The budget, zero-concentrated.")] = None,
-    delta: Annotated[str | None, typer.Option(help="At which epsilon is reported (default 1e-10).")] = None,
+    delta: Annotated[str | None, typer.Option(help="delta at which epsilon is reported (default 1e-10).")] = None,
     invariant: Annotated[
         list[str] | None, typer.Option(metavar="QUERY@LEVEL", help="Keep a query exactly at a level, as total@state.")
     ] = None,
@@ -44,8 +44,24 @@ def protect(
         typer.Option(metavar="QUERY@LEVEL", help="Publish the noisy answers of a query at a level; or all."),
     ] = None,
     failsafe: Annotated[
-        bool, typer.Option("--failsafe", help="Where constraints conflict, break them least, and say so.")
+        bool,
+        typer.Option(
+            "--failsafe/--no-failsafe",
+            help="Where the noise leaves constraints that conflict, change a parent least and record it. Without it, "
+            "the run ends there and its budget is spent.",
+        ),
+    ] = True,
+    unchecked: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked-constraints",
+            help="Enforce bounds on the release only, and never compare the data with them. The guarantee then also "
+            "covers data that break them.",
+        ),
     ] = False,
+    sign: Annotated[
+        Path | None, typer.Option(metavar="KEY", help="Sign the certificate with this private key (see keygen).")
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="How many (default: all cores). The release is the same.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show noise, time and sizes; spend and write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -60,6 +76,7 @@ def protect(
 
       tallyveil protect t.csv --codebook t.toml --strategy e2e-2018 --epsilon 1 --facilities f.csv -o release
     """
+    from tallyveil.files.codebook import read_codebook
     from tallyveil.files.measured import measured_pairs
     from tallyveil.files.release_folder import refuse_existing
     from tallyveil.files.tables import read_counts
@@ -72,8 +89,17 @@ def protect(
         raise InputError("--seed and --key-file are both given. A seed is for research; a key file for publication.")
     if threads is not None and threads < 1:
         raise InputError(f"--threads must be 1 or more. Got {threads} instead.")
-    people = read_counts(data, codebook, units=units)
-    chosen = choose_strategy(people, strategy, epsilon=epsilon, rho=rho, delta=delta, invariants=invariant or [])
+    book = read_codebook(codebook)
+    people = read_counts(data, book, units=units)
+    chosen = choose_strategy(
+        people,
+        strategy,
+        epsilon=epsilon,
+        rho=rho,
+        delta=delta,
+        invariants=invariant or [],
+        check_constraints=not unchecked,
+    )
     built = find_facilities(facilities, chosen, people)
     published = [] if not measurements else measured_pairs(chosen, parse_pairs(measurements))
     if plan:
@@ -83,8 +109,18 @@ def protect(
         return
     assert output is not None
     announce(people, chosen, published)
-    release = _run(people, chosen, built, seed=seed, key_file=key_file, threads=threads, failsafe=failsafe)
-    write(release, output, published)
+    release = _run(
+        people,
+        chosen,
+        output,
+        key=_key(seed, key_file),
+        facilities=built,
+        threads=threads,
+        failsafe=failsafe,
+        measurements=published,
+        source=book,
+        sign_with=sign,
+    )
     summarise(release, output, as_json=as_json)
 
 
@@ -96,8 +132,9 @@ def choose_strategy(
     rho: str | None,
     delta: str | None,
     invariants: list[str],
+    check_constraints: bool = True,
 ) -> Strategy:
-    """The named strategy or the default one, with the budget, delta and invariants asked for."""
+    """The named strategy or the default one, with the budget, delta, invariants and checks asked for."""
     from dataclasses import replace
 
     from tallyveil.cli.strategies import find_strategy
@@ -114,8 +151,11 @@ def choose_strategy(
         chosen = Strategy.default(people.spine, people.schema, epsilon=epsilon, rho=rho)
     if delta is not None:
         chosen = replace(chosen, delta=exact_delta(delta)).with_budget(epsilon=epsilon, rho=rho)
+    if not check_constraints:
+        chosen = replace(chosen, check_constraints=False)
     known = [(c.query, c.level) for c in chosen.constraints if isinstance(c, Invariant)]
-    added = [pair for pair in dict.fromkeys(map(parse_pair, invariants)) if pair not in known]
+    wanted = dict.fromkeys((chosen.spelled(query), level) for query, level in map(parse_pair, invariants))
+    added = [pair for pair in wanted if pair not in known]
     if added:
         extra = tuple(Invariant(query=query, level=level) for query, level in added)
         chosen = replace(chosen, constraints=(*chosen.constraints, *extra))
@@ -162,21 +202,15 @@ def parse_pair(word: str) -> Pair:
 
 def announce(people: Histogram, strategy: Strategy, published: list[Pair]) -> None:
     """Say what is about to happen, and how large the measurements will be."""
-    from tallyveil.cli.planning import human_bytes, sizes_of
+    from tallyveil.certificate import stamps_of_run
+    from tallyveil.cli.planning import described, human_bytes, sizes_of
 
-    typer.echo(f"protecting {people.total():,} persons: {people}, {strategy.unit} {strategy.budget}", err=True)
+    typer.echo(f"protecting {described(people, strategy)}, {strategy.unit} {strategy.budget}", err=True)
     if published:
         sizes = sizes_of(people, strategy, published)
         typer.echo(f"measurements: {sizes.numbers:,} numbers, about {human_bytes(sizes.bytes)}", err=True)
-    for stamp in people.stamps:
+    for stamp in stamps_of_run(people, strategy, seeded=False):
         typer.echo(f"stamped: {stamp}", err=True)
-
-
-def write(release: Release, output: Path, published: list[Pair]) -> None:
-    """Write the folder."""
-    from tallyveil.files.release_folder import write_release
-
-    write_release(release, output, measurements=published)
 
 
 def summarise(release: Release, output: Path, *, as_json: bool) -> None:
@@ -192,40 +226,28 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     at = "" if guarantee["delta"] is None else f" at delta {guarantee['delta']:g}"
     solved = f"{totals['parents']:,} parents solved, {totals['general']:,} by a general solver"
     typer.echo(str(output))
-    typer.echo(f"epsilon {guarantee['epsilon']:.4g}{at}, {guarantee['holds']}", err=True)
+    typer.echo(f"epsilon {guarantee['epsilon']:.4g}{at}; {guarantee['words'].partition(', ')[2]}", err=True)
     typer.echo(f"{solved}; worst certified gap {worst['gap']}; {totals['relaxed']:,} relaxed", err=True)
     for stamp in declared["stamps"]:
         typer.echo(f"stamped: {stamp}", err=True)
 
 
-def _run(
-    people: Histogram,
-    strategy: Strategy,
-    facilities: Facilities | None,
-    *,
-    seed: int | None,
-    key_file: Path | None,
-    threads: int | None,
-    failsafe: bool,
-) -> Release:
-    from tallyveil.cli.progress import LevelProgress
-    from tallyveil.plan import effort_of
+def _key(seed: int | None, key_file: Path | None) -> RunKey | None:
+    """The key of the run, if one was asked for."""
     from tallyveil.privacy import RunKey
-    from tallyveil.protection import protect as run
 
     try:
-        key = None if key_file is None else RunKey.from_file(key_file)
+        return RunKey.from_seed(seed) if seed is not None else RunKey.from_file(key_file) if key_file else None
     except OSError as problem:
         raise InputError(f"{key_file}: cannot be read or made ({problem.strerror}). Name another key file.") from None
-    work = effort_of(strategy, people.spine, people.schema, persons=people.total()).work
+
+
+def _run(people: Histogram, strategy: Strategy, output: Path, **given: Any) -> Release:
+    from tallyveil.cli.progress import LevelProgress
+    from tallyveil.plan import effort_of, public_persons
+    from tallyveil.protection import protect_to_folder
+
+    persons = public_persons(people, strategy)
+    work = effort_of(strategy, people.spine, people.schema, persons=persons).work
     with LevelProgress(work) as progress:
-        return run(
-            people,
-            strategy,
-            facilities=facilities,
-            seed=seed,
-            key=key,
-            threads=threads,
-            failsafe=failsafe,
-            progress=progress.update,
-        )
+        return protect_to_folder(people, strategy, output, progress=progress.update, **given)

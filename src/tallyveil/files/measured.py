@@ -10,8 +10,9 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +21,13 @@ from numpy.typing import NDArray
 
 from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.measurements import Index, Measurements
+from tallyveil.measurements import Index, Measurements, Pair, SavedAnswers, SavedPlaces, SavedValues
 from tallyveil.optimised import OptimisedSpine
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.schema import Schema, factors_of
 from tallyveil.spine import Spine
 
 PIECE = 1 << 20  # numbers written, or read, at a time
-Pair = tuple[str, str]  # a query and a level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +49,7 @@ def measured_pairs(strategy: Strategy, pairs: Sequence[Pair] | None = None) -> l
         return [(query, level) for level, queries in strategy.queries.items() for query in queries]
     found: dict[Pair, None] = {}
     for query, level in pairs:
-        strategy.share(level, query)  # an unknown level or query is an error that lists the known ones
-        wanted = set(factors_of(query))
-        found[next(name for name in strategy.queries[level] if set(factors_of(name)) == wanted), level] = None
+        found[strategy.written(level, query), level] = None
     return list(found)
 
 
@@ -119,37 +117,6 @@ def read_exact(path: Path, schema: Schema, spine: Spine, *, query: str, level: s
     return Counts.from_dense(value.reshape(spine.size(level), rows))
 
 
-def misplaced(path: Path, measurements: Measurements, *, query: str, level: str) -> str | None:
-    """What is wrong with the frame (unit, cell, variance) of a file of measurements, or None."""
-    asked = measurements.schema.query(query)
-    spans = measurements.shares[level].spans
-    codes, labels = measurements.spine.codes[measurements.spine.depth(level)], np.array(asked.labels())
-    variances, measured = measurements.variances(level, query), np.flatnonzero(spans)
-    done = 0
-    with _open(path) as file:
-        _check_rows(path, file, len(measured) * asked.size)
-        missing = [name for name in ("unit", "cell", "variance") if name not in file.schema_arrow.names]
-        if missing:
-            return f"no column {missing[0]!r}"
-        for batch in file.iter_batches(batch_size=PIECE):
-            rank, row = np.divmod(np.arange(done, done + batch.num_rows), asked.size)
-            unit = measured[rank]
-            right = {
-                "unit": np.char.decode(codes[unit], "utf-8"),
-                "cell": labels[row],
-                "variance": variances[spans[unit]],
-            }
-            for name, expected in right.items():
-                column = batch.column(name)
-                found = (column.cast(pa.string()) if name != "variance" else column).to_numpy(zero_copy_only=False)
-                same = np.isclose(found, expected, rtol=1e-9) if name == "variance" else found == expected
-                if not same.all():
-                    at = int(np.argmax(~same))
-                    return f"row {done + at + 1:,}, {name}: {found[at]}, not {expected[at]}"
-            done += batch.num_rows
-    return None
-
-
 def saved_measurements(
     files: Mapping[Pair, Path],
     *,
@@ -161,44 +128,41 @@ def saved_measurements(
     optimised: OptimisedSpine | None = None,
 ) -> Measurements:
     """Measurements that answer from files; what was not saved cannot be asked for."""
-    saved: dict[Pair, _Saved] = {}
-
-    def ask(level: str, query: str, index: Index) -> NDArray[np.int64]:
-        ((name, _),) = measured_pairs(strategy, [(query, level)])
-        if (name, level) not in saved:
-            there = ", ".join(f"{query}@{level}" for query, level in saved) or "none"
-            raise InputError(
-                f"{name}@{level} was not saved with this release (saved: {there}). Protect again with the same key and "
-                f'--measurements "{name}@{level}".'
-            )
-        return saved[name, level].values(index)
-
-    table = Measurements(
-        spine=spine, schema=schema, strategy=strategy, ask=ask, exact=exact, stamps=stamps, optimised=optimised
-    )
-    for (query, level), path in files.items():
-        saved[query, level] = _Saved(path, table.shares[level].spans > 0, schema.query(query).size)
-    return table
+    shape = Measurements(
+        spine=spine, schema=schema, strategy=strategy, ask=SavedAnswers({}), exact=exact, stamps=stamps,
+        optimised=optimised,
+    )  # fmt: skip
+    tables = {
+        (query, level): _InFile(path, shape.places(str(path), query, level)) for (query, level), path in files.items()
+    }
+    return replace(shape, ask=SavedAnswers(tables))
 
 
-class _Saved:
-    """The values in one file by place (``unit * rows + row``), read piece by piece as they are asked for."""
+class _InFile(SavedValues):
+    """The values in one file, read piece by piece as they are asked for."""
 
-    def __init__(self, path: Path, measured: NDArray[np.bool_], rows: int) -> None:
-        self._path, self._rows, self._measured = path, rows, measured
-        self._rank = np.cumsum(measured) - 1  # a measured unit's place in the file
-        self._pieces: OrderedDict[int, NDArray[np.int64]] = OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self, path: Path, places: SavedPlaces) -> None:
+        self._path, self._places = path, places
         with _open(path) as file:
-            _check_rows(path, file, int(measured.sum()) * rows)
+            _check_rows(path, file, places.size)
             sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
         self._start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pieces: OrderedDict[int, NDArray[np.int64]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_pieces", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
 
     def values(self, index: Index) -> NDArray[np.int64]:
-        unit, row = np.divmod(index, self._rows)
-        if not self._measured[unit].all():
-            raise InputError(f"{self._path}: a unit whose parent took over its share is not measured. Copy the parent.")
-        place = self._rank[unit] * self._rows + row
+        """The answers at ``unit * rows + row``."""
+        place = self._places.of(index)
         piece = np.searchsorted(self._start, place, side="right") - 1
         out = np.empty(len(index), dtype=np.int64)
         for one in np.unique(piece):

@@ -9,13 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.certificate import SEEDED
+from tallyveil.certificate import stamps_of_run
 from tallyveil.counts import Counts
 from tallyveil.histogram import Histogram
 from tallyveil.measurements import Index, Measurements
 from tallyveil.optimised import OptimisedSpine
 from tallyveil.privacy.constraints import Invariant
-from tallyveil.privacy.distributions import Geometric
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.ledger import Ledger
 from tallyveil.privacy.sampling import draw
@@ -48,7 +47,7 @@ def measure(
     strategy.check(people.spine, people.schema)
     _spend(strategy)
     histogram = people if optimised is None else optimised.moved(people)
-    stream = measurement_stream(key, histogram, strategy)
+    stream = measurement_stream(key, people, strategy, optimised=optimised)
     numbers = strategy.query_numbers()
     truth = dict(histogram.by_level())
     queries = {query: histogram.schema.query(query) for query in numbers}
@@ -76,7 +75,7 @@ def measure(
         ask=ask,
         exact=_exact(people, strategy),
         optimised=optimised,
-        stamps=(*histogram.stamps, *((SEEDED,) if key.seeded else ())),
+        stamps=stamps_of_run(people, strategy, seeded=key.seeded),
     )
     return noisy
 
@@ -86,9 +85,7 @@ def _exact(people: Histogram, strategy: Strategy) -> dict[tuple[str, str], Count
     wanted = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
     if strategy.neighbours == "replace-one":
         wanted.append((TOTAL, people.spine.levels[0]))
-    return {
-        (people.schema.query(query).name, level): people.answer(query, level=level) for query, level in wanted
-    }
+    return {(people.schema.query(query).name, level): people.answer(query, level=level) for query, level in wanted}
 
 
 def _spend(strategy: Strategy) -> None:
@@ -96,7 +93,5 @@ def _spend(strategy: Strategy) -> None:
     ledger = Ledger(strategy)
     changed = 2 if strategy.neighbours == "replace-one" else 1  # counts that a neighbour changes, by 1 each
     for spend in strategy.spends():
-        noise = spend.noise
-        cost = changed * noise.z if isinstance(noise, Geometric) else changed / (2 * noise.variance)
-        ledger.spend(spend.level, spend.query, cost)
+        ledger.spend(spend.level, spend.query, changed * spend.noise.loss)
     ledger.close()

@@ -109,6 +109,16 @@ class Geometric(Noise):
         z = float(self.z)
         return 2 * math.exp(-z) / math.expm1(-z) ** 2
 
+    @property
+    def parameter(self) -> Fraction:
+        """The parameter z."""
+        return self.z
+
+    @property
+    def loss(self) -> Fraction:
+        """The privacy loss of a count that differs by one: z, an epsilon of pure differential privacy."""
+        return self.z
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +156,16 @@ class DiscreteGaussian(Noise):
             return s
         k = np.arange(1, _REACH * math.ceil(math.sqrt(s)) + 2, dtype=np.float64)
         return float(2 * np.sum(k * k * self.pmf(k)))
+
+    @property
+    def parameter(self) -> Fraction:
+        """The variance parameter."""
+        return self.variance
+
+    @property
+    def loss(self) -> Fraction:
+        """The privacy loss of a count that differs by one: 1 / (2 variance), a rho (Theorem 4 of canonne2020)."""
+        return 1 / (2 * self.variance)
 
 
 _REACH = 39  # beyond 39 standard deviations a tail is no longer a normal float

@@ -27,7 +27,9 @@ import hmac
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn, final
@@ -45,6 +47,7 @@ from tallyveil.privacy.chacha import keystream
 Words = NDArray[np.uint64]
 Places = NDArray[np.int64]
 _LEVELS, _QUERIES, _PARTS = 1 << 8, 1 << 12, 1 << 12
+LEAST_DISTINCT = 8  # bytes of a key; fewer come from a hand, not from a generator
 
 
 class _Secret:
@@ -69,13 +72,21 @@ class RunKey(_Secret):
     <RunKey: secret>
     """
 
-    __slots__ = ("_bytes", "seeded")
+    __slots__ = ("_bytes", "_file", "seeded")
 
-    def __init__(self, key: bytes, *, seeded: bool = False) -> None:
+    def __init__(self, key: bytes, *, seeded: bool = False, file: Path | None = None) -> None:
         if len(key) != 32:
             raise InputError(f"a run key has 32 bytes. Got {len(key)}.")
-        self._bytes = key
-        self.seeded = seeded
+        if len(set(key)) < LEAST_DISTINCT:  # of random keys, fewer than one in 10^24
+            raise InputError(
+                f"a run key of {len(set(key))} distinct bytes is not random. Name a new key file: one is made for you."
+            )
+        self._bytes, self._file, self.seeded = key, file, seeded
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the key can be had again: it is in a file, or comes from a seed."""
+        return self.seeded or self._file is not None
 
     @classmethod
     def from_system(cls) -> RunKey:
@@ -100,22 +111,50 @@ class RunKey(_Secret):
                 out.write(key.hex() + "\n")
                 out.flush()
                 os.fsync(out.fileno())
-            return cls(key)
+            return cls(key, file=file)
         mode = stat.S_IMODE(file.stat().st_mode)
         if mode & 0o077:
             raise InputError(f"{file}: others may read this key file (mode {mode:04o}). Run: chmod 600 {file}")
         try:
-            return cls(bytes.fromhex(file.read_text().strip()))
+            key = bytes.fromhex(file.read_text().strip())
         except (ValueError, UnicodeDecodeError):
-            raise InputError(f"{file}: not a key file (64 hexadecimal digits). Name a new file to make one.") from None
+            key = b""
+        if len(key) != 32:
+            raise InputError(f"{file}: not a key file (64 hexadecimal digits). Name a new file to make one.")
+        try:
+            return cls(key, file=file)
+        except InputError as problem:
+            raise problem.at(str(file)) from None
+
+    def people(self, counted: Iterable[bytes]) -> bytes:
+        """The keyed digest of the people that are measured; a key file is bound to the first it is used on.
+
+        The same people always meet the same noise, so a key used on two versions of a dataset would tell exactly
+        whether anybody changed: all noise is the same, or none is. A key file therefore belongs to one set of people.
+        A digest of them, which tells nothing without the key, is kept beside it (``<key file>.bound``), and any other
+        people are refused.
+        """
+        digest = _digest(_derived(self._bytes, b"tallyveil digest"), counted)
+        if self._file is not None:
+            self._bind(self._file, hmac.digest(_derived(self._bytes, b"tallyveil bound"), digest, "sha256").hex())
+        return digest
+
+    def _bind(self, file: Path, bound: str) -> None:
+        beside = file.with_name(f"{file.name}.bound")
+        if not beside.exists():
+            _write_new(beside, f"{bound}\n")
+        known = beside.read_text(errors="replace").strip()
+        if not hmac.compare_digest(known.encode(), bound.encode()):
+            raise InputError(
+                f"{file}: this key was first used on other people or another list of units (see {beside.name}). "
+                f"Used on two versions of the data, it would tell exactly whether anybody changed. Name a new key "
+                f"file: the release then costs its own budget."
+            )
 
     def stream(self, measured: Iterable[bytes]) -> Stream:
         """The stream for what is measured, given as bytes in pieces. Pieces are told apart, not just joined."""
-        digest = hmac.new(_derived(self._bytes, b"tallyveil digest"), digestmod=sha256)
-        for piece in measured:
-            digest.update(len(piece).to_bytes(8, "little"))
-            digest.update(piece)
-        return Stream(_derived(self._bytes, b"tallyveil stream" + digest.digest()))
+        digest = _digest(_derived(self._bytes, b"tallyveil digest"), measured)
+        return Stream(_derived(self._bytes, b"tallyveil stream" + digest))
 
 
 @final
@@ -150,6 +189,29 @@ class Stream(_Secret):
         for part in range(1, _PARTS):
             yield from map(int, self.further_words(i, level=level, query=query, replicate=r, part=part)[0])
         raise AssertionError("a draw used 32,760 words: the stream is broken")  # probability below 2^-1000
+
+
+def _digest(key: bytes, pieces: Iterable[bytes]) -> bytes:
+    """The keyed digest of bytes in pieces; pieces are told apart, not just joined."""
+    digest = hmac.new(key, digestmod=sha256)
+    for piece in pieces:
+        digest.update(len(piece).to_bytes(8, "little"))
+        digest.update(piece)
+    return digest.digest()
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, whole or not at all; one that has appeared meanwhile stays."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with os.fdopen(handle, "w") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        os.unlink(temporary)
 
 
 def _derived(secret: bytes, purpose: bytes) -> bytes:

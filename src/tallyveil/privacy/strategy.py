@@ -69,7 +69,8 @@ class Strategy:
         Whether the data are checked against the bounds before a run. Then the guarantee covers neighbouring datasets
         that satisfy them. If not, bounds are enforced on the release only, and the data are never compared with them.
     attributes, groupings
-        The attributes it was made for, and which attribute each grouping groups; found from the queries if not given.
+        The attributes it was made for, and which attribute each grouping groups. Attributes may be left out; then they
+        are those of the data (``known_attributes`` lists the ones that the queries name).
     name
         The preset's name, if it is one.
 
@@ -112,12 +113,13 @@ class Strategy:
         put(self, "budget", exact(self.budget, self.unit))
         put(self, "delta", exact_delta(self.delta))
         put(self, "levels", _shares("levels", self.levels))
-        put(self, "queries", self._checked_queries())
         put(self, "groupings", Frozen(dict(self.groupings)))
-        put(self, "attributes", tuple(self.attributes) or self._attributes_found())
+        put(self, "attributes", tuple(self.attributes))
+        self._check_levels()
         self._check_factors()
+        put(self, "queries", self._checked_queries())
         put(self, "passes", self._checked_passes())
-        put(self, "constraints", tuple(self.constraints))
+        put(self, "constraints", tuple(map(self._spelled_constraint, self.constraints)))
         for constraint in self.constraints:
             level = getattr(constraint, "level", None)
             if level is not None and level not in self.levels:
@@ -216,24 +218,49 @@ class Strategy:
             for query in queries:
                 yield Spend(level=level, query=query, share=self.share(level, query), noise=self.noise(level, query))
 
+    @property
+    def known_attributes(self) -> tuple[str, ...]:
+        """The attributes that it was made for, or else those that its queries name, in that order."""
+        if self.attributes:
+            return self.attributes
+        factors = (f for queries in self.queries.values() for q in queries for f in factors_of(q) if f != DETAILED)
+        return tuple(dict.fromkeys(self.groupings.get(factor, factor) for factor in factors))
+
     def depends_on(self, query: str) -> frozenset[str]:
         """The attributes that a query's answer depends on."""
         if query == DETAILED:
-            return frozenset(self.attributes)
+            return frozenset(self.known_attributes)
         return frozenset(self.groupings.get(factor, factor) for factor in factors_of(query))
 
+    def spelled(self, query: str) -> str:
+        """A query in the one spelling that this strategy uses: factors in the order of its attributes.
+
+        >>> plan = Strategy(mechanism="geometric", budget=1, levels={"us": 1}, queries={"us": {"total": 1}},
+        ...                 attributes=("age", "sex"))
+        >>> plan.spelled("sex*age")
+        'age * sex'
+        """
+        place = {name: at for at, name in enumerate(self.known_attributes)}
+        factors = factors_of(query)
+        ordered = sorted(factors, key=lambda factor: place.get(self.groupings.get(factor, factor), len(place)))
+        return " * ".join(ordered) or TOTAL
+
     def query_numbers(self) -> dict[str, int]:
-        """A number for each query, the same at all levels: its place in the noise stream."""
+        """A number for each query, the same at all levels: its place in the noise stream.
+
+        Numbers follow the queries' factors in alphabetical order, so they depend on no spelling and no order.
+        """
         names = {query for queries in self.queries.values() for query in queries}
         return {query: number for number, query in enumerate(sorted(names, key=_sorted_factors))}
 
     def canonical_bytes(self) -> Iterator[bytes]:
         """What is measured and how (not what is done with it afterwards), as bytes that depend on nothing else."""
+        numbers = self.query_numbers()
         yield f"{self.mechanism} {self.budget} {self.neighbours} only child {self.only_child}".encode()
         for level in self.levels:
             yield f"{level} {self.levels[level]}".encode()
             for query in sorted(self.queries[level], key=_sorted_factors):
-                yield f"{_sorted_factors(query)} {self.queries[level][query]}".encode()
+                yield f"{numbers[query]} {_sorted_factors(query)} {self.queries[level][query]}".encode()
 
     def check(self, spine: Spine, schema: Schema) -> None:
         """Refuse a spine or schema that the strategy was not made for."""
@@ -243,12 +270,18 @@ class Strategy:
                 f"{what} is for the levels {', '.join(self.levels)}; the data has {', '.join(spine.levels)}. "
                 f"Rename the data's levels, or give a strategy for them."
             )
-        if not set(self.attributes) <= set(schema.attributes):
+        if not set(self.known_attributes) <= set(schema.attributes):
             raise InputError(
-                f"{what} is for the attributes {', '.join(self.attributes)}; "
+                f"{what} is for the attributes {', '.join(self.known_attributes)}; "
                 f"the data has {', '.join(schema.attributes)}. "
                 f"Rename the data's attributes, or give a strategy for them."
             )
+        for name, of in self.groupings.items():
+            if name in schema.groupings and schema.groupings[name].of != of:
+                raise InputError(
+                    f"{what} says that grouping {name!r} groups {of!r}; in the data it groups "
+                    f"{schema.groupings[name].of!r}. Correct one of them."
+                )
         for query in self.query_numbers():
             schema.query(query)
         for constraint in self.constraints:
@@ -261,26 +294,11 @@ class Strategy:
         """A query of a level as the strategy writes it; the order of its factors does not matter."""
         if level not in self.levels:
             raise InputError(f"unknown level {level!r}. The levels are {', '.join(self.levels)}.")
-        for known in self.queries[level]:
-            if _sorted_factors(known) == _sorted_factors(query):
-                return known
+        if (spelled := self.spelled(query)) in self.queries[level]:
+            return spelled
         raise InputError(f"query {query!r} is not measured at level {level!r} ({', '.join(self.queries[level])}).")
 
-    def _check_factors(self) -> None:
-        known = {*self.attributes, *self.groupings}
-        for grouping, of in self.groupings.items():
-            if of not in self.attributes:
-                raise InputError(f"grouping {grouping!r} groups {of!r}, which is not among the attributes.")
-        for level, queries in self.queries.items():
-            for query in queries:
-                for factor in () if query == DETAILED else factors_of(query):
-                    if factor not in known:
-                        raise InputError(
-                            f"queries of level {level!r}: unknown factor {factor!r} in {query!r}. "
-                            f"Known are {', '.join([*self.attributes, *self.groupings])}."
-                        )
-
-    def _checked_queries(self) -> Mapping[str, Shares]:
+    def _check_levels(self) -> None:
         unknown = [level for level in self.queries if level not in self.levels]
         if unknown:
             raise BudgetError(
@@ -291,31 +309,52 @@ class Strategy:
             raise BudgetError(
                 f"level {', '.join(map(repr, missing))} has no queries. Give shares for it, or leave it out."
             )
+
+    def _check_factors(self) -> None:
+        known = {*self.known_attributes, *self.groupings}
+        for grouping, of in self.groupings.items():
+            if of not in self.known_attributes:
+                raise InputError(f"grouping {grouping!r} groups {of!r}, which is not among the attributes.")
+        for level, queries in self.queries.items():
+            for query in queries:
+                for factor in factors_of(query):
+                    if factor not in known and factor != DETAILED:
+                        raise InputError(
+                            f"queries of level {level!r}: unknown factor {factor!r} in {query!r}. "
+                            f"Known are {', '.join([*self.known_attributes, *self.groupings])}."
+                        )
+
+    def _checked_queries(self) -> Mapping[str, Shares]:
+        """Shares by level and query, levels in order and each query in its one spelling."""
         checked = {}
         for level in self.levels:
-            checked[level] = _shares(f"queries of level {level!r}", self.queries[level])
-            keys = [_sorted_factors(query) for query in checked[level]]
-            if len(set(keys)) != len(keys):
-                raise BudgetError(
-                    f"queries of level {level!r}: one is named twice ({', '.join(checked[level])}). Add them up."
-                )
+            given = _shares(f"queries of level {level!r}", self.queries[level])
+            checked[level] = Frozen({self.spelled(query): share for query, share in given.items()})
+            if len(checked[level]) != len(given):
+                raise BudgetError(f"queries of level {level!r}: one is named twice ({', '.join(given)}). Add them up.")
         return Frozen(checked)
 
     def _checked_passes(self) -> Mapping[str, tuple[tuple[str, ...], ...]]:
+        checked = {}
         for level, passes in self.passes.items():
             if level not in self.levels:
                 raise InputError(f"passes of unknown level {level!r}. The levels are {', '.join(self.levels)}.")
-            for query in (query for one in passes for query in one):
+            checked[level] = tuple(
+                tuple(query if query == "*" else self.spelled(query) for query in one) for one in passes
+            )
+            for query in (query for one in checked[level] for query in one):
                 if query != "*" and query not in self.queries[level]:
                     raise InputError(
                         f"passes of level {level!r}: query {query!r} is not measured there "
                         f"({', '.join(self.queries[level])})."
                     )
-        return Frozen({level: tuple(map(tuple, passes)) for level, passes in self.passes.items()})
+        return Frozen(checked)
 
-    def _attributes_found(self) -> tuple[str, ...]:
-        factors = (f for queries in self.queries.values() for q in queries if q != DETAILED for f in factors_of(q))
-        return tuple(dict.fromkeys(self.groupings.get(factor, factor) for factor in factors))
+    def _spelled_constraint(self, constraint: Constraint) -> Constraint:
+        """An invariant in the strategy's spelling; a bound's rows follow the spelling of its query, so it stays."""
+        if isinstance(constraint, Invariant):
+            return replace(constraint, query=self.spelled(constraint.query))
+        return constraint
 
 
 def _mechanism_and_budget(epsilon: Number | None, rho: Number | None) -> tuple[Mechanism, Fraction]:

@@ -16,7 +16,17 @@ from tallyveil.privacy.constraints import constraint_from_toml
 from tallyveil.privacy.strategy import Strategy
 
 _FIELDS = (
-    *("delta", "neighbours", "only_child", "check_constraints", "rounding", "passes", "attributes", "groupings", "name"),
+    *(
+        "delta",
+        "neighbours",
+        "only_child",
+        "check_constraints",
+        "rounding",
+        "passes",
+        "attributes",
+        "groupings",
+        "name",
+    ),
 )
 
 
@@ -75,8 +85,9 @@ def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
         "neighbours": strategy.neighbours,
         "only_child": strategy.only_child,
         "rounding": strategy.rounding,
-        "attributes": list(strategy.attributes),
     }
+    if strategy.attributes:
+        table["attributes"] = list(strategy.attributes)
     if not strategy.check_constraints:
         table["check_constraints"] = False
     if strategy.groupings:

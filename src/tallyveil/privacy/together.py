@@ -14,34 +14,38 @@ from tallyveil.errors import BudgetError
 from tallyveil.privacy.account import Account, account_of
 from tallyveil.privacy.accounting import epsilon_from_rho, implied_epsilon
 from tallyveil.privacy.budget import Number, exact_delta, rounded_up
+from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.strategy import Strategy
 
 
-def account_together(strategies: Sequence[Strategy], *, delta: Number | None = None) -> tuple[Account, str]:
-    """The guarantee of all strategies, used on the same people, and a word on how it was added up.
+def account_together(losses: Sequence[Loss], *, delta: Number | None = None) -> tuple[Account, str]:
+    """The guarantee of several measurements of the same people, and a word on how it was added up.
 
     >>> plan = Strategy.preset("e2e-2018", epsilon=1)
-    >>> account_together([plan, plan.with_budget(epsilon="1/2")])[0].epsilon
+    >>> account_together([Loss(strategy=plan), Loss(strategy=plan.with_budget(epsilon="1/2"))])[0].epsilon
     1.5
     """
-    if not strategies:
+    if not losses:
         raise BudgetError("no releases to add up. Give at least one.")
-    if len(strategies) == 1:
-        return account_of(strategies[0], delta=delta), "one release"
-    if len({strategy.neighbours for strategy in strategies}) > 1:
+    if len(losses) == 1:
+        (one,) = losses
+        figures = account_of(one.strategy, spine=one.spine, schema=one.schema, optimised=one.optimised, delta=delta)
+        return figures, "one release"
+    if len({loss.strategy.neighbours for loss in losses}) > 1:
         raise BudgetError(
             "some releases have replace-one neighbours and some add-or-remove: their losses are of different kinds and "
             "cannot be added. Account for each kind apart."
         )
-    pure = sum((s.budget for s in strategies if s.mechanism == "geometric"), Fraction(0))
-    rho = sum((s.budget for s in strategies if s.mechanism == "gaussian"), Fraction(0))
+    pure = [loss.in_all() for loss in losses if loss.strategy.mechanism == "geometric"]
+    rho = sum((loss.in_all() for loss in losses if loss.strategy.mechanism == "gaussian"), Fraction(0))
     if not rho:
-        return Account(epsilon=rounded_up(pure)), f"the epsilons of {len(strategies)} pure releases added"
-    at = _common_delta(strategies, delta)
+        return Account(epsilon=rounded_up(sum(pure, Fraction(0)))), f"the epsilons of {len(losses)} pure releases added"
+    at = _common_delta([loss.strategy for loss in losses], delta)
     if not pure:
-        return _zcdp(rho, at), f"the rhos of {len(strategies)} zCDP releases added"
-    as_rho = rho + sum((s.budget**2 / 2 for s in strategies if s.mechanism == "geometric"), Fraction(0))
-    whole, apart = _zcdp(as_rho, at), rounded_up(pure + Fraction(epsilon_from_rho(rho, at)))
+        return _zcdp(rho, at), f"the rhos of {len(losses)} zCDP releases added"
+    as_rho = rho + sum((epsilon**2 / 2 for epsilon in pure), Fraction(0))
+    whole = _zcdp(as_rho, at)
+    apart = rounded_up(sum(pure, Fraction(0)) + Fraction(epsilon_from_rho(rho, at)))
     if whole.epsilon <= apart:
         return whole, "pure and zCDP releases mixed: each pure epsilon counted as rho = epsilon^2 / 2, rhos added"
     return (

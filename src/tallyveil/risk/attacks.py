@@ -52,8 +52,8 @@ def noises_of(
         raise InputError(
             "the attack 'attribute' needs the attribute that is unknown (--attribute NAME); no other attack has one."
         )
-    if attribute is not None and attribute not in strategy.attributes:
-        raise InputError(f"unknown attribute {attribute!r}. Known are {', '.join(strategy.attributes)}.")
+    if attribute is not None and attribute not in strategy.known_attributes:
+        raise InputError(f"unknown attribute {attribute!r}. Known are {', '.join(strategy.known_attributes)}.")
     if level not in strategy.levels:
         raise InputError(f"unknown level {level!r}. Known are {', '.join(strategy.levels)}.")
     asked = strategy.queries[level] if queries is None else [strategy.written(level, query) for query in queries]
@@ -80,13 +80,13 @@ def settled_at(strategy: Strategy, level: str) -> frozenset[str]:
 def settled_by(strategy: Strategy, queries: Iterable[str]) -> frozenset[str]:
     """Factors that exact answers settle, for somebody who knows all others; ``"total"`` with any of them."""
     known = list(queries)
-    factors = {f for query in known for f in (strategy.attributes if query == DETAILED else factors_of(query))}
+    factors = {f for query in known for f in (strategy.known_attributes if query == DETAILED else factors_of(query))}
     return frozenset(factors | ({TOTAL} if known else set()))
 
 
 def is_settled(strategy: Strategy, query: str, settled: frozenset[str]) -> bool:
     """Whether a query adds nothing, all its factors (or what they group) being settled."""
-    factors = strategy.attributes if query == DETAILED else factors_of(query) or (TOTAL,)
+    factors = strategy.known_attributes if query == DETAILED else factors_of(query) or (TOTAL,)
     return all(factor in settled or strategy.groupings.get(factor) in settled for factor in factors)
 
 

@@ -69,7 +69,7 @@ class Group:
         known = self.settled | self.if_there
         if attack == "attribute":
             return attribute in known
-        return set(strategy.attributes) <= (known if attack == "cell" else self.settled)
+        return set(strategy.known_attributes) <= (known if attack == "cell" else self.settled)
 
 
 @final

@@ -88,7 +88,12 @@ def compute_setup(setting: Setting) -> Outcome:
     """The split of the budget, the noise, the schema, invariants and bounds."""
     census = census_of(setting)
     strategy = Strategy.preset("e2e-2018", epsilon=1)
-    release = protect(census.population, Strategy.preset("e2e-2018", epsilon=SMALLEST), seed=setting.seed)
+    release = protect(
+        census.population,
+        Strategy.preset("e2e-2018", epsilon=SMALLEST),
+        seed=setting.seed,
+        measurements=[(STRATA, "enumdist")],
+    )
     bias = results(method="topdown", statistic="bias").groupby("level").homogeneity.max()
     budgets = pd.DataFrame({"epsilon": sorted(results(method="topdown").epsilon.unique())})
     return Outcome(

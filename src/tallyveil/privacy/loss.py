@@ -1,0 +1,271 @@
+r"""The privacy loss of a strategy: what the noise that is drawn lets an observer tell of two neighbouring datasets.
+
+Every measured count has noise of its own. If a count differs by one between two datasets, its noise costs
+:math:`z` (two-sided geometric with parameter :math:`z`; pure differential privacy) or :math:`1/(2\sigma^2)` (discrete
+Gaussian; zero-concentrated differential privacy). The loss between two datasets is the sum of these costs over all
+measured counts that differ, and a declared figure is the largest loss over the pairs of datasets that it is about:
+
+- *in all*: one record is exchanged for any other (replace-one neighbours), or one is added (add-or-remove neighbours);
+- *per attribute*: two records in the same place that differ in that attribute only;
+- *within a level*: two records with the same attributes, in two places inside one unit of the published spine.
+
+The last two change one record into another whatever the neighbours are, so two counts of a query differ. The largest
+loss is found by structure: the counts that differ are those along two paths of the measured spine, so it is enough to
+find the costliest path below a unit. Constraints only narrow the pairs, and are ignored here; the figures then are
+upper bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations, product
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.optimised import OptimisedSpine
+from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
+from tallyveil.privacy.shares import unit_shares
+from tallyveil.privacy.strategy import Strategy
+from tallyveil.schema import DETAILED, Schema, factors_of
+from tallyveil.spine import Spine
+
+Index = NDArray[np.int64]
+Noise = Geometric | DiscreteGaussian
+Factors = frozenset[str]
+OTHER = "*"  # every attribute that a strategy does not name
+MOST_COMBINATIONS = 4096  # of ways in which two records can differ; beyond, factors are taken to differ together
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Loss:
+    """The privacy loss of a strategy on the spine that is measured, as exact fractions of epsilon or rho.
+
+    Attributes
+    ----------
+    strategy
+        What is measured.
+    spine, schema
+        The published spine and the schema. Without them the figures leave out the only-child rule, and every query is
+        taken to tell any two records apart that differ in one of its attributes.
+    optimised
+        The optimised spine, if that is what is measured.
+    """
+
+    strategy: Strategy
+    spine: Spine | None = None
+    schema: Schema | None = None
+    optimised: OptimisedSpine | None = None
+
+    def in_all(self) -> Fraction:
+        """The largest loss between neighbouring datasets.
+
+        Two records in different children of a unit share its ancestors, in which only queries that tell the records
+        apart differ; everything below differs. So the worst pair parts as high as possible: at the first unit with two
+        or more children.
+        """
+        if self.spine is None:
+            return self.strategy.budget
+        everything = self._costliest(None)
+        if self.strategy.neighbours == "add-or-remove":
+            return everything.at(0, 0)
+        shared = max(
+            sum((self._span_cost(depth, int(self._spans[depth][0]), factors) for depth in self._chain), Fraction(0))
+            for factors in self._differences()
+        )
+        return 2 * (shared + everything.below(self._chain[-1], np.zeros(1, dtype=np.int64)))
+
+    def per_attribute(self) -> dict[str, Fraction]:
+        """For each attribute the largest loss between records that differ in it alone, in the same place.
+
+        Without a schema, ``"*"`` stands for all attributes that the strategy does not name.
+        """
+        table = {}
+        for name in self._attributes:
+            losses = (2 * self._costliest(factors).at(0, 0) for factors in self._ways_to_differ(name))
+            table[name] = max(losses, default=Fraction(0))
+        return table
+
+    def within_level(self) -> dict[str, Fraction]:
+        """For each level but the last the largest loss between two places inside one of its units, on the spine."""
+        levels = tuple(self.strategy.levels)
+        if self.spine is None:
+            costs = [self._span_cost(depth, 1, None) for depth in range(len(levels))]
+            return {level: 2 * sum(costs[depth + 1 :], Fraction(0)) for depth, level in enumerate(levels[:-1])}
+        everything = self._costliest(None)
+        return {level: 2 * self._parting_below(level, everything) for level in levels[:-1]}
+
+    def paths(self) -> list[tuple[Noise, ...]]:
+        """For each kind of path from the root to a leaf: the noise of every count of a record on it that can differ.
+
+        Kinds differ in the units that have taken over a share. Between replace-one neighbours the counts of two paths
+        differ, so the queries that no two records on the way to the first fork can tell apart are left out.
+        """
+        chain = self._chain if self.strategy.neighbours == "replace-one" and self.spine is not None else range(0)
+        separable: Factors = frozenset().union(
+            *(way for name in self._attributes for way in self._ways_to_differ(name))
+        )
+        return [
+            tuple(
+                noise
+                for depth, span in enumerate(spans)
+                for noise in self._noises(depth, span, separable if depth in chain else None)
+            )
+            for spans in self._kinds_of_paths()
+        ]
+
+    @property
+    def _measured(self) -> Spine:
+        assert self.spine is not None
+        return self.spine if self.optimised is None else self.optimised.spine
+
+    @cached_property
+    def _spans(self) -> list[NDArray[np.int8]]:
+        """For each level of the measured spine how many levels each unit pays for."""
+        return [shares.spans for shares in unit_shares(self.strategy, self._measured).values()]
+
+    @cached_property
+    def _chain(self) -> range:
+        """The depths of the root and its only descendants, down to the first unit with two or more children."""
+        if self.spine is None:
+            return range(1)
+        sizes = [self._measured.size(level) for level in self._measured.levels]
+        forked = next((depth for depth, size in enumerate(sizes) if size > 1), len(sizes))
+        return range(forked)
+
+    @cached_property
+    def _attributes(self) -> tuple[str, ...]:
+        if self.schema is not None:
+            return tuple(self.schema.attributes)
+        measured = {query for queries in self.strategy.queries.values() for query in queries}
+        unnamed = (OTHER,) if DETAILED in measured and not self.strategy.attributes else ()
+        return (*self.strategy.known_attributes, *unnamed)
+
+    @cached_property
+    def _groupings(self) -> Mapping[str, str]:
+        if self.schema is None:
+            return self.strategy.groupings
+        return {name: grouping.of for name, grouping in self.schema.groupings.items()}
+
+    def _ways_to_differ(self, attribute: str) -> list[Factors]:
+        """Which factors of an attribute can tell two of its labels apart together; only the largest such sets."""
+        groupings = [name for name, of in self._groupings.items() if of == attribute]
+        if self.schema is None:
+            return [frozenset([attribute, *groupings])]
+        group_of = [self.schema.positions(name).tolist() for name in groupings]
+        kinds: dict[tuple[int, ...], int] = {}
+        for kind in zip(*group_of, strict=True) if group_of else ((),) * len(self.schema.attributes[attribute]):
+            kinds[kind] = kinds.get(kind, 0) + 1
+        ways = {
+            frozenset([attribute, *(name for name, a, b in zip(groupings, one, other, strict=True) if a != b)])
+            for one, other in combinations(kinds, 2)
+        }
+        if max(kinds.values()) > 1:
+            ways.add(frozenset([attribute]))
+        return [way for way in ways if not any(way < other for other in ways)]
+
+    def _differences(self) -> Iterator[Factors]:
+        """Every way in which two records can differ, in as many factors as possible."""
+        ways = [found for found in map(self._ways_to_differ, self._attributes) if found]
+        if np.prod([len(found) for found in ways], dtype=np.float64) > MOST_COMBINATIONS:
+            ways = [[frozenset[str]().union(*found)] for found in ways]
+        for combination in product(*ways):
+            yield frozenset[str]().union(*combination)
+
+    def _asks(self, query: str, factors: Factors | None) -> bool:
+        """Whether a query tells apart two records that differ in these factors; None: in different units."""
+        if factors is None:
+            return True
+        asked = self._attributes if query == DETAILED else factors_of(query)
+        return not factors.isdisjoint(asked)
+
+    def _noises(self, depth: int, span: int, factors: Factors | None) -> Iterator[Noise]:
+        """The noise of one count of each query that differs, in a unit that pays for so many levels."""
+        level = list(self.strategy.levels)[depth]
+        share = sum(list(self.strategy.levels.values())[depth : depth + span], Fraction(0))
+        for query in self.strategy.queries[level] if span else ():
+            if self._asks(query, factors):
+                yield self.strategy.noise(level, query, level_share=share)
+
+    def _span_cost(self, depth: int, span: int, factors: Factors | None) -> Fraction:
+        """What those counts cost."""
+        return sum((noise.loss for noise in self._noises(depth, span, factors)), Fraction(0))
+
+    def _costliest(self, factors: Factors | None) -> _Costliest:
+        """The costliest path from every unit down, counting one count of each query that differs."""
+        if self.spine is None:
+            depths = range(len(self.strategy.levels))
+            whole = sum((self._span_cost(depth, 1, factors) for depth in depths), Fraction(0))
+            return _Costliest(values=[[whole]], rank=[np.zeros(1, dtype=np.int64)], first_child=())
+        values: list[list[Fraction]] = []
+        ranks: list[Index] = []
+        for depth in reversed(range(len(self.strategy.levels))):
+            spans = self._spans[depth].astype(np.int64)
+            if values:
+                best = np.maximum.reduceat(ranks[0], self._measured.first_child[depth][:-1])
+                below = values[0]
+            else:
+                best, below = np.zeros(len(spans), dtype=np.int64), [Fraction(0)]
+            kind, kind_of_unit = np.unique(spans * len(below) + best, return_inverse=True)
+            totals = [self._span_cost(depth, int(k) // len(below), factors) + below[int(k) % len(below)] for k in kind]
+            rising = sorted(set(totals))
+            place = np.array([rising.index(total) for total in totals], dtype=np.int64)
+            values.insert(0, rising)
+            ranks.insert(0, place[kind_of_unit.reshape(-1)])
+        return _Costliest(values=values, rank=ranks, first_child=self._measured.first_child)
+
+    def _parting_below(self, level: str, everything: _Costliest) -> Fraction:
+        """The costliest path below the highest unit at which two leaves of one unit of a published level part."""
+        assert self.spine is not None
+        measured, bounds = self._measured, self.spine.leaves_under(level)
+        position = np.arange(bounds[-1], dtype=np.int64)
+        if self.optimised is not None:
+            position[self.optimised.leaf] = np.arange(bounds[-1])
+        first, last = (f.reduceat(position, bounds[:-1]) for f in (np.minimum, np.maximum))
+        apart, worst = first < last, Fraction(0)
+        for depth in reversed(range(len(measured.levels) - 1)):
+            under = measured.leaves_under(measured.levels[depth])
+            one, other = (np.searchsorted(under, leaf[apart], side="right") - 1 for leaf in (first, last))
+            met = one == other
+            worst = max(worst, everything.below(depth, one[met]))
+            apart[np.flatnonzero(apart)[met]] = False
+        return worst
+
+    def _kinds_of_paths(self) -> list[tuple[int, ...]]:
+        """The distinct sequences of levels paid for along the paths from the root to the leaves."""
+        if self.spine is None:
+            return [(1,) * len(self.strategy.levels)]
+        kinds: list[tuple[int, ...]] = [(int(self._spans[0][0]),)]
+        kind_of_unit = np.zeros(1, dtype=np.int64)
+        for depth in range(1, len(self._spans)):
+            above = np.repeat(kind_of_unit, np.diff(self._measured.first_child[depth - 1]))
+            width = len(self._spans) + 1
+            keys, kind_of_unit = np.unique(above * width + self._spans[depth], return_inverse=True)
+            kinds = [(*kinds[int(key) // width], int(key) % width) for key in keys]
+            kind_of_unit = kind_of_unit.reshape(-1)
+        return kinds
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Costliest:
+    """The cost of the costliest path from each unit down: level by level, ``values`` (rising) by ``rank``."""
+
+    values: list[list[Fraction]]
+    rank: list[Index]
+    first_child: tuple[Index, ...]
+
+    def at(self, depth: int, unit: int) -> Fraction:
+        """The path from a unit down, the unit included."""
+        return self.values[depth][int(self.rank[depth][unit])]
+
+    def below(self, depth: int, units: Index) -> Fraction:
+        """The costliest of the paths that start at a child of one of some units."""
+        if depth + 1 >= len(self.values) or not len(units):
+            return Fraction(0)
+        best = np.maximum.reduceat(self.rank[depth + 1], self.first_child[depth][:-1])
+        return self.values[depth + 1][int(best[units].max())]
