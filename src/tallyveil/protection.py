@@ -18,7 +18,9 @@ from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release import Release
-from tallyveil.topdown.constraints import check_counts, limits_by_level, possible_cells
+from tallyveil.topdown.carried import run_limits
+from tallyveil.topdown.constraints import check_counts
+from tallyveil.topdown.decide import check_feasible
 from tallyveil.topdown.engine import Progress, topdown
 
 
@@ -31,7 +33,7 @@ def protect(
     key: RunKey | None = None,
     replicate: int = 0,
     threads: int | None = None,
-    failsafe: bool = False,
+    failsafe: bool = True,
     optimised: OptimisedSpine | None = None,
     progress: Progress | None = None,
 ) -> Release:
@@ -53,7 +55,8 @@ def protect(
     threads
         How many to work with; the result does not depend on it. By default, all cores.
     failsafe
-        Change a parent as little as possible where constraints cannot all hold, instead of stopping.
+        Where noise leaves the children of a unit no way to keep their constraints, change the unit as little as
+        possible. Without it such a run ends, and its budget counts all the same: whether it ends depends on the noise.
     optimised
         A spine to measure and estimate on instead of the counts' own (``Spine.optimised``); the release is on theirs.
     progress
@@ -77,15 +80,15 @@ def protect(
     run_key = key or (RunKey.from_system() if seed is None else RunKey.from_seed(seed))
     bounded = any(isinstance(constraint, FacilityBounds) for constraint in strategy.constraints)
     used = built if bounded else None
-    counts, parts = people, {}
-    if optimised is not None:
-        counts, parts = optimised.moved(people), dict(optimised.part_of)
-        used = optimised.moved_facilities(used) if used is not None else None
-    measurements = measure(counts, strategy, run_key, replicate=replicate, parts=parts)
-    limits = limits_by_level(measurements, used)
-    check_counts(counts, limits, possible_cells(people.schema, strategy), whose="the data")  # before any noise
+    measurements = measure(people, strategy, run_key, replicate=replicate, optimised=optimised)
+    limits = run_limits(
+        people.spine, people.schema, strategy, exact=measurements.exact, facilities=used, optimised=optimised
+    )
+    check_feasible(limits, exactly=not strategy.check_constraints)
+    if strategy.check_constraints:  # data that keep them also prove that they can be kept
+        check_counts(people, limits.declared, limits.possible, whose="the data")
     with _pool(threads) as run:
-        histogram, solved = topdown(measurements, facilities=used, failsafe=failsafe, run=run, progress=progress)
+        histogram, solved = topdown(measurements, limits=limits, failsafe=failsafe, run=run, progress=progress)
     certificate = {
         "declared": declared_of(
             strategy,
