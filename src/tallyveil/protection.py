@@ -30,6 +30,9 @@ from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release import Release
+from tallyveil.topdown.carried import run_limits
+from tallyveil.topdown.constraints import check_counts
+from tallyveil.topdown.decide import check_feasible
 from tallyveil.topdown.engine import Progress, topdown
 
 
@@ -170,12 +173,15 @@ def _protected(
         optimised=optimised,
         filter=people.filter,
     )
-    limits = checked_limits(people, strategy, used, optimised=optimised)
     noisy = measure(people, strategy, key, replicate=replicate, optimised=optimised)
+    limits = run_limits(people.spine, people.schema, strategy, exact=noisy.exact, facilities=used, optimised=optimised)
+    check_feasible(limits, exactly=not strategy.check_constraints)
+    if strategy.check_constraints:  # data that keep them also prove that they can be kept
+        check_counts(people, limits.declared, limits.possible, whose="the data")
     with _spent(strategy, key), _pool(threads) as run:
         histogram, solved = topdown(noisy, limits=limits, failsafe=failsafe, run=run, progress=progress)
     release = Release(
-        histogram=histogram,
+        histogram=histogram if optimised is None else optimised.restored(histogram),
         strategy=strategy,
         certificate={"declared": declared, "observed": observed_of(solved)},
         facilities=used,

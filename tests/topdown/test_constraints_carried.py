@@ -10,7 +10,8 @@ from tallyveil.counts import Counts
 from tallyveil.errors import InputError
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
-from tallyveil.topdown.constraints import check_counts, limits_by_level, possible_cells
+from tallyveil.topdown.carried import run_limits
+from tallyveil.topdown.constraints import possible_cells
 from tallyveil.topdown.nests import UNLIMITED
 
 HOMES = ["house", "prison", "dorm"]
@@ -46,10 +47,11 @@ def plan_for(people: Histogram, *constraints, **budget) -> Strategy:
 def bounds(people: Histogram, *constraints, built: Facilities | None = None, **plan) -> dict:
     """Least and most of every level and query, as lists."""
     strategy = replace(plan_for(people, *constraints), **plan)
-    table = limits_by_level(measure(people, strategy, RunKey.from_seed(1)), built)
+    exact = measure(people, strategy, RunKey.from_seed(1)).exact
+    limits = run_limits(people.spine, people.schema, strategy, exact=exact, facilities=built)
     return {
-        level: {one.query.name: tuple(part.tolist() for part in one.of(0, one.owners)) for one in some}
-        for level, some in table.items()
+        level: {one.query.name: tuple(part.tolist() for part in one.all()) for one in some}
+        for level, some in limits.carried.items()
     }
 
 
@@ -278,17 +280,3 @@ def test_structural_zeros_of_schema_and_strategy_both_close_cells(land):
     plan = plan_for(people, StructuralZero(cells={"home": ("dorm",)}))
     open_cells = np.array(schema.query("detailed").labels())[possible_cells(schema, plan)]
     assert open_cells.tolist() == ["minor*house", "adult*house", "adult*prison"]
-
-
-def test_counts_are_checked_over_the_parts_of_a_split_state_together(land):
-    people, _ = land
-    parts = {"state": np.array([0, 0])}  # A and B are the parts of one state of 39
-    noisy = measure(people, plan_for(people), RunKey.from_seed(1))
-    exact = {**noisy.exact, ("total", "state"): Counts.from_dense([[39]])}
-    limits = limits_by_level(replace(noisy, exact=exact, parts=parts))
-    check_counts(people, limits, possible_cells(SCHEMA, noisy.strategy), whose="the data")
-    moved = people_of(people.spine, [[12, 6, 0], [2, 0, 0], [19, 0, 0]])  # 10 people over the line between the parts
-    check_counts(moved, limits, possible_cells(SCHEMA, noisy.strategy), whose="the data")
-    fewer = people_of(people.spine, [[12, 6, 0], [12, 0, 0], [8, 0, 0]])
-    with pytest.raises(InputError, match="state 'A' has 38 in 'total' of 'total', not exactly 39"):
-        check_counts(fewer, limits, possible_cells(SCHEMA, noisy.strategy), whose="the data")

@@ -244,7 +244,7 @@ def test_a_conflict_is_an_error_that_names_unit_level_and_both_constraints(crowd
 
 def test_the_failsafe_keeps_all_constraints_and_writes_down_what_it_moved(crowded):
     noisy, built, units = crowded
-    release, solved = topdown(noisy, facilities=built, failsafe=True)
+    release, solved = topdown(noisy, facilities=built)
     home = release.answer("home", level="tract").dense()
     assert (home <= 10 * units).all()
     assert release.answer("total", level="county").dense().tolist() == [[10], [10]]
@@ -260,7 +260,7 @@ def test_the_failsafe_changes_nothing_where_nothing_is_in_conflict(crowded):
     answers = {"state": [[1, 4, 3, 2, 2, 3, 2, 3]], "county": [[2] * 8] * 2, "tract": [[1] * 8] * 4}
     exact = {f"{query}_{level}": counts.dense() for (query, level), counts in noisy.exact.items()}
     fits = told(noisy.spine, HOME, noisy.strategy, answers, **exact)
-    with_it, solved = topdown(fits, facilities=built, failsafe=True)
+    with_it, solved = topdown(fits, facilities=built)
     assert with_it == topdown(fits, facilities=built)[0]
     assert not any(one.relaxed for one in solved)
 
@@ -374,7 +374,7 @@ def test_any_release_is_whole_consistent_and_keeps_what_it_must(case, seed):
     seen: dict[str, Counts] = {}
     with pytest.MonkeyPatch.context() as patch:
         seen = level_by_level(patch)
-        release, solved = topdown(measure(people, plan, RunKey.from_seed(seed)), failsafe=True)
+        release, solved = topdown(measure(people, plan, RunKey.from_seed(seed)))
     assert np.issubdtype(release.leaves.count.dtype, np.integer)
     assert (release.leaves.count > 0).all()  # sparse: nothing negative, no zero stored
     assert release.total() == people.total()

@@ -17,8 +17,9 @@ from small_release import small_release
 from tallyveil import protect
 from tallyveil.errors import InputError
 from tallyveil.schema import Schema
-from tallyveil.topdown.feasible import Relaxation, first_conflict, relax
+from tallyveil.topdown.feasible import conflicts, first_conflict
 from tallyveil.topdown.nests import UNLIMITED, Limits, Nests
+from tallyveil.topdown.relaxing import Relaxation, relax
 
 HOMES = Schema(attributes={"home": ["house", "prison", "dorm"], "age": ["minor", "adult"]})
 TYPED = Schema(attributes={"home": ["house", "prison", "dorm"], "age": ["minor", "adult"], "sex": ["f", "m"]},
