@@ -209,10 +209,10 @@ def _write(
         (place / "choice.json").write_text(json.dumps(told, indent=2, ensure_ascii=False), encoding="utf-8")
         if moved is not None:
             frames = {"noise": moved.noise, "risk": moved.risk, "hierarchy": moved.hierarchy}
-            write_frames({name: frame for name, frame in frames.items() if len(frame)}, place)
+            write_frames({name: frame for name, frame in frames.items() if len(frame)}, place, internal=False)
             (place / "strategy.toml").write_text(strategy_to_toml(moved.after), encoding="utf-8")
         if table is not None:
-            write_frames({"curve": table}, place)
+            write_frames({"curve": table}, place, internal=False)
             if can_draw():
                 value = None if chosen.value is None else float(chosen.value)
                 drawn = risk_curve_plot(
@@ -269,5 +269,6 @@ def _show_tables(table: pd.DataFrame | None, moved: Allocation | None) -> None:
     }.items():
         if moved.after == moved.before:
             frame = frame[frame.allocation == "before"].drop(columns="allocation") if len(frame) else frame
+        frame = frame.dropna(axis="columns", how="all")  # standard errors, where nothing was drawn
         if len(frame):
             print_table(frame, title=title, headings={str(name): str(name).replace("_", " ") for name in frame})
