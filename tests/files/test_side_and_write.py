@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow.csv
@@ -10,6 +12,7 @@ from tallyveil.files import read_areas, read_facilities, read_housing, write_cou
 from tallyveil.files.atomic import replacing
 from tallyveil.files.side import areas_table, facilities_table, housing_table
 from tallyveil.files.write import level_table, write_table
+from tallyveil.histogram import Filter
 from tallyveil.schemas import UNITS_2020
 
 TYPES = ("house", "prison", "dorm")
@@ -85,6 +88,21 @@ def test_nhgis_tables_have_short_codes_and_a_codebook_that_explains_them(people,
     assert len(long) == 9
     with pytest.raises(InputError, match="not empty"):
         write_nhgis(people, tmp_path / "out", queries=["total"])
+
+
+def test_nhgis_says_stamps_and_filter_in_the_first_lines_of_its_codebook(people, tmp_path):
+    shaped = replace(people, stamps=("seeded: not for publication", "b"), filter=Filter(where={"level": "block"}))
+    write_nhgis(shaped, tmp_path / "out", queries=["total"])
+    first = (tmp_path / "out" / "codebook.txt").read_text().splitlines()[:5]
+    assert first == [
+        "Stamped: seeded: not for publication",
+        "Stamped: b",
+        "Filter: only rows with level = 'block' are counted",
+        "",
+        "Codebook",
+    ]
+    write_nhgis(people, tmp_path / "bare", queries=["total"])
+    assert (tmp_path / "bare" / "codebook.txt").read_text().startswith("Codebook\n")
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
