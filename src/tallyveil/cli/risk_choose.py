@@ -265,10 +265,31 @@ def _show_tables(table: pd.DataFrame | None, moved: Allocation | None) -> None:
     for title, frame in {
         "Noise by level": moved.noise,
         "Risk by unit": moved.risk,
-        "Rightly claimed with the unit above and 27 siblings (detailed counts)": moved.hierarchy,
+        f"Rightly claimed with the unit above and 27 siblings (detailed counts; {_how(moved.hierarchy)})": _with_errors(
+            moved.hierarchy
+        ),
     }.items():
         if moved.after == moved.before:
             frame = frame[frame.allocation == "before"].drop(columns="allocation") if len(frame) else frame
-        frame = frame.dropna(axis="columns", how="all")  # standard errors, where nothing was drawn
         if len(frame):
             print_table(frame, title=title, headings={str(name): str(name).replace("_", " ") for name in frame})
+
+
+def _how(hierarchy: pd.DataFrame) -> str:
+    """Whether the figures with the unit above are sums."""
+    exact = hierarchy.empty or hierarchy.draws.isna().all()
+    return "exact sums" if exact else "+- is one standard error where figures were drawn"
+
+
+def _with_errors(hierarchy: pd.DataFrame) -> pd.DataFrame:
+    """Figures with their standard errors where they were drawn, as they are printed."""
+    from tallyveil.cli.tables import with_error
+
+    if hierarchy.empty:
+        return hierarchy
+    errors = [name for name in hierarchy if str(name).endswith("_se")]
+    bare = hierarchy.drop(columns=["draws", *errors])
+    if hierarchy.draws.isna().all():
+        return bare
+    figures = {str(name).removesuffix("_se"): hierarchy[name] for name in errors}
+    return bare.assign(**{name: list(map(with_error, bare[name], error)) for name, error in figures.items()})

@@ -232,4 +232,5 @@ def _with_above(strategy: Strategy, when: str, level: str, intruders: Sequence[I
                     "loss_se": found.loss_se,
                 }
             )
-    return pd.DataFrame(rows)
+    kinds = dict.fromkeys(("draws", "right_decision_se", "gain_se", "loss_se"), float)  # missing: not a number
+    return pd.DataFrame(rows).astype(kinds)

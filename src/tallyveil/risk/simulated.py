@@ -68,8 +68,8 @@ class Simulated:
         As in Figures, judged on runs that nothing was learned from. The marginal posterior falls short of the truth if
         it errs.
     marginal_posterior_se, right_decision_se, accuracy_se
-        Monte Carlo standard errors of the judging runs, given what was learned. Right decisions depend on the learned
-        rule too: there, half the difference of the two halves if that is larger.
+        Monte Carlo standard errors of the judging runs, given what was learned (1 over their number if all agree).
+        Right decisions depend on the learned rule too: there, half the difference of the two halves if that is larger.
     bound, alone
         What the measurements before post-processing tell: all of them, and the leaf's detailed count alone.
     learned
@@ -298,4 +298,6 @@ def _key(work: tuple[int, int, int]) -> str:
 
 
 def _error(values: Floats) -> float:
+    if np.ptp(values) == 0:  # what was not seen in so many runs may yet happen in one of as many
+        return 1 / len(values)
     return float(values.std(ddof=1) / np.sqrt(len(values)))
