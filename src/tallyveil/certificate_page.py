@@ -30,7 +30,7 @@ def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
         declared=declared,
         observed=read.get("observed"),
         guarantee=guarantee,
-        holds=guarantee.get("holds_for", guarantee.get("holds", "")),
+        kept=", with everything below that must hold still holding" if _conditions(guarantee) else "",
         digest_tag=Markup(digest_tag(certificate_digest(read))),
         attributes=_in_order(declared["schema"]["attributes"], strategy.attributes),
         per_attribute=_in_order(guarantee["per_attribute"] or {}, strategy.attributes),
@@ -107,6 +107,11 @@ def factor(epsilon: float) -> str:
         if value >= size:
             return f"{math.ceil(value / size):,} {word}"
     return f"{math.ceil(value):,}" if value >= 100 else f"{math.ceil(value * 100 - 1e-9) / 100:g}"
+
+
+def _conditions(guarantee: Mapping[str, Any]) -> bool:
+    """Whether neighbours must agree on, or satisfy, more than that they are neighbours."""
+    return bool(guarantee["invariants"] or guarantee["constraints"])
 
 
 def _in_order(table: Mapping[str, Any], order: Iterable[str]) -> list[tuple[str, Any]]:

@@ -76,7 +76,7 @@ class OptimisedSpine:
             array.flags.writeable = False
 
     @classmethod
-    def from_spines(cls, spine: Spine, standard: Spine) -> OptimisedSpine:
+    def from_spines(cls, spine: Spine, standard: Spine, *, shaped_by: tuple[str, ...] = ()) -> OptimisedSpine:
         """The way between two spines with the same levels and the same leaves, as when they were read from files.
 
         >>> blocks = {"state": ["1"] * 3, "tract": ["1a"] * 3, "group": ["1a1"] * 3, "block": ["x", "y", "z"]}
@@ -97,6 +97,7 @@ class OptimisedSpine:
             standard=standard,
             leaf=leaf,
             part_of={level: _owners(spine, standard, level, leaf) for level in levels},
+            shaped_by=shaped_by,
         )
 
     def __repr__(self) -> str:

@@ -39,7 +39,7 @@ from tallyveil.files.release_folder import read_measurements, stamps_of
 from tallyveil.files.signing import read_public_key, read_signing_key
 from tallyveil.files.verify import (
     ReadRelease,
-    check_codebooks,
+    check_codebook,
     check_names,
     check_strategy,
     other_versions,
@@ -47,6 +47,7 @@ from tallyveil.files.verify import (
     read_facilities_strictly,
     read_measured_spine_strictly,
     read_people_strictly,
+    read_source_strictly,
     read_spine_strictly,
     read_strategy_strictly,
 )
@@ -98,7 +99,6 @@ def _findings(folder: Sealed, key: Ed25519PublicKey | None) -> list[Finding]:
     strategy = findings.check("shares", lambda: read_strategy_strictly(folder))
     book = findings.check("labels", lambda: read_codebook_strictly(folder))
     findings.check("files", lambda: check_names(folder, strategy, book))
-    findings.check("stamps", lambda: (check_stamps(certificate), None))
     findings.check("page", lambda: (check_page(folder, certificate), None))
     findings.check("rendering", lambda: (check_rendering(folder, certificate, strategy), None))
     findings.check("observed", lambda: (check_observed(certificate), None))
@@ -109,7 +109,8 @@ def _findings(folder: Sealed, key: Ed25519PublicKey | None) -> list[Finding]:
     strictly = other_versions(certificate) is None
     if findings.check("strategy", lambda: check_strategy(folder, strategy, people, strictly=strictly)) is None:
         return findings.found
-    findings.check("codebook", lambda: check_codebooks(folder, book, people, strictly=strictly))
+    findings.check("codebook", lambda: (check_codebook(folder, book, people, strictly=strictly), None))
+    source = findings.check("source", lambda: read_source_strictly(folder, people, strictly=strictly))
     release = ReadRelease(
         folder=folder,
         certificate=certificate,
@@ -120,6 +121,7 @@ def _findings(folder: Sealed, key: Ed25519PublicKey | None) -> list[Finding]:
             "measured spine", lambda: read_measured_spine_strictly(folder, certificate, strategy, people.spine)
         ),
     )
+    findings.check("stamps", lambda: (check_stamps(release, source), None))
     _check_content(findings, release)
     return findings.found
 
@@ -148,13 +150,13 @@ def _check_again(findings: Findings, release: ReadRelease) -> str:
     wrong = [name for name in needed if not findings.holds(name)]
     if wrong:
         raise UncheckedError(f"{', '.join(wrong)} must hold first")
-    measurements = read_measurements(release.place, release.strategy, release.people, stamps_of(release.certificate))
+    stamps, optimised = stamps_of(release.certificate), release.optimised
+    measurements = read_measurements(
+        release.place, release.strategy, release.people, optimised=optimised, stamps=stamps
+    )
     assert measurements is not None
-    facilities, optimised = release.facilities, measurements.optimised
-    if facilities is not None and optimised is not None:
-        facilities = optimised.moved_facilities(facilities)
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        people, solved = topdown(measurements, facilities=facilities, failsafe=True, run=workers.map)
+        people, solved = topdown(measurements, facilities=release.facilities, run=workers.map)
     people = people if optimised is None else optimised.restored(people)
     if people != release.people:
         raise BrokenError("TopDown, run again on the measurements, gives other counts than release.parquet")

@@ -11,13 +11,15 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tallyveil.canonical import canonical_bytes, certificate_digest, parse_json
-from tallyveil.certificate import SEEDED, declared_of
+from tallyveil.certificate import declared_of, stamps_of_run
 from tallyveil.certificate_page import certificate_html, digest_tag
+from tallyveil.files.codebook import Codebook
 from tallyveil.files.findings import BrokenError, UncheckedError
-from tallyveil.files.layout import CERTIFICATE, PAGE, SIGNATURE
+from tallyveil.files.layout import CERTIFICATE, CODEBOOK, PAGE, SIGNATURE, SOURCE
 from tallyveil.files.manifest import Sealed, regular_file
-from tallyveil.files.release_folder import stamps_of
+from tallyveil.files.release_folder import shaped_by_of, stamps_of
 from tallyveil.files.signing import SIGNATURE_SIZE, signature_holds
+from tallyveil.files.tables import LABELS_FROM_DATA, UNITS_FROM_DATA
 from tallyveil.files.verify import ReadRelease, other_versions
 from tallyveil.privacy.strategy import Strategy
 
@@ -53,20 +55,18 @@ def check_rendering(folder: Sealed, certificate: Mapping[str, Any], strategy: St
 
 def check_declared(release: ReadRelease) -> str:
     """The declared part is what the strategy, the spine and the schema give, versions aside."""
-    stamps = stamps_of(release.certificate)
+    if "measured_on" in release.declared and release.optimised is None:
+        raise UncheckedError("the spine that was measured cannot be read")
     right = declared_of(
         release.strategy,
         release.spine,
         release.schema,
-        facilities=release.facilities is not None,
-        stamps=stamps,
-        seeded=SEEDED in stamps,
-        measured_on=None if release.optimised is None else release.optimised.spine,
+        facilities=release.facilities is not None or "facilities" in shaped_by_of(release.certificate),
+        stamps=stamps_of(release.certificate),
+        optimised=release.optimised,
+        filter=release.people.filter,
     )
-    # what was measured on a spine that is not in the folder cannot be worked out
-    elsewhere = "measured_on" in release.declared and release.optimised is None
-    skip = ("versions", *(("measured_on", "only_child") if elsewhere else ()))
-    place = next(_differences(release.declared, parse_json(canonical_bytes(right)), skip=skip), None)
+    place = next(_differences(release.declared, parse_json(canonical_bytes(right)), skip=("versions",)), None)
     if place is not None:
         raise BrokenError(f"{CERTIFICATE}, {place}")
     versions = release.declared.get("versions")
@@ -88,12 +88,27 @@ def check_observed(certificate: Mapping[str, Any]) -> str:
     return "the figures of the levels add up"
 
 
-def check_stamps(certificate: Mapping[str, Any]) -> str:
-    """The stamps, for whoever reads the findings."""
-    stamps = certificate["declared"].get("stamps")
-    if not isinstance(stamps, list) or not all(isinstance(stamp, str) for stamp in stamps):
-        raise BrokenError(f"{CERTIFICATE}, declared stamps: {stamps!r} is no list of words")
+def check_stamps(release: ReadRelease, source: Codebook | None) -> str:
+    """The stamps are those of the codebook, and none is missing that follows from filters, labels or units."""
+    stamps = stamps_of(release.certificate)
+    if release.declared.get("stamps") != list(release.people.stamps):
+        raise BrokenError(f"{CERTIFICATE}, declared stamps: not those of {CODEBOOK}")
+    needed = [*stamps_of_run(release.people, release.strategy, seeded=False), *source_stamps(source)]
+    missing = [stamp for stamp in needed if stamp not in stamps]
+    if missing:
+        raise BrokenError(f"{CERTIFICATE}, declared stamps: {missing[0]!r} is missing")
+    if source is not None and source.filter != release.people.filter:
+        raise BrokenError(f"{SOURCE} and {CODEBOOK} differ in which rows were counted")
     return "; ".join(stamps) or "none"
+
+
+def source_stamps(source: Codebook | None) -> tuple[str, ...]:
+    """What counts read with a codebook are stamped with, given a public list of units."""
+    if source is None:
+        return ()
+    labels = source.labels_from is not None or not all(source.attributes.values())
+    units = [UNITS_FROM_DATA] if source.units_from is not None else []
+    return (*source.stamps, *([LABELS_FROM_DATA] if labels else []), *units)
 
 
 def check_signature(folder: Sealed, key: Ed25519PublicKey | None) -> str:

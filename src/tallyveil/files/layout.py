@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from tallyveil.counts import Counts
-from tallyveil.files.measured import Pair, file_name, measured_pairs, safe_name
+from tallyveil.files.measured import file_name, measured_pairs, safe_name
 from tallyveil.files.write import has_named_root, path_columns
 from tallyveil.histogram import Histogram
-from tallyveil.measurements import Index
+from tallyveil.measurements import Index, Pair
 from tallyveil.privacy.constraints import FacilityBounds, Invariant
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.schema import DETAILED, TOTAL, Query, Schema

@@ -51,7 +51,7 @@ from tallyveil.files.layout import (
     saved_pairs,
 )
 from tallyveil.files.manifest import manifest_of
-from tallyveil.files.measured import Pair, exact_pieces, measured_pairs, noisy_pieces, read_exact, saved_measurements
+from tallyveil.files.measured import exact_pieces, measured_pairs, noisy_pieces, read_exact, saved_measurements
 from tallyveil.files.side import facilities_table, read_facilities
 from tallyveil.files.signing import read_signing_key
 from tallyveil.files.tables import read_counts
@@ -64,7 +64,7 @@ from tallyveil.files.write import (
     write_text,
 )
 from tallyveil.histogram import Histogram
-from tallyveil.measurements import Measurements
+from tallyveil.measurements import Measurements, Pair
 from tallyveil.optimised import OptimisedSpine
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
@@ -111,13 +111,22 @@ def write_release(
     if kept is not None and (kept.published != release.histogram.spine or kept.strategy != release.strategy):
         raise InputError("the measurements are of another spine or strategy than the release. Give those it came from.")
     certificate = _stamped(release, kept)
+    people = replace(
+        release.histogram,
+        stamps=stamps_of(certificate),
+        filter=release.histogram.filter or (None if source is None else source.filter),
+    )
+    optimised = release.optimised if kept is None else kept.optimised
     with new_folder(folder) as place:
-        _write_counts(release.histogram, release.strategy, place)
+        _write_counts(people, release.strategy, place)
         if release.facilities is not None:
             write_table(facilities_table(release.facilities), place / FACILITIES)
         write_text(strategy_to_toml(release.strategy), place / STRATEGY)
         if source is not None:
             write_text(codebook_to_toml(source), place / SOURCE)
+        if optimised is not None:
+            (place / MEASURED_SPINE).parent.mkdir()
+            write_table(units_table(optimised.spine), place / MEASURED_SPINE)
         if kept is not None:
             _write_measurements(kept, pairs, place)
         write_text(certificate_html(certificate, release.strategy), place / PAGE)
@@ -147,12 +156,14 @@ def read_release(folder: str | PathLike[str]) -> Release:
     if not (place / STRATEGY).exists():
         return Release(histogram=people, certificate=certificate)
     strategy = read_strategy(place / STRATEGY)
+    optimised = read_optimised(place, people.spine)
     return Release(
         histogram=people,
         strategy=strategy,
         certificate=certificate,
         facilities=read_folder_facilities(place, strategy, people.spine, people.schema),
-        measurements=read_measurements(place, strategy, people, stamps),
+        measurements=read_measurements(place, strategy, people, optimised=optimised, stamps=stamps),
+        optimised=optimised,
     )
 
 
@@ -195,6 +206,14 @@ def stamps_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
     declared = certificate.get("declared")
     stamps = declared.get("stamps", ()) if isinstance(declared, Mapping) else ()
     return tuple(map(str, stamps)) if isinstance(stamps, list | tuple) else ()
+
+
+def shaped_by_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
+    """What shaped the spine that was measured, as a certificate says."""
+    declared = certificate.get("declared")
+    measured_on = declared.get("measured_on") if isinstance(declared, Mapping) else None
+    shaped_by = measured_on.get("shaped_by") if isinstance(measured_on, Mapping) else None
+    return tuple(map(str, shaped_by)) if isinstance(shaped_by, list | tuple) else ()
 
 
 def read_folder_facilities(folder: Path, strategy: Strategy, spine: Spine, schema: Schema) -> Facilities | None:
@@ -251,7 +270,12 @@ def refuse_existing(folder: str | PathLike[str]) -> None:
 
 
 def read_measurements(
-    place: Path, strategy: Strategy, people: Histogram, stamps: tuple[str, ...]
+    place: Path,
+    strategy: Strategy,
+    people: Histogram,
+    *,
+    optimised: OptimisedSpine | None,
+    stamps: tuple[str, ...],
 ) -> Measurements | None:
     """The measurements that were saved in a folder, if any were: post-processing can be done again from them."""
     files = saved_pairs(place, strategy)
@@ -263,8 +287,6 @@ def read_measurements(
         for (query, level), path in paths.items()
         if path.exists()
     }
-    path = place / MEASURED_SPINE
-    optimised = read_measured_spine(path, people.spine) if path.exists() else None
     return saved_measurements(
         files,
         spine=people.spine if optimised is None else optimised.spine,
@@ -276,7 +298,21 @@ def read_measurements(
     )
 
 
-def read_measured_spine(source: Source, standard: Spine) -> OptimisedSpine:
+def read_optimised(folder: Path, standard: Spine) -> OptimisedSpine | None:
+    """The optimised spine on which a release was measured, if it was another one than the published."""
+    certificate = read_certificate(folder) if (folder / CERTIFICATE).exists() else {}
+    path, declared = folder / MEASURED_SPINE, certificate.get("declared")
+    if path.exists():
+        return read_measured_spine(path, standard, shaped_by=shaped_by_of(certificate))
+    if isinstance(declared, Mapping) and declared.get("measured_on"):
+        raise InputError(
+            f"{path} is missing, though the certificate says that an optimised spine was measured. Copy the folder "
+            f"again."
+        )
+    return None
+
+
+def read_measured_spine(source: Source, standard: Spine, *, shaped_by: tuple[str, ...]) -> OptimisedSpine:
     """The optimised spine on which a release was measured, from the list of its leaves in their order."""
     named = has_named_root(standard)
     levels = standard.levels[1:] if named else standard.levels
@@ -287,7 +323,7 @@ def read_measured_spine(source: Source, standard: Spine) -> OptimisedSpine:
         raise InputError(f"{source}: no column {missing[0]!r}. Copy the folder again.")
     columns = {level: codes_of(table.column(level)) for level in levels}
     spine = Spine.from_columns(columns, root=standard.levels[0] if named else None, in_order=True)
-    return OptimisedSpine.from_spines(spine, standard)
+    return OptimisedSpine.from_spines(spine, standard, shaped_by=shaped_by)
 
 
 def _stamped(release: Release, kept: Measurements | None) -> dict[str, Any]:
@@ -327,9 +363,6 @@ def _level_pieces(histogram: Histogram, level: str, queries: Sequence[str], size
 
 
 def _write_measurements(measurements: Measurements, pairs: Sequence[Pair], place: Path) -> None:
-    if measurements.optimised is not None:
-        (place / MEASURED_SPINE).parent.mkdir(exist_ok=True)
-        write_table(units_table(measurements.spine), place / MEASURED_SPINE)
     for query, level in pairs:
         _write_pieces(noisy_pieces(measurements, query, level), place / measurement_name(query, level))
     for query, level in measurements.exact:

@@ -33,7 +33,7 @@ from tallyveil.files.layout import (
 )
 from tallyveil.files.manifest import Sealed, shown
 from tallyveil.files.measured import measured_pairs
-from tallyveil.files.release_folder import facility_attribute, read_measured_spine
+from tallyveil.files.release_folder import facility_attribute, read_measured_spine, shaped_by_of
 from tallyveil.files.side import facilities_table, read_facilities
 from tallyveil.files.tables import read_counts
 from tallyveil.files.tables_checked import checked_table
@@ -162,19 +162,27 @@ def check_strategy(folder: Sealed, strategy: Strategy, people: Histogram, *, str
     return "fits the levels and attributes of the release", True
 
 
-def check_codebooks(folder: Sealed, book: Codebook, people: Histogram, *, strictly: bool) -> tuple[str, bool]:
-    """The codebook is that of the release's counts, and ``source.toml`` is a codebook."""
+def check_codebook(folder: Sealed, book: Codebook, people: Histogram, *, strictly: bool) -> str:
+    """The codebook is that of the release's counts."""
     right = codebook_to_toml(codebook_for(people, "long"))
     if codebook_to_toml(book) != right:
         raise BrokenError(f"{CODEBOOK} is not the codebook of {RELEASE}")
     if strictly:
         _same_text(CODEBOOK, folder.text(CODEBOOK), right)
+    return "that of the counts"
+
+
+def read_source_strictly(folder: Sealed, people: Histogram, *, strictly: bool) -> tuple[str, Codebook | None]:
+    """How the input was read, where the folder says so."""
     if SOURCE not in folder.files:
-        return "that of the counts", True
+        return "not in the folder", None
     source = codebook_from_toml(folder.text(SOURCE))
     if strictly:
         _same_text(SOURCE, folder.text(SOURCE), codebook_to_toml(source))
-    return f"that of the counts; {SOURCE} can be read", True
+    labels = {name: tuple(known) for name, known in people.schema.attributes.items()}
+    if {name: tuple(known) or labels.get(name) for name, known in source.attributes.items()} != labels:
+        raise BrokenError(f"{SOURCE} has other attributes or labels than {CODEBOOK}")
+    return "a codebook with the attributes of the release", source
 
 
 def read_facilities_strictly(folder: Sealed, strategy: Strategy, people: Histogram) -> tuple[str, Facilities | None]:
@@ -207,7 +215,7 @@ def read_measured_spine_strictly(
     if not elsewhere:
         raise BrokenError(f"{MEASURED_SPINE} is there, though the certificate declares no optimised spine")
     table = checked_table(folder, MEASURED_SPINE, spine_columns(units_table(spine).column_names))
-    optimised = read_measured_spine(table.opened(), spine)
+    optimised = read_measured_spine(table.opened(), spine, shaped_by=shaped_by_of(certificate))
     units = units_table(optimised.spine)
     table.same_as(lambda first, last: units.slice(first, last - first), units.num_rows)
     sizes = ", ".join(f"{level} {optimised.spine.size(level):,}" for level in spine.levels)
