@@ -6,6 +6,7 @@
     ├── InputError            a file, table, code, label or option is wrong
     │   ├── BudgetError       a budget, share, delta or strategy is wrong
     │   └── UnknownUnitError  a code is not among a level's units
+    ├── EndedAfterNoise       a run ended itself after noise was drawn: its budget counts as spent
     ├── LedgerError           what was spent is not what the strategy says
     └── SecretError           a key was about to be shown, copied or stored
 
@@ -42,6 +43,14 @@ class UnknownUnitError(InputError):
     def at(self, place: str) -> UnknownUnitError:
         """The same problem in a file."""
         return UnknownUnitError(f"{place}: {self}", row=self.row, code=self.code)
+
+
+class EndedAfterNoise(TallyveilError):  # noqa: N818 (it says what happened)
+    """A run ended itself after noise was drawn.
+
+    Whether it ends can depend on the noise, so the ending itself tells something about the data: the budget of the run
+    counts as spent. It is not an ``InputError``, since what can be decided from the input is decided before any noise.
+    """
 
 
 class LedgerError(TallyveilError):

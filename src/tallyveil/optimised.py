@@ -60,12 +60,15 @@ class OptimisedSpine:
     part_of
         For each level where every new unit lies inside one standard unit, the position of that unit: all levels but the
         block groups.
+    shaped_by
+        What the new units depend on: "places", "tribal areas", "facilities", or none of these.
     """
 
     spine: Spine
     standard: Spine
     leaf: Index
     part_of: Mapping[str, Index]
+    shaped_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "part_of", Frozen(self.part_of))
@@ -74,6 +77,10 @@ class OptimisedSpine:
 
     def __repr__(self) -> str:
         return f"OptimisedSpine({repr(self.spine).removeprefix('Spine(')}"
+
+    def keeps(self, level: str) -> bool:
+        """Whether the level has the standard units, in another order perhaps: none is split or rebuilt."""
+        return level in self.part_of and len(self.part_of[level]) == self.standard.size(level)
 
     def moved(self, histogram: Histogram) -> Histogram:
         """Counts on the standard spine, put on the new one."""
@@ -135,7 +142,8 @@ def optimise_spine(
             f"a spine of {len(spine.levels)} levels ({', '.join(spine.levels)}) cannot be optimised. Give 4 or more: "
             f"a root, units to split, block groups and their leaves."
         )
-    for what, given in (("tribal areas", tribal), ("places", place), ("facilities", facilities)):
+    shaping = {"places": place, "tribal areas": tribal, "facilities": facilities}
+    for what, given in shaping.items():
         if given is not None:
             _refuse_other_spine(what, given.spine, spine, "given")
     inside = np.zeros(spine.size(spine.leaf), dtype=np.bool_) if tribal is None else tribal.of_leaf >= 0
@@ -162,6 +170,7 @@ def optimise_spine(
             **dict(zip(levels, unit, strict=True)),
             spine.leaf: leaf,
         },
+        shaped_by=tuple(name for name, areas in shaping.items() if areas is not None),
     )
 
 

@@ -20,7 +20,7 @@ from tallyveil.privacy import Invariant, RunKey, Strategy, account_of
 from tallyveil.privacy.budget import rounded_up
 from tallyveil.privacy.strategy import Neighbours
 from tallyveil.schema import DETAILED, TOTAL
-from tallyveil.topdown.constraints import check_counts, limits_by_level, possible_cells
+from tallyveil.topdown.constraints import check_counts, declared_limits, possible_cells
 from tallyveil.topdown.engine import topdown
 
 Simple = Literal["geometric", "raked", "averaged"]
@@ -62,8 +62,11 @@ class TopDownRuns:
                         f"that agree on all. Move the person within one {constraint.level} (--move)."
                     )
         noisy = measure(other, self.strategy, RunKey.from_seed(self.seed))
-        limits, possible = limits_by_level(noisy, self.facilities), possible_cells(people.schema, self.strategy)
-        check_counts(other, limits, possible, whose="the neighbour")
+        if self.strategy.check_constraints:
+            limits = declared_limits(
+                other.spine, other.schema, self.strategy, exact=noisy.exact, facilities=self.facilities
+            )
+            check_counts(other, limits, possible_cells(people.schema, self.strategy), whose="the neighbour")
         budget = self.strategy.budget * (2 if moved and self.strategy.neighbours == "add-or-remove" else 1)
         unit = {self.strategy.unit: budget}
         found = account_of(self.strategy.with_budget(**unit), delta=self.delta or None, pld=False)

@@ -163,10 +163,13 @@ def _check_counts(run: TopDownRuns, sides: dict[str, Histogram]) -> None:
     """Refuse hypotheses that the constraints rule out: then nothing needs to be learned."""
     from tallyveil.mechanisms.measure import measure
     from tallyveil.privacy import RunKey
-    from tallyveil.topdown.constraints import check_counts, limits_by_level, possible_cells
+    from tallyveil.topdown.constraints import check_counts, declared_limits, possible_cells
 
+    if not run.strategy.check_constraints:
+        return
     for whose, people in sides.items():
-        limits = limits_by_level(measure(people, run.strategy, RunKey.from_seed(run.seed)), run.facilities)
+        exact = measure(people, run.strategy, RunKey.from_seed(run.seed)).exact
+        limits = declared_limits(people.spine, people.schema, run.strategy, exact=exact, facilities=run.facilities)
         check_counts(people, limits, possible_cells(people.schema, run.strategy), whose=whose)
 
 

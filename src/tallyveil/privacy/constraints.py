@@ -173,6 +173,23 @@ class Bound:
             raise InputError(f'{what}: units must be a list of codes as text, such as ["44001"]. Got {self.units!r}.')
         object.__setattr__(self, "units", tuple(dict.fromkeys(self.units)))
 
+    @property
+    def pins(self) -> bool:
+        """Whether it fixes the value of a row: then it is as good as an invariant, and is declared as one.
+
+        A row that is zero in every unit of the level is excepted: that says nothing about any unit, like a structural
+        zero. A row that is zero in some units only is pinned.
+
+        >>> Bound(query="age", level="county", least={"adult": 5}, most={"adult": 5}).pins
+        True
+        >>> Bound(query="age", level="county", most={"adult": 0}).pins
+        False
+        >>> Bound(query="age", level="county", most={"adult": 0}, units=["44001"]).pins
+        True
+        """
+        limits = [self._limits_of(row) for row in self._rows()]
+        return any(least == most and (most > 0 or len(self.units) > 0) for least, most in limits)
+
     def words(self) -> str:
         """The constraint as a sentence for the certificate."""
         where = f"{self.level} {', '.join(self.units)}" if self.units else f"every {self.level}"
@@ -225,6 +242,26 @@ class Bound:
 
 
 Constraint = Invariant | FacilityBounds | StructuralZero | Bound
+
+
+def pinning(constraints: Iterable[Constraint], schema: Schema) -> tuple[Bound, ...]:
+    """The bounds that pin a value, alone (``Bound.pins``) or two together, one from below and one from above.
+
+    >>> five = [Bound(query="total", level="county", least=5), Bound(query="total", level="county", most=5)]
+    >>> [bound.pins for bound in five], len(pinning(five, Schema(attributes={"age": ["child", "adult"]})))
+    ([False, False], 2)
+    """
+    bounds = [one for one in constraints if isinstance(one, Bound)]
+    return tuple(one for one in bounds if one.pins or any(_pin_together(one, other, schema) for other in bounds))
+
+
+def _pin_together(one: Bound, other: Bound, schema: Schema) -> bool:
+    same = one.level == other.level and schema.query(one.query).name == schema.query(other.query).name
+    if not same or (one.units and other.units and not set(one.units) & set(other.units)):
+        return False
+    (a, b), (c, d) = one.limits(schema), other.limits(schema)
+    least, most = np.maximum(a, c), np.minimum(b, d)
+    return bool(((least >= most) & (most > 0)).any())  # zeros are pinned by one bound alone
 
 
 def constraint_from_toml(table: Mapping[str, Any]) -> Constraint:

@@ -1,15 +1,21 @@
-"""Constraints as bounds on the rows of queries, carried up the tree, and checked on data and release.
+"""Constraints as bounds on the rows of queries: what is declared, what a run is solved with, and the check of counts.
 
-A constraint is declared at a level. Above that level its bounds are summed, as the Bureau's rules do; where the total
-of a unit is exact by a declared invariant, the other bounds are sharpened with it: at least the total less what the
-other rows may hold, at most the total less what they must hold. (The Bureau also used the true totals of the parts of a
-split state there, which no invariant declares. That is not copied.)
+A constraint is declared for the units of a level of the *published* spine. A run on that spine is solved with the same
+bounds, carried up the tree (``carried``). A run on an optimised spine is solved on other units, so each constraint is
+translated, or refused before any noise:
+
+- where a level has the standard units, in another order perhaps, the bounds are put into that order;
+- the parts of a unit of the level below the root are siblings: its bounds hold for them together (their ``owner``);
+- parts of units further down have different parents, and new block groups are no standard units. To enforce a
+  standard unit's bounds on them would fix numbers that nothing declares, or not fix the ones declared.
+
+Data and release are always checked on the published spine, against what was declared there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +24,15 @@ from tallyveil.counts import Counts
 from tallyveil.errors import InputError
 from tallyveil.facilities import Facilities
 from tallyveil.histogram import Histogram
-from tallyveil.measurements import Measurements
-from tallyveil.privacy.constraints import ALL, Bound, FacilityBounds, StructuralZero
+from tallyveil.optimised import OptimisedSpine
+from tallyveil.privacy.constraints import ALL, Bound, FacilityBounds, Invariant, StructuralZero
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.schema import TOTAL, Query, Schema
+from tallyveil.schema import Query, Schema
 from tallyveil.spine import Spine
 from tallyveil.topdown.nests import UNLIMITED, Index, Limits, Nests
 
 Bounds = tuple[Index, Index]
+Exact = Mapping[tuple[str, str], Counts]
 _CHUNK = 1 << 18
 
 
@@ -36,7 +43,7 @@ class LevelLimits:
     Attributes
     ----------
     of
-        Gives least and most for the owners ``first`` to ``last``: owners by rows.
+        Gives least and most for some owners, by position: owners by rows.
     owner
         The owner of each unit, where siblings are bounded together; otherwise each unit is its own.
     words
@@ -44,40 +51,59 @@ class LevelLimits:
     """
 
     query: Query
-    of: Callable[[int, int], Bounds]
+    of: Callable[[Index], Bounds]
     owners: int
     words: tuple[str, ...]
     owner: Index | None = None
 
+    @property
+    def name(self) -> str:
+        """The constraints in words."""
+        return "; ".join(self.words)
+
+    def all(self) -> Bounds:
+        """Least and most for all owners."""
+        return self.of(np.arange(self.owners))
+
     def at(self, nests: Nests) -> Limits:
         """The limits of the children of some nests."""
         if self.owner is None:
-            low, high = (int(nests.child[0]), int(nests.child[-1]) + 1) if len(nests.child) else (0, 0)
-            least, most = self.of(low, high)
-            owner = nests.child - low
+            least, most = self.of(nests.child)
+            owner = np.arange(len(nests.child))
         else:
-            least, most = self.of(0, self.owners)
+            least, most = self.all()
             owner = self.owner[nests.child]
-        return Limits(
-            name="; ".join(self.words), row_of_cell=self.query.row_of_cell, least=least, most=most, owner=owner
-        )
+        return Limits(name=self.name, row_of_cell=self.query.row_of_cell, least=least, most=most, owner=owner)
 
 
-def limits_by_level(measurements: Measurements, facilities: Facilities | None = None) -> dict[str, list[LevelLimits]]:
-    """For each level the bounds that hold there: those declared for it, and those carried up from below."""
-    spine, strategy = measurements.spine, measurements.strategy
-    table: dict[str, list[LevelLimits]] = {}
-    carried: dict[str, LevelLimits] = {}
-    for depth in range(len(spine.levels) - 1, -1, -1):
-        level = spine.levels[depth]
-        carried = {name: _summed(one, spine, depth) for name, one in carried.items()}
-        for one in _declared(level, measurements, strategy, facilities):
-            carried[one.query.name] = _both(carried[one.query.name], one) if one.query.name in carried else one
-        if (TOTAL, level) in measurements.exact and carried[TOTAL].owner is None:
-            sharp = {name: _sharpened(one, carried[TOTAL]) for name, one in carried.items() if name != TOTAL}
-            carried = {TOTAL: carried[TOTAL], **sharp}
-        table[level] = [one for _, one in sorted(carried.items(), key=lambda item: item[1].query.size)]
+def declared_limits(
+    spine: Spine, schema: Schema, strategy: Strategy, *, exact: Exact, facilities: Facilities | None = None
+) -> dict[str, list[LevelLimits]]:
+    """The bounds that a strategy declares for each level of the published spine; ``exact`` are the invariants."""
+    table: dict[str, list[LevelLimits]] = {level: [] for level in spine.levels}
+    for (query, level), answers in exact.items():
+        words = Invariant(query=query, level=level).words()
+        table[level].append(_exact_limits(schema.query(query), answers, words))
+    for constraint in strategy.constraints:
+        if isinstance(constraint, FacilityBounds):
+            if facilities is None:
+                raise InputError(
+                    f"the strategy bounds persons by facilities ({constraint.words()}), but no facilities are given. "
+                    f"Give the table of facilities, or take the constraint out of the strategy."
+                )
+            table[constraint.level].append(_facility_limits(constraint, facilities, schema))
+        if isinstance(constraint, Bound):
+            table[constraint.level].append(_bound_limits(constraint, spine, schema))
     return table
+
+
+def translated_limits(
+    declared: Mapping[str, Sequence[LevelLimits]], optimised: OptimisedSpine | None
+) -> dict[str, list[LevelLimits]]:
+    """The declared bounds for the units that are measured; on an optimised spine, or refused."""
+    if optimised is None:
+        return {level: list(limits) for level, limits in declared.items()}
+    return {level: [_translated(one, level, optimised) for one in limits] for level, limits in declared.items()}
 
 
 def possible_cells(schema: Schema, strategy: Strategy) -> NDArray[np.bool_]:
@@ -93,7 +119,10 @@ def possible_cells(schema: Schema, strategy: Strategy) -> NDArray[np.bool_]:
 def check_counts(
     histogram: Histogram, limits: Mapping[str, Sequence[LevelLimits]], possible: NDArray[np.bool_], *, whose: str
 ) -> None:
-    """Refuse counts that break a constraint: the error names the unit and the constraint."""
+    """Refuse counts that break a constraint: the error names the unit and the constraint.
+
+    ``limits`` are those declared for the levels of the histogram's own spine (``declared_limits``).
+    """
     spine, schema = histogram.spine, histogram.schema
     closed = np.flatnonzero(~possible[histogram.leaves.cell])
     if len(closed):
@@ -111,143 +140,85 @@ def check_counts(
                 bounds = f"exactly {least:,}" if least == most else f"{least:,} to {most:,}"
                 raise InputError(
                     f"{whose}: {level} {code!r} has {count:,} in {one.query.labels()[row]!r} of {one.query.name!r}, "
-                    f"not {bounds} ({'; '.join(one.words)}). Correct the counts, the facilities or the constraint."
+                    f"not {bounds} ({one.name}). Correct the counts, the facilities or the constraint."
                 )
 
 
 def _first_break(answers: Counts, one: LevelLimits) -> tuple[int, int, int, int, int] | None:
     """The first unit and row outside its bounds."""
-    if one.owner is not None:
-        table = np.zeros((one.owners, answers.cells), np.int64)
-        np.add.at(table, one.owner, answers.dense())
-        answers, back = Counts.from_dense(table), one.owner
     for first in range(0, answers.units, _CHUNK):
         last = min(first + _CHUNK, answers.units)
         table = answers.dense(first, last)
-        least, most = one.of(first, last)
+        least, most = one.of(np.arange(first, last))
         wrong = np.argwhere((table < least) | (table > most))
         if len(wrong):
             at, row = map(int, wrong[0])
-            unit = first + at if one.owner is None else int(np.flatnonzero(back == at)[0])
-            return unit, row, int(table[at, row]), int(least[at, row]), int(most[at, row])
+            return first + at, row, int(table[at, row]), int(least[at, row]), int(most[at, row])
     return None
 
 
-def _declared(
-    level: str, measurements: Measurements, strategy: Strategy, facilities: Facilities | None
-) -> list[LevelLimits]:
-    """The bounds declared for a level itself."""
-    spine, schema = measurements.spine, measurements.schema
-    units = spine.size(level)
-    found = []
-    for (query, at), exact in measurements.exact.items():
-        if at == level:
-            owner = measurements.parts.get(level)
-            found.append(
-                LevelLimits(
-                    query=schema.query(query),
-                    of=lambda first, last, exact=exact: (exact.dense(first, last),) * 2,  # type: ignore[misc]
-                    owners=exact.units,
-                    words=(f"{query} is exact for every {level}",),
-                    owner=owner,
-                )
-            )
-    for constraint in strategy.constraints:
-        if isinstance(constraint, FacilityBounds) and constraint.level == level:
-            if facilities is None:
-                raise InputError(
-                    f"the strategy bounds persons by facilities ({constraint.words()}), but no facilities are given. "
-                    f"Give the table of facilities, or take the constraint out of the strategy."
-                )
-            found.append(_facility_limits(constraint, facilities, level, schema, units))
-        if isinstance(constraint, Bound) and constraint.level == level:
-            found.append(_bound_limits(constraint, spine, schema))
-    return found
+def _exact_limits(query: Query, answers: Counts, words: str) -> LevelLimits:
+    return LevelLimits(
+        query=query, of=lambda units: (answers.taken(units).dense(),) * 2, owners=answers.units, words=(words,)
+    )
 
 
-def _facility_limits(
-    constraint: FacilityBounds, facilities: Facilities, level: str, schema: Schema, units: int
-) -> LevelLimits:
+def _facility_limits(constraint: FacilityBounds, facilities: Facilities, schema: Schema) -> LevelLimits:
     query = schema.query(constraint.attribute)
     if facilities.types != query.row_labels[0]:
         raise InputError(
             f"facilities are of the types {', '.join(facilities.types)}; attribute {constraint.attribute!r} has "
             f"{', '.join(query.row_labels[0])}. Give them the same labels in the same order."
         )
-    built = facilities.at(level)
+    built = facilities.at(constraint.level)
     per = [
         np.array([table.get(name, table.get(ALL, none)) for name in facilities.types], np.int64)
         for table, none in ((constraint.least, 0), (constraint.most, int(UNLIMITED)))
     ]
 
-    def of(first: int, last: int) -> Bounds:
-        table = built.dense(first, last)
-        return table * per[0], np.where(per[1] >= UNLIMITED, UNLIMITED * (table > 0), table * per[1])
+    def of(units: Index) -> Bounds:
+        table = built.taken(units).dense()
+        return _times(table, per[0]), _times(table, per[1])
 
-    return LevelLimits(query=query, of=of, owners=units, words=(constraint.words(),))
+    return LevelLimits(query=query, of=of, owners=built.units, words=(constraint.words(),))
+
+
+def _times(table: Index, per: Index) -> Index:
+    """Products, or ``UNLIMITED`` where they would be above it."""
+    large = table * per.astype(np.float64) >= UNLIMITED
+    return np.where(large, UNLIMITED, table * np.where(large, 0, per))
 
 
 def _bound_limits(constraint: Bound, spine: Spine, schema: Schema) -> LevelLimits:
     query = schema.query(constraint.query)
     least, most = constraint.limits(schema)
-    units = spine.size(constraint.level)
-    applies = np.ones(units, np.bool_)
+    applies = np.ones(spine.size(constraint.level), np.bool_)
     if constraint.units:
         applies[:] = False
         applies[spine.locate(constraint.level, list(constraint.units))] = True
 
-    def of(first: int, last: int) -> Bounds:
-        here = applies[first:last, None]
+    def of(units: Index) -> Bounds:
+        here = applies[units, None]
         return np.where(here, least, 0), np.where(here, most, UNLIMITED)
 
-    return LevelLimits(query=query, of=of, owners=units, words=(constraint.words(),))
+    return LevelLimits(query=query, of=of, owners=len(applies), words=(constraint.words(),))
 
 
-def _both(one: LevelLimits, other: LevelLimits) -> LevelLimits:
-    """Two sets of bounds on the same query: the stricter of each."""
-    if (one.owner is None) != (other.owner is None):
+def _translated(one: LevelLimits, level: str, optimised: OptimisedSpine) -> LevelLimits:
+    """Bounds on standard units as bounds on the units of an optimised spine."""
+    units = optimised.part_of.get(level)
+    if units is None:
         raise InputError(
-            f"bounds on {one.query.name!r} for the parts of a split unit and for the whole ({'; '.join(one.words)}; "
-            f"{'; '.join(other.words)}) cannot be kept together. Drop one of them."
+            f"{one.name}: the optimised spine rebuilds the level {level!r}, so its units are not measured as they are "
+            f"published. Drop the constraint, or use the standard spine."
         )
-
-    def of(first: int, last: int) -> Bounds:
-        (a, b), (c, d) = one.of(first, last), other.of(first, last)
-        return np.maximum(a, c), np.minimum(b, d)
-
-    return LevelLimits(query=one.query, of=of, owners=one.owners, words=(*one.words, *other.words), owner=one.owner)
-
-
-def _summed(one: LevelLimits, spine: Spine, depth: int) -> LevelLimits:
-    """The bounds of the level below, added up for the units of this one."""
-    first_child = spine.first_child[depth] if one.owner is None else np.array([0, one.owners])
-    size = len(first_child) - 1
-    least, most = np.zeros((size, one.query.size), np.int64), np.zeros((size, one.query.size), np.int64)
-    start = 0
-    while start < size:  # runs of parents with about a chunk of children
-        stop = max(start + 1, int(np.searchsorted(first_child, first_child[start] + _CHUNK, side="right")) - 1)
-        a, b = one.of(int(first_child[start]), int(first_child[stop]))
-        cuts = first_child[start:stop] - first_child[start]
-        least[start:stop] = np.add.reduceat(a, cuts, axis=0)
-        free = np.add.reduceat(b >= UNLIMITED, cuts, axis=0) > 0
-        bounded = np.add.reduceat(np.where(b >= UNLIMITED, 0, b), cuts, axis=0)
-        most[start:stop] = np.where(free, UNLIMITED, bounded)
-        start = stop
-    return _fixed(one, least, most)
-
-
-def _sharpened(one: LevelLimits, total: LevelLimits) -> LevelLimits:
-    """The bounds with the exact total taken into account."""
-    least, most = one.of(0, one.owners)
-    exact = total.of(0, total.owners)[0]
-    others_least = least.sum(axis=1, keepdims=True) - least
-    free = most >= UNLIMITED
-    bounded = np.where(free, 0, most)
-    others_most = bounded.sum(axis=1, keepdims=True) - bounded
-    others_free = free.sum(axis=1, keepdims=True) - free > 0
-    lower = np.maximum(least, np.where(others_free, 0, exact - others_most))
-    return _fixed(one, lower, np.minimum(most, np.maximum(exact - others_least, 0)))
-
-
-def _fixed(one: LevelLimits, least: Index, most: Index) -> LevelLimits:
-    return LevelLimits(query=one.query, of=lambda a, b: (least[a:b], most[a:b]), owners=len(least), words=one.words)
+    if optimised.keeps(level):
+        return replace(one, of=lambda some: one.of(units[some]))
+    if optimised.spine.depth(level) != 1:
+        unit = int(np.argmax(np.bincount(units) > 1))
+        code = bytes(optimised.standard.codes[optimised.standard.depth(level)][unit]).decode()
+        raise InputError(
+            f"{one.name}: the optimised spine splits {level} {code!r} between units of the level above, so its parts "
+            f"cannot be bounded together. Drop the constraint, or use the standard spine."
+        )
+    return replace(one, owner=units)

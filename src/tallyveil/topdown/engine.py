@@ -3,6 +3,9 @@
 For every parent: estimate its children jointly (``estimate``), then round them (``rounding``). An only child copies its
 parent; the children of an empty parent are empty. Parents are independent of each other, and noise is a function of its
 place, so the result depends neither on the order of the work nor on where it runs.
+
+Whether the constraints can hold is decided before any noise is asked for; what can come in their way later is the noise
+itself, and then parents give way (``relaxing``). So a run does not end because of them.
 """
 
 from __future__ import annotations
@@ -16,17 +19,20 @@ from numpy.typing import NDArray
 
 from tallyveil._compiled import compiled
 from tallyveil.counts import Counts
-from tallyveil.errors import InputError
+from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
 from tallyveil.facilities import Facilities
 from tallyveil.histogram import Histogram
 from tallyveil.measurements import Measurements
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.release import Relaxed, Solved
-from tallyveil.topdown.constraints import LevelLimits, check_counts, limits_by_level, possible_cells
+from tallyveil.topdown.carried import RunLimits, run_limits
+from tallyveil.topdown.constraints import check_counts
+from tallyveil.topdown.decide import check_feasible
 from tallyveil.topdown.estimate import Asked, Estimated, estimate, estimate_in_passes, places_of, rows_of
-from tallyveil.topdown.feasible import first_conflict, relax
+from tallyveil.topdown.feasible import Conflict, conflicts, first_conflict
 from tallyveil.topdown.nests import Index, Limits, Nests
-from tallyveil.topdown.rounding import Unroundable, round_nests
+from tallyveil.topdown.relaxing import Change, relaxed_parents
+from tallyveil.topdown.rounding import round_nests
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 Progress = Callable[[str, int, int], None]
@@ -39,40 +45,120 @@ def topdown(
     measurements: Measurements,
     *,
     facilities: Facilities | None = None,
-    failsafe: bool = False,
+    limits: RunLimits | None = None,
+    failsafe: bool = True,
     run: Run = map,
     progress: Progress | None = None,
 ) -> tuple[Histogram, tuple[Solved, ...]]:
     """The protected counts, and how each level was solved. It never sees the truth.
 
-    ``run`` does the work for pieces of a level, in order, like ``map``. With ``failsafe``, a parent whose constraints
-    cannot all hold is changed as little as possible, instead of being an error.
+    Parameters
+    ----------
+    measurements
+        The noisy answers and the strategy.
+    facilities
+        Those that the strategy's bounds are about, on the published spine.
+    limits
+        What must hold (``run_limits``), where it was worked out and found feasible before.
+    failsafe
+        Where the estimate of a parent leaves its children no way to keep their constraints, change it as little as
+        possible (``relaxing``). Without it the run ends there: its ending depends on the noise.
+    run
+        Does the work for pieces of a level, in order, like ``map``.
+    progress
+        Called with a level, how many of its parents are done, and how many there are.
+
+    Raises
+    ------
+    InputError
+        The constraints cannot hold: no noise has been asked for.
+    EndedAfterNoise
+        The run ended after noise was drawn.
     """
     spine, schema = measurements.spine, measurements.schema
-    limits = limits_by_level(measurements, facilities)
-    possible = possible_cells(schema, measurements.strategy)
-    report = progress or (lambda *_: None)
-    counts, how = _root(measurements, limits[spine.levels[0]], possible)
-    solved = [how]
-    report(spine.levels[0], 1, 1)
-    for depth, level in enumerate(spine.levels[1:], start=1):
-        parents = spine.first_child[depth - 1]
-        work = _Level(measurements, level, parents, counts, limits[level], failsafe, spine.codes[depth - 1], possible)
-        pieces, done = [], 0
-        for piece in run(work.solve, work.chunks()):
-            pieces.append(piece)
-            done += piece.parents
-            report(level, done, len(parents) - 1)
-        counts = Counts(
-            start=np.append(0, np.cumsum(np.concatenate([piece.sizes for piece in pieces]))),
-            cell=np.concatenate([piece.cell for piece in pieces]),
-            count=np.concatenate([piece.count for piece in pieces]),
-            cells=schema.cells,
+    if limits is None:
+        limits = run_limits(
+            measurements.published,
+            schema,
+            measurements.strategy,
+            exact=measurements.exact,
+            facilities=facilities,
+            optimised=measurements.optimised,
         )
-        solved.append(_added_up(level, [piece.solved for piece in pieces]))
-    release = Histogram(spine=spine, schema=schema, leaves=counts, stamps=measurements.stamps)
-    check_counts(release, limits, possible, whose="the release")
+        check_feasible(limits)
+    report = progress or (lambda *_: None)
+    _check_root(measurements, limits)
+    try:
+        counts, how = _root(measurements, limits)
+        solved = [how]
+        report(spine.levels[0], 1, 1)
+        for level in spine.levels[1:]:
+            counts, how = _solved_level(measurements, level, counts, limits, failsafe, run, report)
+            solved.append(how)
+        release = Histogram(spine=spine, schema=schema, leaves=counts, stamps=measurements.stamps)
+        published = release if limits.optimised is None else limits.optimised.restored(release)
+        check_counts(published, limits.declared, limits.possible, whose="the release")
+    except EndedAfterNoise:
+        raise
+    except TallyveilError as problem:
+        raise EndedAfterNoise(str(problem)) from problem
     return release, tuple(solved)
+
+
+def _solved_level(
+    measurements: Measurements,
+    level: str,
+    above: Counts,
+    limits: RunLimits,
+    failsafe: bool,
+    run: Run,
+    report: Progress,
+) -> tuple[Counts, Solved]:
+    """The counts of a level from those of the one above, and how they were found.
+
+    Pieces where a parent leaves its children no way to keep their constraints come back unsolved. Such parents are
+    changed one after another, so the result does not depend on the order of the work; then the pieces of all parents
+    that were changed are solved.
+    """
+    work = _Level(measurements, level, above, limits)
+    spans = work.chunks()
+    pieces: dict[tuple[int, int], _Piece] = {}
+    changes: tuple[Change, ...] = ()
+    todo = spans
+    while todo:
+        found: list[tuple[int, Conflict]] = []
+        for span, piece in zip(todo, run(work.solve, todo), strict=True):
+            if isinstance(piece, _Piece):
+                pieces[span] = piece
+                report(level, sum(one.parents for one in pieces.values()), spans[-1][1])
+            else:
+                found += piece
+        if found and (changes or not failsafe):
+            raise EndedAfterNoise(f"{work.words(*found[0])} Loosen a constraint, or use the failsafe.")
+        todo = []
+        if found:
+            above, changes = relaxed_parents(limits, level, above, found, _relaxed_attribute(measurements))
+            work = replace(work, above=above)
+            again = {parent for parent, _ in found} | {change.unit for change in changes}
+            todo = [span for span in spans if any(span[0] <= unit < span[1] for unit in again)]
+    counts = Counts(
+        start=np.append(0, np.cumsum(np.concatenate([pieces[span].sizes for span in spans]))),
+        cell=np.concatenate([pieces[span].cell for span in spans]),
+        count=np.concatenate([pieces[span].count for span in spans]),
+        cells=measurements.schema.cells,
+    )
+    codes = measurements.spine.codes[measurements.spine.depth(level) - 1]
+    relaxed = [
+        Relaxed(unit=bytes(codes[one.unit]).decode(), amount=one.amount, constraints=one.limits) for one in changes
+    ]
+    how = _added_up(level, [pieces[span].solved for span in spans])
+    return counts, replace(how, relaxed=tuple(relaxed))
+
+
+def _relaxed_attribute(measurements: Measurements) -> str:
+    """The attribute along which the failsafe moves people first: the one with facilities, as in 2018."""
+    bounds = [c for c in measurements.strategy.constraints if isinstance(c, FacilityBounds)]
+    return bounds[0].attribute if bounds else next(iter(measurements.schema.attributes))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,50 +178,44 @@ class _Level:
 
     measurements: Measurements
     level: str
-    first_child: Index
     above: Counts
-    limits: Sequence[LevelLimits]
-    failsafe: bool
-    codes: NDArray[np.bytes_]
-    possible: NDArray[np.bool_]
+    limits: RunLimits
+
+    @property
+    def first_child(self) -> Index:
+        spine = self.measurements.spine
+        return spine.first_child[spine.depth(self.level) - 1]
 
     def chunks(self) -> list[tuple[int, int]]:
         """Runs of parents with about ``CHUNK`` entries each."""
         entries = np.cumsum(np.diff(self.first_child) * np.maximum(1, np.diff(self.above.start)))
         ends = np.unique(np.searchsorted(entries, np.arange(CHUNK, int(entries[-1]) + CHUNK, CHUNK), side="left") + 1)
         ends = np.minimum(ends, len(entries))
-        return list(zip([0, *ends[:-1]], ends, strict=True)) if ends[0] else []
+        return [(int(first), int(last)) for first, last in zip([0, *ends[:-1]], ends, strict=True)]
 
-    def solve(self, span: tuple[int, int]) -> _Piece:
-        """Estimate and round the children of the parents ``first`` to ``last``."""
+    def words(self, parent: int, conflict: Conflict) -> str:
+        """What is in conflict, and where."""
+        spine = self.measurements.spine
+        code = bytes(spine.codes[spine.depth(self.level) - 1][parent]).decode()
+        return f"the children of unit {code!r} (level {self.level!r}): {conflict.words}."
+
+    def solve(self, span: tuple[int, int]) -> _Piece | list[tuple[int, Conflict]]:
+        """Estimate and round the children of the parents ``first`` to ``last``.
+
+        Where the children of some cannot keep their constraints, nothing is solved and no noise asked for: these
+        parents are named instead.
+        """
         first, last = span
         nests, parent = _nests(self.first_child, self.above, first, last)
-        relaxed: list[Relaxed] = []
         if len(nests):
-            limits = [one.at(nests) for one in self.limits]
-            while (conflict := first_conflict(nests, limits)) is not None:
-                unit = f"{bytes(self.codes[parent[conflict.nest]]).decode()}"
-                if not self.failsafe:
-                    raise InputError(
-                        f"the children of unit {unit!r} (level {self.level!r}): {conflict.words}. "
-                        f"Loosen a constraint, or use the failsafe."
-                    )
-                try:
-                    nests, found = self._relaxed(nests, conflict.nest, limits)
-                except InputError as problem:
-                    raise InputError(f"the children of unit {unit!r} (level {self.level!r}): {problem}") from None
-                relaxed.append(Relaxed(unit=unit, amount=found.amount, constraints=found.limits))
+            limits = [one.at(nests) for one in self.limits.carried[self.level]]
+            in_conflict = [(int(parent[conflict.nest]), conflict) for conflict in conflicts(nests, limits)]
+            if in_conflict:
+                return in_conflict
             estimated = _estimated(nests, self.level, self.measurements, limits)
-            try:
-                rounded = round_nests(
-                    estimated.x, nests, limits, self.measurements.schema, self.measurements.strategy.rounding
-                )
-            except Unroundable as problem:
-                unit = bytes(self.codes[parent[problem.nest]]).decode()
-                raise InputError(
-                    f"the children of unit {unit!r} (level {self.level!r}) cannot be rounded to whole numbers within "
-                    f"the constraints. Loosen one of them."
-                ) from None
+            rounded = round_nests(
+                estimated.x, nests, limits, self.measurements.schema, self.measurements.strategy.rounding
+            )
             how = _how(self.level, estimated, rounded.flows, rounded.programs)
             table = rounded.counts
         else:
@@ -150,40 +230,15 @@ class _Level:
             sizes=sizes,
             cell=cell.astype(self.above.cell.dtype),
             count=count.astype(self.above.count.dtype),
-            solved=replace(
-                how,
-                copied=int((children == 1).sum()),
-                empty=int(((entries == 0) & (children > 1)).sum()),
-                relaxed=tuple(relaxed),
-            ),
+            solved=replace(how, copied=int((children == 1).sum()), empty=int(((entries == 0) & (children > 1)).sum())),
         )
 
-    def _relaxed(self, nests: Nests, p: int, limits: Sequence[Limits]) -> Any:
-        """The nests with one parent changed so that its children can keep their constraints."""
-        bounds = [c for c in self.measurements.strategy.constraints if isinstance(c, FacilityBounds)]
-        schema = self.measurements.schema
-        attribute = bounds[0].attribute if bounds else next(iter(schema.attributes))
-        found = relax(nests, p, limits, schema, attribute, possible=self.possible)
-        begin, end = nests.cell_start[p], nests.cell_start[p + 1]
-        cell_start = nests.cell_start.copy()
-        cell_start[p + 1 :] += len(found.cell) - (end - begin)
-        sizes = np.diff(nests.child_start) * np.diff(cell_start)
-        return replace(
-            nests,
-            cell=np.concatenate([nests.cell[:begin], found.cell, nests.cell[end:]]),
-            count=np.concatenate([nests.count[:begin], found.count, nests.count[end:]]),
-            cell_start=cell_start,
-            block_start=np.append(0, np.cumsum(sizes)),
-        ), found
 
-
-def _root(
-    measurements: Measurements, limits: Sequence[LevelLimits], possible: NDArray[np.bool_]
-) -> tuple[Counts, Solved]:
+def _root_nest(possible: NDArray[np.bool_]) -> Nests:
     """The root: a nest of one child and no parent, every possible cell open."""
-    level, cell = measurements.spine.levels[0], np.flatnonzero(possible)
+    cell = np.flatnonzero(possible)
     ends = np.array([0, len(cell)])
-    nests = Nests(
+    return Nests(
         child_start=np.array([0, 1]),
         child=np.array([0]),
         cell_start=ends,
@@ -191,14 +246,23 @@ def _root(
         count=np.full(len(cell), -1),
         block_start=ends,
     )
-    bounds = [one.at(nests) for one in limits]
-    conflict = first_conflict(nests, bounds)
+
+
+def _check_root(measurements: Measurements, limits: RunLimits) -> None:
+    """Refuse bounds of the root that no counts keep, before it is measured."""
+    level, nests = measurements.spine.levels[0], _root_nest(limits.possible)
+    conflict = first_conflict(nests, [one.at(nests) for one in limits.carried[level]])
     if conflict is not None:
         raise InputError(f"level {level!r}: {conflict.words}. Loosen a constraint.")
+
+
+def _root(measurements: Measurements, limits: RunLimits) -> tuple[Counts, Solved]:
+    level, nests = measurements.spine.levels[0], _root_nest(limits.possible)
+    bounds = [one.at(nests) for one in limits.carried[level]]
     estimated = _estimated(nests, level, measurements, bounds)
     rounded = round_nests(estimated.x, nests, bounds, measurements.schema, measurements.strategy.rounding)
     table = np.zeros((1, measurements.schema.cells), np.int64)
-    table[0, cell] = rounded.counts
+    table[0, nests.cell] = rounded.counts
     return Counts.from_dense(table), _how(level, estimated, rounded.flows, rounded.programs)
 
 
@@ -248,7 +312,6 @@ def _added_up(level: str, parts: Sequence[Solved]) -> Solved:
     worst = ("gap", "distance", "violation")
     return Solved(
         level=level,
-        relaxed=tuple(one for part in parts for one in part.relaxed),
         **{name: sum(getattr(part, name) for part in parts) for name in sums},
         **{name: max(getattr(part, name) for part in parts) for name in worst},
     )

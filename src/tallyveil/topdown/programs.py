@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array, csr_array, eye_array, hstack
 
+from tallyveil.topdown.feasible import only_nest, whole_solution
 from tallyveil.topdown.nests import UNLIMITED, Limits, Nests
 from tallyveil.topdown.stages import Partition, numbered
 
@@ -46,6 +47,23 @@ def round_by_program(
         if added is not None:
             return np.asarray(floor + added.reshape(n, m), dtype=np.int64)
     return None
+
+
+def any_table(p: int, nests: Nests, limits: Sequence[Limits]) -> NDArray[np.int64] | None:
+    """Some whole table of a nest that keeps the parent's counts and the limits; None if there is none."""
+    nest, own = only_nest(nests, limits, p)
+    n, m = nest.shape(0)
+    matrix, least, most = [], [], []
+    if nest.count[0] >= 0:
+        matrix.append(_sums(np.zeros(n, dtype=np.int64), np.arange(m), m))
+        least.append(nest.count.astype(np.float64))
+        most.append(least[-1])
+    for limit in own:
+        matrix.append(_sums(limit.owner, limit.row_of_cell[nest.cell], limit.least.shape[1]))
+        least.append(limit.least.reshape(-1).astype(np.float64))
+        most.append(np.where(limit.most >= UNLIMITED, np.inf, limit.most).reshape(-1))
+    found = whole_solution(np.zeros(n * m), matrix, least, most, np.full(n * m, np.inf))
+    return None if found is None else found.reshape(n, m)
 
 
 def _nearest_whole(

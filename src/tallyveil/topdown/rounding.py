@@ -6,6 +6,8 @@ cells. Which of a column's fractions go up is a flow of units from columns (cell
 margins, finest to coarsest: sets that nest, so the best flow is whole [1]_. Where only the parent's counts bind, taking
 the largest fractions of every cell is that optimum. Limits that do not nest need an integer program. So do limits that
 siblings share on rows finer than a margin to be rounded; large nests leave such margins to the later stages instead.
+Should the solver of these programs fail on the way, the cells alone are rounded by one, and then by one that asks for
+no more than a table that keeps everything. It counts as a program too.
 
 References
 ----------
@@ -24,7 +26,7 @@ from tallyveil.errors import InputError
 from tallyveil.schema import Schema
 from tallyveil.topdown.nests import Limits, Nests
 from tallyveil.topdown.network import FLOWED, STUCK, round_by_flow, rules_of
-from tallyveil.topdown.programs import round_by_program
+from tallyveil.topdown.programs import any_table, round_by_program
 from tallyveil.topdown.stages import nested, stages_of
 
 
@@ -68,6 +70,10 @@ def round_nests(
     stuck = np.flatnonzero(outcome == STUCK)
     for p in map(int, stuck):
         table = round_by_program(nests.table(x, p), p, nests, limits, stages)
+        if table is None:  # the solver lost its way between the stages: the cells alone
+            table = round_by_program(nests.table(x, p), p, nests, limits, stages[-1:])
+        if table is None:
+            table = any_table(p, nests, limits)
         if table is None:
             raise Unroundable(p)
         counts[nests.block_start[p] : nests.block_start[p + 1]] = table.reshape(-1)
