@@ -147,11 +147,44 @@ def test_codebook_drafts_prints_and_writes(tmp_path):
     assert printed.returncode == 0
     assert 'column = "{sex}"' in printed.stdout
     assert "10 in all" in printed.stderr
+    assert "labels and units were taken from the data" in printed.stderr
+    assert "then remove labels_from and units_from" in printed.stderr
+    assert "not used" not in printed.stderr
+    marks = printed.stdout.split("[geography]")[0]
+    assert 'labels_from = "data"' in marks
+    assert 'units_from = "data"' in marks
     book = tmp_path / "towns.toml"
     assert run("codebook", str(file), "-o", str(book)).returncode == 0
     assert book.read_text().strip() == printed.stdout.strip()
     again = run("codebook", str(file), "-o", str(book))
     assert (again.returncode, "nothing is overwritten" in again.stderr) == (2, True)
+
+
+def test_codebook_names_the_columns_that_it_does_not_use(tmp_path):
+    (tmp_path / "p.csv").write_text("county,sex,height\n001,f,170\n001,m,180\n")
+    assert "columns that are not used: height" in run("codebook", str(tmp_path / "p.csv")).stderr
+
+
+def test_a_release_made_with_a_draft_is_stamped_until_a_person_removes_its_marks(tmp_path):
+    file, book, units = tmp_path / "p.csv", tmp_path / "p.toml", tmp_path / "units.csv"
+    file.write_text("county,sex\n" + "001,f\n001,m\n003,f\n003,m\n" * 3 + "003,x\n")
+    units.write_text("county\n001\n003\n")
+    assert run("codebook", str(file), "-o", str(book)).returncode == 0
+
+    def stamps(name: str) -> list[str]:
+        words = ["--codebook", str(book), "--units", str(units), "--epsilon", "1", "--threads", "1", "--json"]
+        done = run("protect", str(file), *words, "-o", str(tmp_path / name))
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["stamps"]
+
+    drafted = ["labels from data: not covered by the guarantee", "units from data: not covered by the guarantee"]
+    assert stamps("drafted") == drafted
+    assert "labels from data" in (tmp_path / "drafted" / "codebook.toml").read_text()  # the label x is published there
+    text = book.read_text()
+    book.write_text(text.replace('units_from = "data"\n', ""))
+    assert stamps("labels") == drafted[:1]
+    book.write_text(text.replace('units_from = "data"\n', "").replace('labels_from = "data"\n', ""))
+    assert stamps("checked") == []
 
 
 @pytest.mark.parametrize("shape", ["1940", "2020", "uniform"])

@@ -52,6 +52,7 @@ def ask(town: Path, command: str, *words: str) -> Done:
 def test_the_json_of_evaluate_has_the_figures_that_python_gives(town):
     done = ask(town, "evaluate", str(town / "r1"), "--query", "total", "--query", "race", "--json")
     assert done.returncode == 0, done.stderr
+    assert "Not for publication" in json.loads(done.stdout)["note"]
     told = json.loads(done.stdout)["releases"]
     truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "r1" / "spine.parquet")
     table = error(truth, read_release(town / "r1"), queries=["total", "race"])
@@ -166,6 +167,13 @@ def test_tables_and_plots_go_to_a_new_folder_and_an_existing_one_is_refused(town
     assert {"error.csv", "error.parquet", "bias.csv", "epl.csv", "error.svg", "error.png"} <= names
     assert (tmp_path / "out" / "error.svg").read_text().startswith("<svg")
     assert set(pd.read_csv(tmp_path / "out" / "error.csv").release) == {"r1"}
+    assert "INTERNAL.txt" in names
+    text = (tmp_path / "out" / "INTERNAL.txt").read_text()
+    assert text.startswith("Internal: made from the true counts, for those who may see them. Not for publication.\n")
+    for file in (tmp_path / "out").glob("*.csv"):  # a file may travel without its folder
+        assert set(pd.read_csv(file).internal) == {"from true counts, not for publication"}, file
+    for file in (tmp_path / "out").glob("*.parquet"):
+        assert set(pd.read_parquet(file).internal) == {"from true counts, not for publication"}, file
     again = ask(town, "evaluate", str(town / "r1"), "-o", str(tmp_path / "out"))
     assert again.returncode == 2
     assert "exists. Name a new folder" in again.stderr
@@ -217,10 +225,13 @@ def test_compare_names_the_sample_with_its_level_and_query_beside_older_methods(
     assert "hidden below 10" in done.stdout
     table = pd.read_csv(tmp_path / "out" / "compare.csv")
     assert (table.method == "sample").sum() == 19
+    assert set(table.internal) == {"from true counts, not for publication"}
+    assert "Not for publication" in (tmp_path / "out" / "INTERNAL.txt").read_text()
     samples = table[table.method == "sample"].sort_values("fraction")
     assert samples.median_abs.iloc[0] > samples.median_abs.iloc[-1]
     assert list((tmp_path / "out").glob("*.png"))
     told = json.loads(ask(town, "compare", str(town / "r1"), *words[:4], "--json").stdout)
+    assert "Not for publication" in told[0]["note"]
     assert told[0]["fraction"] in [k / 20 for k in range(1, 20)]
     refused = {
         ("--swap", "5%"): "write it as RATE@LEVEL",
@@ -241,6 +252,8 @@ def test_a_sweep_writes_one_table_and_goes_on_when_asked_for_more(town, tmp_path
     assert done.returncode == 0, done.stderr
     table = pd.read_parquet(tmp_path / "s" / "sweep.parquet")
     assert sorted(set(table.budget)) == [1, 4]
+    assert set(table.internal) == {"from true counts, not for publication"}
+    assert "Not for publication" in (tmp_path / "s" / "INTERNAL.txt").read_text()
     assert set(table.allocation) == {"equal shares"}
     assert (tmp_path / "s" / "median_abs.svg").exists()
     more = ask(town, "sweep", *units, *words, "--epsilon", "1,4", "--replicates", "2")

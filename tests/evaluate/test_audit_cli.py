@@ -84,6 +84,7 @@ def test_topdown_is_audited_in_a_folder_that_can_be_taken_up_again(town, tmp_pat
     first = figures("audit", *town, *words)
     assert (first["delta"], first["runs"], first["exceeds"]) == (0.001, 100, False)
     assert json.loads((tmp_path / "audit" / "audit.json").read_text()) == first
+    assert "Not for publication" in (tmp_path / "audit" / "INTERNAL.txt").read_text()
     kept = Path(tmp_path / "audit" / "runs" / "people-000000000-000000050.npy")
     made = kept.stat().st_mtime_ns
     done = run("audit", *town, *words, "--json")

@@ -106,7 +106,8 @@ def test_tables_are_written_to_a_new_folder(noise, file, tmp_path):
     done = ask(file, "--column", "residual", "-o", tmp_path / "out")
     assert done.exit_code == 0
     curve = pd.read_parquet(tmp_path / "out" / "curve.parquet")
-    assert list(curve.columns) == ["x", "epl", "low", "high"]
+    assert list(curve.columns) == ["x", "epl", "low", "high", "internal"]
+    assert "Not for publication" in (tmp_path / "out" / "INTERNAL.txt").read_text()
     np.testing.assert_allclose(curve["epl"], epl(noise).curve["epl"], rtol=1e-9)
     row = pd.read_csv(tmp_path / "out" / "epl.csv").iloc[0]
     assert (row["n"], row["bandwidth"]) == (2663, 0.1)

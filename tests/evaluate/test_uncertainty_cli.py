@@ -83,7 +83,10 @@ def test_tables_of_margins_and_areas_go_to_a_folder(folder, tmp_path):
     areas, out = tmp_path / "areas.csv", tmp_path / "out"
     areas.write_text("tract,area\n011,north\n021,north\n032,south\n")
     done = json.loads(run(folder, "--areas", str(areas), "--level", "tract", "-o", str(out), "--json").stdout)
-    assert sorted(path.name for path in out.iterdir()) == ["areas.csv", "margins.csv", "margins.parquet"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        *("STAMPS.txt", "areas.csv", "margins.csv", "margins.parquet")
+    ]
+    assert (out / "STAMPS.txt").read_text() == "Stamped: seeded: not for publication\n"
     margins = pd.read_csv(out / "margins.csv")
     assert set(margins["level"]) == {"tract", "area"}
     assert len(margins) == len(pd.read_parquet(out / "margins.parquet")) == len(done["margins"])

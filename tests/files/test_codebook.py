@@ -10,6 +10,7 @@ from conftest import same
 from tallyveil.errors import InputError
 from tallyveil.files import Codebook, codebook_from_toml, codebook_to_toml, draft_codebook, read_codebook, read_counts
 from tallyveil.files.write import codebook_for, counts_table, persons_table, wide_table
+from tallyveil.histogram import Filter
 
 BASE = """
 [geography]
@@ -35,6 +36,26 @@ def test_a_codebook_is_read_as_written():
     [
         ('layout = "wide"', 'layout = "broad"', r'layout must be "wide", "long" or "persons"\. Got \'broad\''),
         ('layout = "wide"', 'layout = "long"', r'layout = "long" needs count'),
+        ('layout = "wide"', 'layout = "long"\ncount = ""', r'layout = "long" needs count'),
+        (
+            'layout = "wide"',
+            'layout = "persons"\ncount = "n"',
+            r'layout = "persons" counts each row as one person and would ignore count = "n"\. Use layout = "long"',
+        ),
+        ("[geography]", 'labels_from = "me"\n[geography]', r"labels_from must be \"data\"\. Got 'me' instead\."),
+        ("[geography]", "units_from = true\n[geography]", r"units_from must be \"data\"\. Got True instead\."),
+        (
+            "[geography]",
+            'labels = "data"\n[geography]',
+            r"unknown field .labels. at the top\. Known there are",
+        ),
+        ("[table]", '[table]\nlabels_from = "data"', r"\[table\] labels_from belongs at the top of the file"),
+        ("[table]", '[table]\nwhere_is_public = "yes"', r"where_is_public must be true or false\. Got 'yes'"),
+        ("[geography]", 'stamps = "seeded"\n[geography]', r"stamps = 'seeded' must be a list\. Write \['seeded'\]"),
+        ("[geography]", 'stamps = ["a", 3]\n[geography]', r"stamps must be a list of texts\. Got 3 among them"),
+        ("[geography]", "zeros = 3\n[geography]", r"zeros = 3 is not a section\. Write \[zeros\]"),
+        ("[table]", '[filtered]\nwhere = {a = "b"}\npublic = 1\n[table]', r"\[filtered\] public must be true or false"),
+        ("[table]", "[filtered]\npublic = true\n[table]", r"\[filtered\] needs where"),
         ('column = "{age}"', "", r'layout = "wide" needs column = a pattern such as "{age}"'),
         ('column = "{age}"', 'column = "{race}"', r"must name each attribute once \(age\)"),
         ('levels = ["state", "tract"]', "levels = []", r"names no levels"),
@@ -66,6 +87,23 @@ def test_a_codebook_without_a_section_or_a_file_is_refused(tmp_path):
         read_codebook(tmp_path / "none.toml")
 
 
+def test_where_is_public_stands_at_the_top_or_in_the_table_and_not_in_both():
+    where = 'where = {level = "block"}\n'
+    below = codebook_from_toml(BASE + where + "where_is_public = true\n")
+    above = codebook_from_toml("where_is_public = true\n" + BASE + where)
+    assert below == above
+    assert below.filter == Filter(where={"level": "block"}, public=True)
+    assert codebook_from_toml(BASE + where).filter == Filter(where={"level": "block"}, public=False)
+    assert codebook_from_toml(BASE).filter is None
+    with pytest.raises(InputError, match=r"where_is_public stands at the top and in \[table\]\. Keep one of them"):
+        codebook_from_toml("where_is_public = false\n" + BASE + where + "where_is_public = true\n")
+
+
+def test_toml_that_is_nested_deeply_is_refused_in_one_line():
+    with pytest.raises(InputError, match="nested too deeply for a codebook"):
+        codebook_from_toml("a = " + "[" * 100_000)
+
+
 labels = st.lists(st.text("abcd_ é", min_size=1, max_size=4), min_size=1, max_size=4, unique=True).map(tuple)
 
 
@@ -75,12 +113,50 @@ labels = st.lists(st.text("abcd_ é", min_size=1, max_size=4), min_size=1, max_s
     root=st.one_of(st.none(), st.just("us")),
     where=st.dictionaries(st.just("level"), st.text(max_size=3)),
     ignore=st.lists(st.text("ij", min_size=1)).map(tuple),
+    marks=st.fixed_dictionaries(
+        {
+            "labels_from": st.sampled_from([None, "data"]),
+            "units_from": st.sampled_from([None, "data"]),
+            "where_is_public": st.booleans(),
+            "stamps": st.lists(st.text('ab"\n#é ', min_size=1).filter(str.strip)).map(tuple),
+            "filtered": st.sampled_from([None, Filter(where={"hiv": "yes"}), Filter(where={"a b": ""}, public=True)]),
+        }
+    ),
 )
-def test_a_codebook_written_as_toml_reads_back_the_same(attributes, levels, root, where, ignore):
+def test_a_codebook_written_as_toml_reads_back_the_same(attributes, levels, root, where, ignore, marks):
     book = Codebook(
-        levels=levels, attributes=attributes, root=root, where=where, ignore=ignore, layout="long", count="n"
+        levels=levels, attributes=attributes, root=root, where=where, ignore=ignore, layout="long", count="n", **marks
     )
     assert codebook_from_toml(codebook_to_toml(book)) == book
+
+
+def test_a_draft_is_marked_at_its_top_and_the_marks_say_when_to_remove_them():
+    text = codebook_to_toml(draft_codebook(rockland()))
+    top = text.split("[geography]")[0]
+    assert 'labels_from = "data"\n' in top
+    assert 'units_from = "data"\n' in top
+    assert "# List every label that can occur, whether anybody has it or not, then remove labels_from.\n" in top
+    assert "# Use a public list of units, empty ones too (--units FILE), then remove units_from.\n" in top
+
+
+def test_a_draft_calls_where_public_only_if_it_picks_units_rather_than_persons():
+    rows = {"geoid": ["44", "440010301001000", "440010301001001"], "level": ["state", "block", "block"]}
+    units = pd.DataFrame({**rows, "male": [3, 1, 2], "female": [4, 0, 4]})
+    drafted = draft_codebook(units)
+    assert (drafted.where, drafted.where_is_public) == ({"level": "block"}, True)
+    assert read_counts(units, drafted).filter == Filter(where={"level": "block"}, public=True)
+    persons = pd.DataFrame({**rows, "sex": ["male", "male", "female"]})
+    drafted = draft_codebook(persons)
+    assert (drafted.layout, drafted.where, drafted.where_is_public) == ("persons", {"level": "block"}, False)
+    assert not draft_codebook(rockland()).where_is_public
+
+
+@pytest.mark.parametrize("name", ["count", "n", "Freq", "total", "population"])
+def test_one_column_of_counts_beside_labels_is_drafted_as_the_count(name):
+    table = pd.DataFrame({"county": ["001", "003"], "sex": ["f", "m"], name: [7, 5]})
+    drafted = draft_codebook(table)
+    assert (drafted.layout, drafted.count) == ("long", name)
+    assert read_counts(table, drafted).total() == 12
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -140,7 +216,9 @@ TOTALS = {
 def test_the_real_files_are_read_with_the_shipped_codebooks_and_the_drafts_equal_them(name):
     file, book = DATA / f"{name}.parquet", read_codebook(EXAMPLES / f"{name}.toml")
     assert read_counts(file, book).total() == TOTALS[name]
-    assert draft_codebook(file) == book
+    drafted = draft_codebook(file)
+    assert (drafted.labels_from, drafted.units_from) == ("data", "data")
+    assert replace(drafted, labels_from=None, units_from=None) == book
 
 
 def rockland() -> pd.DataFrame:

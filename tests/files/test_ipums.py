@@ -4,6 +4,7 @@ import gzip
 import re
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,16 @@ def as_counters(census: Census1940) -> tuple[Counter, Counter]:
 
 
 # --- what is in a file
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_stamps_are_written_beside_the_extract_and_read_back(tmp_path, ending):
+    census, file, stamps = town(vacant=1), tmp_path / f"x.dat{ending}", ("seeded: not for publication",)
+    write_ipums_1940(replace(census.people, stamps=stamps), census.facilities, census.housing, file)
+    assert read_ipums_1940(file).people.stamps == stamps
+    write_ipums_1940(census.people, census.facilities, census.housing, file)
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+    assert read_ipums_1940(file).people.stamps == ()
 
 
 def test_a_small_file_is_read_cell_by_cell(read):

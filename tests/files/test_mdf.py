@@ -3,6 +3,7 @@
 import gzip
 import re
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from tallyveil.files import (
     write_mdf_1940,
     write_mdf_2020,
 )
+from tallyveil.files.stamps import HOUSING
 from tallyveil.schemas import PERSONS_2020, RACES_2020, TYPES_2020, UNITS_2020
 
 BLOCKS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
@@ -97,6 +99,7 @@ def test_the_rows_of_1940_are_those_of_the_layout(tmp_path):
     assert persons.read_bytes() == note + b"".join(person(*pair) for pair in dealt) + person(3, 1, rtype=5)
     assert units.read_bytes() == (
         b"# MDF_UNIT of 1940, written by tallyveil\n"
+        + f"# {HOUSING}\n".encode()
         + unit(1, pop=3)
         + unit(2, pop=2)
         + unit(3, rtype=4, gqtype=2, ten=0, pop=1)
@@ -480,6 +483,62 @@ def test_a_failure_leaves_neither_file(tmp_path, monkeypatch, year):
     with pytest.raises(KeyboardInterrupt):
         write(*parts, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+# --- stamps
+
+SEEDED, LABELS = "seeded: not for publication", "labels from data: not covered by the guarantee"
+
+
+def parts_of(year):
+    census = town(vacant=1)
+    return (census.people, census.facilities, census.housing) if year == 1940 else hamlet()
+
+
+@pytest.mark.parametrize("year", [1940, 2020])
+def test_stamps_of_people_and_housing_are_written_with_the_files_and_read_back(tmp_path, year):
+    write, read_back = {1940: (write_mdf_1940, read_mdf_1940), 2020: (write_mdf_2020, read_mdf_2020)}[year]
+    people, facilities, housing = parts_of(year)
+    bare = read_back(*write(people, facilities, housing, tmp_path))
+    assert bare.people.stamps == bare.housing.stamps == ()
+    people, housing = replace(people, stamps=(SEEDED,)), replace(housing, stamps=(LABELS, SEEDED))
+    census = read_back(*write(people, facilities, housing, tmp_path))
+    assert census.people.stamps == census.housing.stamps == (SEEDED, LABELS)
+    assert census.people == bare.people
+    said = (tmp_path / ("MDF_PER.dat" if year == 1940 else "STAMPS.txt")).read_text()
+    assert f"Stamped: {SEEDED}\n" in said
+    again = read_back(*write(*parts_of(year), tmp_path))  # what stood there before is gone
+    assert again.people.stamps == ()
+
+
+def test_stamps_of_1940_are_read_from_either_file_of_a_pair(tmp_path):
+    people, facilities, housing = parts_of(1940)
+    persons, units = write_mdf_1940(replace(people, stamps=(SEEDED,)), facilities, housing, tmp_path)
+    persons.write_bytes(b"".join(line for line in persons.read_bytes().splitlines(True) if line[:1] != b"#"))
+    assert read_mdf_1940(persons, units).people.stamps == (SEEDED,)
+
+
+@pytest.mark.parametrize("year", [1940, 2020])
+def test_files_of_units_say_that_housing_is_written_without_noise(tmp_path, year):
+    {1940: write_mdf_1940, 2020: write_mdf_2020}[year](*parts_of(year), tmp_path)
+    said = (tmp_path / ("MDF_UNIT.dat" if year == 1940 else "STAMPS.txt")).read_text()
+    assert "Occupied and vacant housing units and group quarters are written exactly as they were given" in said
+    assert "these are true counts, which no guarantee covers" in said
+
+
+def test_a_stamp_of_several_lines_stays_one_line_of_metadata(tmp_path):
+    people, facilities, housing = parts_of(1940)
+    broken = replace(people, stamps=("one\nMPD1940|3.1.4|44|0010|0001",))
+    census = read_mdf_1940(*write_mdf_1940(broken, facilities, housing, tmp_path))
+    assert census.people == people
+    assert census.people.stamps == ("one MPD1940|3.1.4|44|0010|0001",)
+
+
+def test_a_file_of_stamps_that_is_no_text_is_refused(tmp_path):
+    persons, units = write_mdf_2020(*hamlet(), tmp_path)
+    (tmp_path / "STAMPS.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"STAMPS\.txt: cannot be read as text .*Correct it, or remove it"):
+        read_mdf_2020(persons, units)
 
 
 # --- anything at all

@@ -17,7 +17,7 @@ from tallyveil.errors import InputError
 from tallyveil.files import read_counts, read_release, write_release
 from tallyveil.files.measured import file_name, measured_pairs, measurement_sizes, noisy_pieces
 from tallyveil.files.release_folder import new_folder
-from tallyveil.files.tables import FROM_DATA
+from tallyveil.files.tables import UNITS_FROM_DATA
 from tallyveil.files.write import write_table
 from tallyveil.release import Release
 
@@ -160,7 +160,7 @@ def test_a_folder_made_elsewhere_needs_counts_and_codebook_only(release, folder,
     back = read_release(tmp_path)
     assert (back.strategy, dict(back.certificate), back.measurements) == (None, {}, None)
     assert back.histogram.total() == release.histogram.total()
-    assert back.histogram.stamps == (FROM_DATA,)
+    assert back.histogram.stamps == (UNITS_FROM_DATA,)
     assert "made elsewhere" in repr(back)
     with pytest.raises(InputError, match="a release without a strategy cannot be written as a folder"):
         write_release(back, tmp_path / "again")

@@ -1,15 +1,27 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from tallyveil import Areas, Facilities, Histogram, Spine
+from tallyveil import Areas, Facilities, Histogram, Spine, Strategy, protect
 from tallyveil.errors import InputError
-from tallyveil.files import read_areas, read_facilities, read_housing, write_counts, write_nhgis
+from tallyveil.files import (
+    read_areas,
+    read_counts,
+    read_facilities,
+    read_housing,
+    read_release,
+    write_counts,
+    write_nhgis,
+    write_release,
+)
 from tallyveil.files.atomic import replacing
 from tallyveil.files.side import areas_table, facilities_table, housing_table
 from tallyveil.files.write import level_table, write_table
+from tallyveil.histogram import Filter
 from tallyveil.schemas import UNITS_2020
 
 TYPES = ("house", "prison", "dorm")
@@ -85,6 +97,36 @@ def test_nhgis_tables_have_short_codes_and_a_codebook_that_explains_them(people,
     assert len(long) == 9
     with pytest.raises(InputError, match="not empty"):
         write_nhgis(people, tmp_path / "out", queries=["total"])
+
+
+def test_nhgis_says_stamps_and_filter_in_the_first_lines_of_its_codebook(people, tmp_path):
+    shaped = replace(people, stamps=("seeded: not for publication", "b"), filter=Filter(where={"level": "block"}))
+    write_nhgis(shaped, tmp_path / "out", queries=["total"])
+    first = (tmp_path / "out" / "codebook.txt").read_text().splitlines()[:5]
+    assert first == [
+        "Stamped: seeded: not for publication",
+        "Stamped: b",
+        "Filter: only rows with level = 'block' are counted",
+        "",
+        "Codebook",
+    ]
+    write_nhgis(people, tmp_path / "bare", queries=["total"])
+    assert (tmp_path / "bare" / "codebook.txt").read_text().startswith("Codebook\n")
+
+
+def test_a_seeded_release_stays_stamped_whatever_it_is_written_as_and_read_from(people, tmp_path):
+    plan, stamp = Strategy.default(people.spine, people.schema, epsilon=1), "seeded: not for publication"
+    release = protect(people, plan, seed=1, threads=1)
+    assert stamp in release.histogram.stamps
+    write_release(release, tmp_path / "release")
+    from_folder = read_release(tmp_path / "release").histogram
+    write_counts(from_folder, tmp_path / "counts.csv", layout="wide")
+    beside = {"codebook": tmp_path / "counts.codebook.toml", "units": tmp_path / "counts.units.parquet"}
+    from_table = read_counts(tmp_path / "counts.csv", **beside)
+    write_nhgis(from_table, tmp_path / "nhgis", queries=["total"])
+    assert f"Stamped: {stamp}" in (tmp_path / "nhgis" / "codebook.txt").read_text()
+    (tmp_path / "release" / "certificate.json").unlink()  # the codebook alone still says it
+    assert stamp in read_release(tmp_path / "release").histogram.stamps
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):

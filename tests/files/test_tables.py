@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 
 from conftest import SCHEMA, random_people, same
 from tallyveil.errors import InputError
-from tallyveil.files import FROM_DATA, Codebook, read_counts, read_units, write_counts
+from tallyveil.files import (
+    LABELS_FROM_DATA,
+    UNITS_FROM_DATA,
+    Codebook,
+    draft_codebook,
+    read_counts,
+    read_units,
+    write_counts,
+)
 from tallyveil.files.write import codebook_for, counts_table, persons_table, units_table, wide_table
+from tallyveil.histogram import Filter
 
 LAYOUTS = {"long": counts_table, "wide": wide_table, "persons": persons_table}
 
@@ -72,8 +81,8 @@ def test_units_with_nobody_in_them_are_kept_when_the_list_has_them(people):
 
 def test_units_from_the_data_are_stamped_and_units_from_a_list_are_not(people):
     from_data = read_counts(frame(people), book(people))
-    assert from_data.stamps == (FROM_DATA,)
-    assert FROM_DATA == "units or labels from data: not covered by the guarantee"
+    assert from_data.stamps == (UNITS_FROM_DATA,)
+    assert UNITS_FROM_DATA == "units from data: not covered by the guarantee"
     assert from_data.spine.size("tract") == 4  # the empty one cannot be known
     assert read_counts(frame(people), book(people), units=people.spine).stamps == ()
 
@@ -81,9 +90,95 @@ def test_units_from_the_data_are_stamped_and_units_from_a_list_are_not(people):
 def test_labels_from_the_data_are_stamped(people):
     attributes = {"age": (), "home": SCHEMA.attributes["home"]}
     found = read_counts(frame(people), book(people, attributes=attributes, zeros=()), units=people.spine)
-    assert found.stamps == (FROM_DATA,)
+    assert found.stamps == (LABELS_FROM_DATA,)
+    assert LABELS_FROM_DATA == "labels from data: not covered by the guarantee"
     assert found.schema.attributes["age"] == ("adult", "child")
     assert found.total() == people.total()
+
+
+@pytest.mark.parametrize(("mark", "stamp"), [("labels_from", LABELS_FROM_DATA), ("units_from", UNITS_FROM_DATA)])
+def test_a_codebook_marked_as_drafted_stamps_until_the_mark_is_removed(people, mark, stamp):
+    drafted = book(people, **{mark: "data"})
+    assert read_counts(frame(people), drafted, units=people.spine).stamps == (stamp,)
+    assert read_counts(frame(people), replace(drafted, **{mark: None}), units=people.spine).stamps == ()
+
+
+def test_one_person_with_a_label_of_their_own_stamps_what_a_draft_reads_until_a_person_removes_the_mark():
+    table = pd.DataFrame({"county": ["001"] * 5, "sex": ["f", "m", "f", "m", "x"]})
+    drafted = draft_codebook(table)
+    assert drafted.attributes == {"sex": ("f", "m", "x")}
+    units = pd.DataFrame({"county": ["001", "003"]})
+    book = replace(drafted, root="state", units_from=None)  # units are public, labels are not
+    assert read_counts(table, book, units=units).stamps == (LABELS_FROM_DATA,)
+    checked = replace(book, labels_from=None, attributes={"sex": ("f", "m", "x", "unknown")})
+    assert read_counts(table, checked, units=units).stamps == ()
+
+
+def test_stamps_and_filter_of_counts_are_written_beside_them_and_read_back(people, tmp_path):
+    stamps = ("seeded: not for publication", 'odd "one"\nof two lines')
+    shaped = replace(people, stamps=stamps, filter=Filter(where={"hiv": "yes"}))
+    for layout in LAYOUTS:
+        for ending in ("csv", "parquet"):
+            file = tmp_path / f"{layout}.{ending}"
+            write_counts(shaped, file, layout=layout)
+            beside = tmp_path / f"{layout}.codebook.toml"
+            again = read_counts(file, beside, units=tmp_path / f"{layout}.units.parquet")
+            assert (again.stamps, again.filter) == (stamps, shaped.filter)
+            assert same(again, people)
+            assert read_counts(file, beside).stamps == (*stamps, UNITS_FROM_DATA)
+            assert pq_metadata(file) == {}
+    write_counts(people, tmp_path / "long.csv")
+    assert read_counts(tmp_path / "long.csv", tmp_path / "long.codebook.toml", units=people.spine).stamps == ()
+
+
+def pq_metadata(file):
+    """What a Parquet file says besides its columns."""
+    import pyarrow.parquet
+
+    return {} if file.suffix == ".csv" else dict(pyarrow.parquet.read_schema(file).metadata or {})
+
+
+def test_stamps_are_those_of_the_codebook_and_of_the_reading_each_once(people):
+    stamped = book(people, labels_from="data", stamps=(LABELS_FROM_DATA, "seeded"))
+    assert read_counts(frame(people), stamped).stamps == (LABELS_FROM_DATA, "seeded", UNITS_FROM_DATA)
+
+
+def test_rows_kept_by_where_are_told_of_as_a_filter_with_what_was_filtered_before(people):
+    table = frame(people).assign(hiv="no", level="tract")
+    table.loc[0, "hiv"] = "yes"
+    kept = read_counts(table, book(people, where={"hiv": "no"}, ignore=("level",)), units=people.spine)
+    assert kept.filter == Filter(where={"hiv": "no"}, public=False)
+    assert kept.total() == people.total() - table["count"][0]
+    both = book(
+        people,
+        where={"level": "tract"},
+        where_is_public=True,
+        ignore=("hiv",),
+        filtered=Filter(where={"hiv": "yes"}),
+    )
+    assert read_counts(table, both, units=people.spine).filter == Filter(where={"hiv": "yes", "level": "tract"})
+    public = replace(both, filtered=Filter(where={"region": "1"}, public=True))
+    assert public.filter == Filter(where={"region": "1", "level": "tract"}, public=True)
+    contradiction = book(people, where={"hiv": "no"}, filtered=Filter(where={"hiv": "yes"}), ignore=("level",))
+    refused(table, contradiction, "where keeps hiv = 'no', but [filtered] says that the table has only rows with 'yes'")
+    assert read_counts(frame(people), book(people)).filter is None
+
+
+@pytest.mark.parametrize("name", ["count", "n", "Freq", " N ", "total", "persons"])
+def test_a_column_of_counts_in_a_table_of_persons_is_refused_unless_it_is_ignored(people, name):
+    table = persons_table(people).to_pandas().astype(str)
+    table[name] = 7
+    refused(
+        table,
+        book(people, "persons"),
+        f'the table: layout = "persons" counts each row as one person, but column {name!r} looks like a count',
+        "or list it under [table] ignore",
+    )
+    refused(table, book(people, "persons", total=name), "looks like a count")  # persons have no total to check
+    ignored = book(people, "persons", ignore=(name,))
+    assert read_counts(table, ignored, units=people.spine).total() == people.total()
+    kept = book(people, "persons", where={name: "7"})
+    assert read_counts(table, kept, units=people.spine).total() == people.total()
 
 
 def test_reading_in_many_pieces_gives_the_same(people, tmp_path, monkeypatch):

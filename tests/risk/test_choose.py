@@ -638,10 +638,13 @@ def test_a_bound_at_the_root_or_between_says_for_whom_it_holds(only_child):
 
 def test_drawn_figures_of_the_hierarchy_have_their_standard_error(monkeypatch):
     exactly = allocate(SMALL, "1.05", "risk", ["1/5"]).hierarchy
-    assert (exactly.standard_error == 0).all()
+    errors = ["draws", "right_decision_se", "gain_se", "loss_se"]
+    assert exactly[errors].isna().all(axis=None)
     decision = Hierarchy.decision
-    monkeypatch.setattr(Hierarchy, "decision", lambda *given: replace(decision(*given), standard_error=0.0123))
-    assert (allocate(SMALL, "1.05", "risk", ["1/5"]).hierarchy.standard_error == 0.0123).all()
+    drawn = {"draws": 100, "right_decision_se": 0.0123, "gain_se": 0.01, "loss_se": 0.02}
+    monkeypatch.setattr(Hierarchy, "decision", lambda *given: replace(decision(*given), **drawn))
+    found = allocate(SMALL, "1.05", "risk", ["1/5"]).hierarchy
+    assert (found[errors] == list(drawn.values())).all(axis=None)
 
 
 def test_a_level_that_keeps_the_bound_stays_or_rises_when_asked():

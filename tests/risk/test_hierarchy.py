@@ -46,7 +46,7 @@ def test_right_decisions_gains_and_losses_are_those_of_erratum_8():
     assert (found.right_decision, found.alone) == pytest.approx((0.318, 0.5889), abs=5e-4)
     assert (found.gain, found.loss) == pytest.approx((0.0021, 0.273), abs=5e-4)
     assert found.truncation < 1e-11
-    assert found.standard_error == 0
+    assert (found.draws, found.right_decision_se) == (None, None)
     assert 0.589 < two_levels(approximate=True).decision([7]).right_decision < 0.590
     sharp = two_levels(approximate=True, noise=DiscreteGaussian(variance=Fraction(1, 200))).decision([1])  # rho_2 = 100
     assert sharp.right_decision == pytest.approx(0.5868, abs=5e-5)
@@ -177,7 +177,7 @@ def test_the_decision_with_three_levels_equals_enumeration_of_tiny_noise():
         claims = 0.4 * half.pmf(e) * v[1] > 2 * 0.6 * half.pmf(e + 1) * v[0]
         right += float(half.pmf(e) * mass[0][claims].sum())
     assert found.right_decision == pytest.approx(right, abs=1e-9)
-    assert found.standard_error == 0
+    assert (found.draws, found.right_decision_se) == (None, None)
     assert found.truncation < 1e-11
 
 
@@ -189,8 +189,12 @@ def test_drawn_counts_agree_with_the_exact_sum_within_their_standard_error(monke
     for longest in (210, 1):  # the upper level drawn, then all of them
         monkeypatch.setattr("tallyveil.risk.hierarchy._LONGEST", longest)
         drawn = three.decision([2, 4], draws=200, seed=3)
-        assert exact.standard_error == 0 < drawn.standard_error < 0.03
-        assert abs(drawn.right_decision - exact.right_decision) < 4 * drawn.standard_error
+        assert drawn.draws == 200
+        for name in ("right_decision", "gain", "loss", "tie"):
+            assert getattr(exact, f"{name}_se") is None
+            error = getattr(drawn, f"{name}_se")
+            assert 0 < error < 0.03
+            assert abs(getattr(drawn, name) - getattr(exact, name)) < 4 * error
         assert 0 < drawn.truncation < 1e-11
 
 
@@ -243,10 +247,35 @@ def test_any_variance_and_any_counts_have_a_posterior(variance, pairs):
     assert math.isfinite(found.log_odds(1, pairs))
 
 
+def test_the_standard_error_is_how_much_figures_differ_from_one_set_of_draws_to_another():
+    wide = DiscreteGaussian(variance=50_000)  # rho 1/100000 at both levels
+    two = two_levels(own=wide, noise=wide, siblings=[wide] * 27)
+    again = [two.decision([1], draws=100, seed=seed) for seed in range(120)]
+    found, said = {}, {}
+    for name in ("right_decision", "loss", "gain", "tie"):
+        found[name] = np.std([getattr(one, name) for one in again], ddof=1)  # known to about 6%
+        said[name] = math.sqrt(np.mean([getattr(one, f"{name}_se") ** 2 for one in again]))
+    for name in ("right_decision", "loss"):
+        assert said[name] == pytest.approx(found[name], rel=0.2)
+        assert said[name] != pytest.approx(found[name] / 1.5, rel=0.2)
+    for name in ("gain", "tie"):  # seldom above 0: too large an error rather than none
+        assert said[name] > 0.8 * found[name]
+        assert said[name] > 0
+    many = two.decision([1])
+    assert (many.draws, many.right_decision_se) == (1000, pytest.approx(0.0047, abs=2e-4))
+
+
+def test_draws_that_all_agree_do_not_claim_to_be_exact():
+    wide = DiscreteGaussian(variance=50_000)
+    found = two_levels(own=wide, noise=wide, siblings=[wide] * 27).decision([1], draws=100)
+    assert found.tie == 0  # not seen in so many draws, which is not never
+    assert found.tie_se == 1 / found.draws == 0.01
+
+
 def test_noise_too_wide_to_sum_over_is_drawn():
     wide = DiscreteGaussian(variance=10**6)
     found = two_levels(own=wide, noise=wide, siblings=[wide]).decision([5], draws=200)
-    assert 0.002 < found.standard_error < 0.03
+    assert 0.002 < found.right_decision_se < 0.03
     assert 0 <= found.right_decision < 0.5
 
 
@@ -450,7 +479,7 @@ def test_a_sum_in_parts_or_with_less_of_the_tails_is_the_same_and_says_what_it_l
     seconds = _Inner(two, 2).seconds(*ways)
     monkeypatch.setattr("tallyveil.risk.hierarchy._LONGEST", 0.999 * seconds)
     less = two.decision([3])
-    assert less.standard_error == 0
+    assert (less.draws, less.right_decision_se) == (None, None)
     assert 1e-11 < less.truncation < 2.1e-9
     assert less.right_decision == pytest.approx(whole.right_decision, abs=less.truncation + 1e-13)
 
@@ -461,7 +490,7 @@ def test_two_levels_of_wide_noise_are_summed(noise):
     two = two_levels(own=noise, noise=noise, siblings=[noise] * 27)
     for count in (1, 50):
         found = two.decision([count])
-        assert found.standard_error == 0
+        assert (found.draws, found.right_decision_se) == (None, None)
         assert found.truncation < 2.1e-9
         rng, right = np.random.default_rng(5), []
         eta = np.arange(-4000, 4001)

@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from tallyveil import Strategy
 from tallyveil.cli import risk_choose
+from tallyveil.risk import Hierarchy
 from test_cli import figures, run
 
 CHOOSE = ("risk", "choose")
@@ -85,7 +87,9 @@ def test_a_curve_and_an_allocation_are_written(plan, tmp_path):
     assert str(after.levels["block"]) == told["allocation"]["shares"]["block"]["after"]
     assert len(pd.read_csv(folder / "curve.csv")) == 17
     assert json.loads((folder / "choice.json").read_text()) == told
-    assert "standard_error" in pd.read_csv(folder / "hierarchy.csv")
+    assert {"draws", "right_decision_se"} <= set(pd.read_csv(folder / "hierarchy.csv"))
+    assert told["allocation"]["hierarchy"][0]["right_decision_se"] is None
+    assert not (folder / "INTERNAL.txt").exists()  # made from the strategy alone
     assert {"noise.csv", "risk.csv", "hierarchy.csv", "curve.svg"} <= {file.name for file in folder.iterdir()}
     assert set(told["allocation"]) == {"note", "holds_for", "largest_share", "shares", "noise", "risk", "hierarchy"}
 
@@ -100,10 +104,21 @@ def test_people_read_tables(plan):
         "before post-processing",
         "Noise by level",
         "Risk by unit",
-        "standard error",
+        "(detailed counts; exact sums)",
     ):
         assert words in done.stdout
     assert "the bound is for every unit of level 'block'" in done.stdout
+
+
+def test_drawn_figures_are_printed_with_their_standard_error(plan, monkeypatch):
+    decision = Hierarchy.decision
+    drawn = {"draws": 100, "right_decision_se": 0.0123, "gain_se": 0.01, "loss_se": 0.02}
+    monkeypatch.setattr(Hierarchy, "decision", lambda *given: replace(decision(*given), **drawn))
+    words = ("--strategy", plan, "--prior", "1/5", "--bound", "1.1", "--on", "risk", "--detail-only", "--allocate")
+    shown = run(*CHOOSE, *words).stdout
+    assert "+- is one standard error where figures were drawn" in shown
+    assert " +- 0.01, drawn" in shown
+    assert "right decision se" not in shown
 
 
 def test_a_bound_that_is_not_for_only_children_says_so_without_an_allocation_too(plan, tmp_path):

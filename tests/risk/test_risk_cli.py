@@ -36,6 +36,23 @@ def test_two_levels_before_and_after_release():
     assert "uses the siblings' sum only; flat prior" in shown
 
 
+def test_figures_that_were_drawn_have_their_standard_error_and_sums_say_that_they_are_exact():
+    wide = ["--rho", "1/100000", "--upper-rho", "1/100000", "--siblings", "27", "--prior", "1/2", "--upper-count", "1"]
+    told = figures("risk", *wide)["hierarchy"]
+    assert told["draws"] == 1000
+    assert (told["right_decision"], told["right_decision_se"]) == pytest.approx((0.2394, 0.0047), abs=5e-5)
+    assert all(0 < told[f"{name}_se"] < 0.01 for name in ("gain", "loss", "tie"))
+    shown = run("risk", *wide).stdout
+    assert "0.239 +- 0.005, drawn" in shown
+    assert "drawn: from 1,000 sets of released counts; +- is one standard error" in shown
+    summed = [*PAPER, "--upper-rho", "0.2465", "--siblings", "27", "--upper-count", "1"]
+    told = figures("risk", *summed)["hierarchy"]
+    assert [told[name] for name in ("draws", "right_decision_se", "gain_se", "loss_se", "tie_se")] == [None] * 5
+    shown = run("risk", *summed).stdout
+    assert "exact: summed over all that may be released, but for the truncation" in shown
+    assert ", drawn" not in shown
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pytest
 
@@ -85,6 +86,21 @@ def test_the_most_exposed_are_written_and_not_shown(town):
     with (out / "above.csv").open() as file:
         assert sum(int(row["people"]) for row in csv.DictReader(file)) == 23
     assert "others of the cell in siblings" in seen.stdout
+    assert "drawn" not in seen.stdout
+    for file in out.glob("*.csv"):
+        with file.open() as table:
+            assert all(row["internal"] == "from true counts, not for publication" for row in csv.DictReader(table))
+    assert "Not for publication" in (out / "INTERNAL.txt").read_text()
+
+
+def test_figures_with_a_unit_above_that_were_drawn_have_their_standard_error(town, monkeypatch):
+    monkeypatch.setattr("tallyveil.risk.hierarchy._LONGEST", 0.0)
+    monkeypatch.setattr("tallyveil.risk.hierarchy._FEWEST", 50)
+    shown = run(*words(town, "--rho", "1", "--above"))
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"0\.\d+ \+- 0\.\d+, drawn", shown.stdout)
+    told = json.loads(run(*words(town, "--rho", "1", "--above", "--json")).stdout)["above"]
+    assert all(0 < row["right_decision_se"] < 0.2 for row in told if row["siblings"])
 
 
 @pytest.mark.parametrize(

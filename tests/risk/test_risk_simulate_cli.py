@@ -1,6 +1,7 @@
 """risk simulate on the command line, on a town of four blocks."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,10 @@ def test_topdown_is_simulated_in_a_folder_that_can_be_taken_up_again_with_anothe
     assert told["risk"] == pytest.approx(2 * told["marginal_posterior"])
     assert {"right_decision", "right_decision_se", "accuracy", "accuracy_se"} <= set(told)
     assert 0 < told["posterior"] < 1
+    (seen,) = [row for row in told["tuples"] if row["counts"] == [1, 3, 7]]
+    assert (told["posterior"], told["posterior_se"]) == (seen["posterior"], seen["posterior_se"])
+    assert "Not for publication" in told["note"]
+    assert "Not for publication" in (folder / "INTERNAL.txt").read_text()
     assert set(told["tuples"][0]) == {"counts", "posterior", "posterior_se", "runs_has", "runs_not"}
     again = run(*words[:-4], "--prior", "1/5", *words[-4:], "--json")
     assert "4 of 4 batches of 50 runs were done before" in again.stderr
@@ -96,17 +101,17 @@ def test_topdown_is_simulated_in_a_folder_that_can_be_taken_up_again_with_anothe
 def test_figures_are_printed_beside_their_bound(town):
     done = run(*town, "--epsilon", "2", *CHILD, *FEW, "--released", "1,3,7")
     lines = done.stdout.splitlines()
-    assert lines[0].endswith("for those who may see them.")
+    assert lines[0].endswith("for those who may see them. Not for publication.")
     assert lines[2] == "the target: block 11, in child or in adult; prior 1/2, 100 runs of each"
     assert lines[3].split("  ")[-1].strip() == "leaf's count alone"
-    assert lines[7].startswith("right decisions about a target who has the cell  1.0000 +- 0.0000")
+    assert lines[7].startswith("right decisions about a target who has the cell  1.0000 +- 0.0100")
     assert "(no bound)" in lines[7]
     assert "the commonest released counts of the cell (block, county, us)" in lines
     assert [line.split()[:3] for line in lines if line.startswith(("0, 2, 6", "1, 3, 7"))] == [
         ["0,", "2,", "6"],
         ["1,", "3,", "7"],
     ]
-    assert lines[-1].startswith("given the released counts: posterior 0.9")
+    assert re.fullmatch(r"given the released counts: posterior 0\.9\d+ \+- 0\.\d+", lines[-1])
 
 
 @pytest.mark.usefixtures("instant")

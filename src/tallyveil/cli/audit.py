@@ -90,6 +90,7 @@ def audit(
     from tallyveil.cli.audited import TopDownRuns, choose_neighbour
     from tallyveil.cli.reading import job_of
     from tallyveil.cli.runs import Batches, settings_of
+    from tallyveil.cli.tables import write_internal
     from tallyveil.evaluate.audit import audit as run_audit
     from tallyveil.evaluate.audit import batch_names, check_audit
     from tallyveil.evaluate.views import neighbours_in_words, views_of
@@ -130,6 +131,8 @@ def audit(
         "query": query,
     }
     store = None if output is None else FolderStore(output / "runs", job=job)
+    if output is not None:
+        write_internal(output)
     so_many, remedy = f"{runs:,} runs a side", "Audit a smaller tree (a bug shows in 8 leaves too)"
     work = Batches(run=run, people=people, names=batch_names(runs, batch), batch=batch, store=store)
     with work.made(workers, so_many, remedy, long=long) as (spread, progress):

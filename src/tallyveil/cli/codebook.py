@@ -9,12 +9,21 @@ import typer
 
 from tallyveil.errors import InputError
 
+FROM_DATA = (
+    "tallyveil: labels and units were taken from the data, so they can tell about single people: what is released with "
+    "this codebook is stamped. Check them, list every label that can occur, give --units FILE, then remove labels_from "
+    "and units_from."
+)
+
 
 def codebook(
     data: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it to this file.")] = None,
 ) -> None:
     """Draft a codebook for a table, and say what it reads with it.
+
+    Labels and units are those met in the data. The draft is marked so (labels_from, units_from), and releases made with
+    it are stamped, until a person has checked them and removed the marks.
 
     [bold]Examples[/bold]
 
@@ -38,3 +47,6 @@ def codebook(
     else:
         write_text(text, output)
     typer.echo(f"{people}: {people.total():,} in all", err=True)
+    if drafted.ignore:
+        typer.echo(f"tallyveil: columns that are not used: {', '.join(drafted.ignore)}", err=True)
+    typer.echo(FROM_DATA, err=True)

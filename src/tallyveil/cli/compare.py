@@ -50,7 +50,7 @@ def compare(
     import pandas as pd
 
     from tallyveil.cli.reading import read_given
-    from tallyveil.cli.tables import write_frames
+    from tallyveil.cli.tables import INTERNAL, write_frames
     from tallyveil.evaluate.compare import FRACTIONS, like_a_sample
     from tallyveil.files.release_folder import new_folder, refuse_existing
 
@@ -79,7 +79,9 @@ def compare(
                 like = like_a_sample(people, sources, level=at, query=asked, others=others, seed=seed)
                 found.setdefault(name, []).append(like)
     if as_json:
-        told = [{"release": name, **like.as_json()} for name, likes in found.items() for like in likes]
+        told = [
+            {"release": name, **like.as_json(), "note": INTERNAL} for name, likes in found.items() for like in likes
+        ]
         typer.echo(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         for name, likes in found.items():
@@ -92,7 +94,7 @@ def compare(
                 for name, likes in found.items()
                 for like in likes
             ]
-            write_frames({"compare": pd.concat(frames, ignore_index=True)}, place)
+            write_frames({"compare": pd.concat(frames, ignore_index=True)}, place, internal=True)
             _write_plots(found, place)
         typer.echo(f"{output}: tables and plots (internal: they come from the truth)", err=True)
 

@@ -161,7 +161,7 @@ def write_loss(loss: EmpiricalLoss, folder: Path) -> None:
     told = dict(loss.as_json())
     told |= told.pop("settings")
     with new_folder(folder) as place:
-        write_frames({"epl": pd.DataFrame([told]), "curve": loss.curve}, place)
+        write_frames({"epl": pd.DataFrame([told]), "curve": loss.curve}, place, internal=True)
         if loss.undefined is None and can_draw():
             curve = loss.curve.assign(panel="", largest=loss.epl, theory=loss.theory)
             write_plot(epl_plot(curve, title=f"Empirical privacy loss of {loss.n:,} residuals"), place / "epl")

@@ -54,7 +54,7 @@ def evaluate(
       tallyveil evaluate blocks.parquet run0 run1 run2 --codebook blocks.toml --pool -o evaluation
     """
     from tallyveil.cli.reading import find_areas, find_homes, read_given
-    from tallyveil.cli.tables import write_frames
+    from tallyveil.cli.tables import INTERNAL, write_frames
     from tallyveil.files.release_folder import new_folder, refuse_existing
 
     if over not in ("nonempty", "all"):
@@ -82,13 +82,18 @@ def evaluate(
     names = list(groups)
     if as_json:
         told = [{"release": name, **one.as_json()} for name, one in zip(names, parts, strict=True)]
-        typer.echo(json.dumps({"over": over, "releases": told}, indent=2, ensure_ascii=False, allow_nan=False))
+        typer.echo(
+            json.dumps(
+                {"note": INTERNAL, "over": over, "releases": told}, indent=2, ensure_ascii=False, allow_nan=False
+            )
+        )
     else:
+        typer.echo(f"{INTERNAL}\n")
         for name, one in zip(names, parts, strict=True):
             one.show(name, given.truth, over=over)
     if output is not None:
         with new_folder(output) as place:
-            write_frames(_joined(names, parts), place)
+            write_frames(_joined(names, parts), place, internal=True)
             drawn = _write_plots(names, parts, place)
         typer.echo(f"{output}: tables{' and plots' if drawn else ''} (internal: they show the truth)", err=True)
 

@@ -146,6 +146,7 @@ def _hierarchy(
     if upper_count is not None:
         found = two.decision([upper_count])
         told |= {name: getattr(found, name) for name in ("right_decision", "gain", "loss", "tie", "truncation")}
+        told |= {name: getattr(found, name) for name in ("draws", "right_decision_se", "gain_se", "loss_se", "tie_se")}
     if upper_released is not None and siblings_released is not None and released is not None:
         told["posterior"] = two.posterior(released, [(upper_released, siblings_released)])
         told["upper_posterior"] = two.above_posterior(released, [(upper_released, siblings_released)]).tolist()
@@ -157,13 +158,14 @@ def _hierarchy(
 
 
 def _show(told: dict[str, Any], intruder: Intruder) -> None:
-    from tallyveil.cli.tables import figure
+    from tallyveil.cli.tables import with_error
 
-    def line(name: str, value: Any, label: str) -> None:
-        shown = " ".join(f"{p:.4f}" for p in value if p >= 5e-5) if isinstance(value, list) else figure(value)
+    def line(name: str, value: Any, label: str, error: float | None = None) -> None:
+        listed = isinstance(value, list)
+        shown = " ".join(f"{p:.4f}" for p in value if p >= 5e-5) if listed else with_error(value, error)
         typer.echo(f"{name:<19} {shown:>8}  {label}")
 
-    typer.echo(f"prior {intruder.prior}, {intruder.known} known\n")
+    typer.echo(f"prior {intruder.prior}, {intruder.known} known; figures are exact unless they are marked as drawn\n")
     for name, label in LABELS.items():
         if name in told:
             never = name == "threshold" and told[name] is None
@@ -172,6 +174,11 @@ def _show(told: dict[str, Any], intruder: Intruder) -> None:
             line(name, told[name], words)
     if "hierarchy" in told:
         typer.echo("\nwith the unit above (an intruder who uses the siblings' sum only; flat prior on their count)\n")
+        upper = told["hierarchy"]
         for name, label in HIERARCHY.items():
-            if name in told["hierarchy"]:
-                line(name, told["hierarchy"][name], label)
+            if name in upper:
+                line(name, upper[name], label, upper.get(f"{name}_se"))
+        if upper.get("draws"):
+            typer.echo(f"\ndrawn: from {upper['draws']:,} sets of released counts; +- is one standard error")
+        elif "draws" in upper:
+            typer.echo("\nexact: summed over all that may be released, but for the truncation")

@@ -209,10 +209,10 @@ def _write(
         (place / "choice.json").write_text(json.dumps(told, indent=2, ensure_ascii=False), encoding="utf-8")
         if moved is not None:
             frames = {"noise": moved.noise, "risk": moved.risk, "hierarchy": moved.hierarchy}
-            write_frames({name: frame for name, frame in frames.items() if len(frame)}, place)
+            write_frames({name: frame for name, frame in frames.items() if len(frame)}, place, internal=False)
             (place / "strategy.toml").write_text(strategy_to_toml(moved.after), encoding="utf-8")
         if table is not None:
-            write_frames({"curve": table}, place)
+            write_frames({"curve": table}, place, internal=False)
             if can_draw():
                 value = None if chosen.value is None else float(chosen.value)
                 drawn = risk_curve_plot(
@@ -265,9 +265,31 @@ def _show_tables(table: pd.DataFrame | None, moved: Allocation | None) -> None:
     for title, frame in {
         "Noise by level": moved.noise,
         "Risk by unit": moved.risk,
-        "Rightly claimed with the unit above and 27 siblings (detailed counts)": moved.hierarchy,
+        f"Rightly claimed with the unit above and 27 siblings (detailed counts; {_how(moved.hierarchy)})": _with_errors(
+            moved.hierarchy
+        ),
     }.items():
         if moved.after == moved.before:
             frame = frame[frame.allocation == "before"].drop(columns="allocation") if len(frame) else frame
         if len(frame):
             print_table(frame, title=title, headings={str(name): str(name).replace("_", " ") for name in frame})
+
+
+def _how(hierarchy: pd.DataFrame) -> str:
+    """Whether the figures with the unit above are sums."""
+    exact = hierarchy.empty or hierarchy.draws.isna().all()
+    return "exact sums" if exact else "+- is one standard error where figures were drawn"
+
+
+def _with_errors(hierarchy: pd.DataFrame) -> pd.DataFrame:
+    """Figures with their standard errors where they were drawn, as they are printed."""
+    from tallyveil.cli.tables import with_error
+
+    if hierarchy.empty:
+        return hierarchy
+    errors = [name for name in hierarchy if str(name).endswith("_se")]
+    bare = hierarchy.drop(columns=["draws", *errors])
+    if hierarchy.draws.isna().all():
+        return bare
+    figures = {str(name).removesuffix("_se"): hierarchy[name] for name in errors}
+    return bare.assign(**{name: list(map(with_error, bare[name], error)) for name, error in figures.items()})

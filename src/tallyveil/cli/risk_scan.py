@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.tables import INTERNAL
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from tallyveil.measurements import Measurements
     from tallyveil.privacy import Strategy
     from tallyveil.risk import Scan
-
-
-INTERNAL = "Internal: made from the precise counts, for those who may see them. Not for publication."
 
 
 def scan(
@@ -278,15 +276,23 @@ def _show_above(frame: pd.DataFrame) -> None:
     """By how many others of the cell the unit above has, on average over people."""
     import pandas as pd
 
-    from tallyveil.cli.tables import print_table
+    from tallyveil.cli.tables import print_table, with_error
 
     classes = [-1, 0, 1, 2, 5, 10, math.inf]
     labels = ["nobody", "1", "2", "3 to 5", "6 to 10", "11 or more"]
     cut = frame.assign(others=pd.cut(frame.others, classes, labels=labels))
     figures = ["alone", "right_decision", "gain", "loss", "tie"]
-    weighted = cut.assign(**{name: cut[name] * cut.people for name in figures})
-    sums = weighted.groupby(["prior", "others"], observed=True, sort=False)[["people", *figures]].sum().reset_index()
-    shown = sums.assign(**{name: sums[name] / sums.people for name in figures}, others=sums.others.astype(str))
+    errors = [f"{name}_se" for name in figures[1:]]  # one seed draws for all cases, so errors are taken to add up
+    weighted = cut.assign(**{name: cut[name] * cut.people for name in [*figures, *errors]})
+    sums = weighted.groupby(["prior", "others"], observed=True, sort=False)[["people", *figures, *errors]].sum()
+    means = sums.div(sums.people, axis="index").assign(people=sums.people).reset_index()
+    shown = means.assign(others=means.others.astype(str))
+    if frame[errors].notna().any(axis=None):
+        told = {
+            name: map(with_error, means[name], means[f"{name}_se"].where(means.right_decision_se > 0))
+            for name in figures[1:]
+        }
+        shown = shown.assign(**{name: list(texts) for name, texts in told.items()})
     headings = {"prior": "prior", "others": "others of the cell in siblings", "people": "people", "alone": "without it"}
     headings |= {"right_decision": "rightly claimed", "gain": "gain", "loss": "loss", "tie": "tie"}
     levels = f"{frame.measured_at.iloc[-1]}, with that of the {frame.above.iloc[-1]} and the siblings' sum"
@@ -333,7 +339,7 @@ def _write(found: Scan, frames: dict[str, pd.DataFrame], output: Path) -> None:
     from tallyveil.files.release_folder import new_folder
 
     with new_folder(output) as place:
-        write_frames(frames, place)
+        write_frames(frames, place, internal=True)
         if drawn := can_draw():
             from tallyveil.report.plots import posterior_plot, write_plot
 

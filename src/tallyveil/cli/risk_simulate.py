@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.tables import INTERNAL, write_internal
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from tallyveil.risk.target import Target
 
 BATCH = 100  # runs that are made, and kept, together
-NOTE = "Internal: computed from the true counts, for those who may see them."
 LINES = {
     "marginal_posterior": "average posterior of a target who has the cell",
     "risk": "that over the prior",
@@ -100,6 +100,8 @@ def simulate(
     typer.echo(f"simulating topdown on {people}\n{words}", err=True)
     batch = min(BATCH, runs)
     store = None if output is None else FolderStore(output / "runs", job=_job(people, run, words))
+    if output is not None:
+        write_internal(output)
     so_many, remedy = f"{runs:,} runs of each hypothesis", "Cut the tree to fewer leaves"
     work = Batches(run=run, people=people, names=batch_names(runs, batch), batch=batch, store=store)
     with work.made(workers, so_many, remedy, long=long) as (spread, progress):
@@ -115,9 +117,9 @@ def simulate(
             store=store,
             progress=progress,
         )
-    told = {"hypotheses": words, **found.as_json(), "note": NOTE}
+    told = {"hypotheses": words, **found.as_json(), "note": INTERNAL}
     if seen is not None:
-        told["posterior"] = float(found.posterior(seen))
+        told |= {"posterior": float(found.posterior(seen)), "posterior_se": found.posterior_se(seen)}
     if output is not None:
         _write(told, output)
     if as_json:
@@ -233,7 +235,7 @@ def _show(told: dict[str, Any], found: Simulated) -> None:
         "alone": "leaf's count alone",
     }
     title = f"{told['hypotheses']}; prior {found.prior}, {found.runs:,} runs of each"
-    typer.echo(f"{NOTE}\n")
+    typer.echo(f"{INTERNAL}\n")
     print_table(pd.DataFrame(rows), title=title, headings=headings)
     common = pd.DataFrame(told["tuples"][:10])
     common["counts"] = [", ".join(map(str, counts)) for counts in common["counts"]]
@@ -246,4 +248,4 @@ def _show(told: dict[str, Any], found: Simulated) -> None:
         headings={"counts": "counts", "posterior": "posterior", "runs_has": "runs with", "runs_not": "runs without"},
     )
     if "posterior" in told:
-        typer.echo(f"given the released counts: posterior {told['posterior']:.4f}")
+        typer.echo(f"given the released counts: posterior {told['posterior']:.4f} +- {told['posterior_se']:.4f}")

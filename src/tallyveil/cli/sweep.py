@@ -58,7 +58,7 @@ def sweep(
     from tallyveil.cli.progress import Steps
     from tallyveil.cli.protect import find_facilities
     from tallyveil.cli.reading import job_of
-    from tallyveil.cli.tables import records
+    from tallyveil.cli.tables import marked_internal, records, write_internal
     from tallyveil.evaluate.error import asked_of
     from tallyveil.evaluate.sweep import kept_name, trials
     from tallyveil.evaluate.sweep import sweep as run
@@ -81,6 +81,7 @@ def sweep(
     wanted = trials(chosen, replicates=replicates)
     asked = [(str(at), text) for at, _, text in asked_of(people, level, query, None)]
     store = FrameStore(output / "trials", job={"command": "sweep", "seed": seed, **job_of(people, built)})
+    write_internal(output)
 
     def protect_one(strategy: Strategy, replicate: int) -> Release:
         return protect(people, strategy, facilities=built, seed=seed, replicate=replicate, threads=threads)
@@ -90,7 +91,8 @@ def sweep(
         asked_for = run(people, wanted, protect_one, levels=level, queries=query, store=store, progress=steps.step)
     table = pd.concat([store[name] for name in store]).drop_duplicates(subset=KEYS, ignore_index=True)
     table = table.sort_values(["allocation", "strategy", "budget", "replicate"], kind="stable", ignore_index=True)
-    for ending, write in (("csv", table.to_csv), ("parquet", table.to_parquet)):
+    marked = marked_internal(table)
+    for ending, write in (("csv", marked.to_csv), ("parquet", marked.to_parquet)):
         with replacing(output / f"sweep.{ending}") as file:
             write(file, index=False)
     drawn = _write_plots(asked_for, output)

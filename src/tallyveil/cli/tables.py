@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
+INTERNAL = "Internal: made from the true counts, for those who may see them. Not for publication."
+INTERNAL_CELL = "from true counts, not for publication"  # in the column internal
+
 
 def print_table(frame: pd.DataFrame, *, title: str, headings: Mapping[str, str]) -> None:
     """Print some columns under readable headings; numbers to the right, a repeated first column once."""
@@ -49,6 +52,16 @@ def figure(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+def with_error(value: float, error: float | None) -> str:
+    """A figure, with its standard error where it was drawn rather than summed.
+
+    >>> with_error(0.23943, 0.0047), with_error(0.318, None)
+    ('0.239 +- 0.005, drawn', '0.318')
+    """
+    missing = error is None or error != error
+    return figure(value) if missing else f"{figure(value)} +- {float(f'{error:.1g}'):g}, drawn"
+
+
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows for JSON: what is missing is null."""
     return [dict(row) for row in frame.astype(object).where(frame.notna(), None).to_dict(orient="records")]
@@ -69,8 +82,28 @@ def can_draw() -> bool:
     return True
 
 
-def write_frames(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
-    """Write each frame as CSV and as Parquet."""
+def write_frames(frames: Mapping[str, pd.DataFrame], folder: Path, *, internal: bool) -> None:
+    """Write each frame as CSV and as Parquet.
+
+    Those made from the truth are ``internal``: their last column says so, as does ``INTERNAL.txt`` beside them.
+    """
+    if internal:
+        write_internal(folder)
     for name, frame in frames.items():
-        frame.to_csv(folder / f"{name}.csv", index=False)
-        frame.to_parquet(folder / f"{name}.parquet", index=False)
+        written = marked_internal(frame) if internal else frame
+        written.to_csv(folder / f"{name}.csv", index=False)
+        written.to_parquet(folder / f"{name}.parquet", index=False)
+
+
+def marked_internal(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with a last column that says that it is internal: a file may travel without its folder."""
+    return frame.assign(internal=INTERNAL_CELL)
+
+
+def write_internal(folder: Path) -> None:
+    """Write ``INTERNAL.txt``, which says that all of a folder is internal."""
+    from tallyveil.files.write import write_text
+
+    write_text(
+        f"{INTERNAL}\nThis is so for every file of this folder and of the folders in it.\n", folder / "INTERNAL.txt"
+    )

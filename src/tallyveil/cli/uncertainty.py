@@ -156,10 +156,13 @@ def _write_tables(release: Release, made: Margins, output: Path) -> None:
     from tallyveil.cli.tables import write_frames
     from tallyveil.files.margin_columns import area_table
     from tallyveil.files.release_folder import new_folder
-    from tallyveil.files.write import write_table
+    from tallyveil.files.stamps import STAMPS, stamp_lines
+    from tallyveil.files.write import write_table, write_text
 
     with new_folder(output) as place:
-        write_frames({"margins": made.table}, place)
+        write_frames({"margins": made.table}, place, internal=False)
+        if said := stamp_lines(release.histogram):
+            write_text("".join(f"{line}\n" for line in said), place / STAMPS)
         if made.areas is not None:
             write_table(area_table(release.histogram, made.areas, made), place / "areas.csv")
 

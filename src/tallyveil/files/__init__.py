@@ -12,12 +12,13 @@ from tallyveil.files.mdf_2020 import read_mdf_2020, write_mdf_2020
 from tallyveil.files.nhgis import write_nhgis
 from tallyveil.files.release_folder import read_release, write_release
 from tallyveil.files.side import read_areas, read_facilities, read_housing
-from tallyveil.files.tables import FROM_DATA, read_counts
+from tallyveil.files.tables import LABELS_FROM_DATA, UNITS_FROM_DATA, read_counts
 from tallyveil.files.verify import Finding, verify_release
 from tallyveil.files.write import write_counts
 
 __all__ = [
-    "FROM_DATA",
+    "LABELS_FROM_DATA",
+    "UNITS_FROM_DATA",
     "Census1940",
     "Census2020",
     "Codebook",

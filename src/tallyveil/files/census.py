@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tallyveil.errors import InputError
 from tallyveil.facilities import Facilities
 from tallyveil.files.places import spine_of
+from tallyveil.files.stamps import stamped
 from tallyveil.files.tally import Tally
 from tallyveil.histogram import Histogram
 from tallyveil.schema import Schema
@@ -64,6 +66,11 @@ class Census1940:
             dropped=dropped,
         )
 
+    def stamped(self, stamps: Iterable[str]) -> Census1940:
+        """The same counts with further stamps."""
+        found = tuple(stamps)
+        return replace(self, people=stamped(self.people, found), housing=stamped(self.housing, found))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Census2020:
@@ -104,6 +111,12 @@ class Census2020:
             ),
             housing=_histogram(spine, UNITS_2020, units.cells(0, UNITS_2020.cells), blocks),
         )
+
+    def stamped(self, stamps: Iterable[str]) -> Census2020:
+        """The same counts with further stamps."""
+        found = tuple(stamps)
+        housing = None if self.housing is None else stamped(self.housing, found)
+        return replace(self, people=stamped(self.people, found), housing=housing)
 
 
 def refuse_other_parts(people: Histogram, facilities: Facilities, housing: Histogram, *, year: int) -> None:

@@ -1,11 +1,14 @@
 """A first codebook for a table, drafted by looking at it. A person should read it before it is used.
 
-Labels seen in a file are facts about the people in it; a codebook for publication lists those that could occur.
+Labels and units seen in a file are facts about the people in it; a codebook for publication lists those that could
+occur. So every draft is marked (``labels_from`` and ``units_from``), and what is read with it is stamped until a person
+has removed the marks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tallyveil.errors import InputError
-from tallyveil.files.codebook import Codebook
+from tallyveil.files.codebook import COUNTS, TOTALS, Codebook
 from tallyveil.files.columns import Source, batches, decoded
 from tallyveil.files.geography import CUTS, lost_zeros
 
@@ -24,8 +27,6 @@ LEVELS = (
 )
 CODES = ("geoid", "geoid10", "geoid20", "gisjoin", "geocode", "geo_id")
 GISJOIN_CUTS = {"state": 4, "county": 8, "tract": 14, "block_group": 15, "block": 18}
-COUNTS = ("count", "n", "persons", "people", "population", "pop", "freq")
-TOTALS = ("total", "tot", "total_population", "pop", "population", "persons")
 WORDS = {
     "age": {"adult", "child", "minor", "under18", "18plus", "voting_age"},
     "sex": {"male", "female", "m", "f", "men", "women"},
@@ -36,7 +37,14 @@ _MOST_LABELS = 200
 
 
 def draft_codebook(source: Source) -> Codebook:
-    """A codebook that fits a table, as far as its columns tell."""
+    """A codebook that fits a table, as far as its columns tell; marked as drafted from the data."""
+    drafted = _drafted(source)
+    # Rows of a finer level are picked by a public column; rows of persons, by something about them.
+    public = bool(drafted.where) and drafted.layout != "persons"
+    return replace(drafted, labels_from="data", units_from="data", where_is_public=public)
+
+
+def _drafted(source: Source) -> Codebook:
     batch = next(iter(batches(source)))
     table = pa.table({name: decoded(batch.table.column(name)) for name in batch.table.column_names})
     if table.num_rows == 0:
@@ -51,6 +59,8 @@ def draft_codebook(source: Source) -> Codebook:
         kept = kept.filter(pc.equal(kept.column(column), value))
     labels = [name for name in rest if name not in numbers]
     count = [name for name in numbers if name.lower() in COUNTS]
+    if len(numbers) == 1 and numbers[0].lower() in TOTALS:
+        count = numbers
     if labels and len(count) == 1:
         return _rows(kept, geography, where, labels, count=count[0], ignore=[n for n in numbers if n not in count])
     if labels and len(numbers) < 2:

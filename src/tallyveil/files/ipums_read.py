@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
 from tallyveil.files.census import GQTYPE_OF, KINDS, PER_TYPE, VACANT, Census1940
 from tallyveil.files.lines import PIECE, Bytes, opened, shown
+from tallyveil.files.stamps import STAMPS, read_stamps
 from tallyveil.files.tally import STRIDE, Found, Progress, Tally, added, counted, tallied
+from tallyveil.files.write import beside
 from tallyveil.schemas import PERSONS_1940
 
 # Widths of the records in the Bureau's extract, and how much of them must be there.
@@ -54,6 +57,7 @@ def read_ipums_1940(
 
     The recodes are the Bureau's: adults are 18 or older, Hispanic is any HISPAN above 0, a unit is vacant where GQ and
     GQTYPE are 0, and persons found in a vacant unit count as living in households. Districts are those with a unit.
+    Stamps in ``<name>.STAMPS.txt`` beside the extract are those of the counts.
 
     Parameters
     ----------
@@ -83,7 +87,8 @@ def read_ipums_1940(
     if len(units.key) == 0:
         raise InputError(f"{path}: the file has no household 'H'. Check that it is the right file.")
     dropped = int(tally.cells(DROPPED, STRIDE).count.sum())
-    return Census1940.from_tallies(tally.cells(0, UNITS), units, dropped=dropped)
+    census = Census1940.from_tallies(tally.cells(0, UNITS), units, dropped=dropped)
+    return census.stamped(read_stamps(beside(Path(path), STAMPS)))
 
 
 def _explanation(line: bytes, before: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from tallyveil.files.deal import Deal
 from tallyveil.files.ipums_read import H_WIDTH, P_WIDTH
 from tallyveil.files.lines import Bytes, in_order, put_digits, written
 from tallyveil.files.places import leaf_code
+from tallyveil.files.stamps import STAMPS, stamp_lines
+from tallyveil.files.write import beside
 from tallyveil.histogram import Histogram
 from tallyveil.schemas import PERSONS_1940
 
@@ -28,7 +31,8 @@ def write_ipums_1940(
     """Write counts as an extract; reading it gives them back. A name that ends in ``.gz`` is compressed.
 
     Persons are dealt to the units of their type in turn. Minors are 17 years old and adults 18; NUMPREC stops at 99
-    and PERNUM at 9999; columns that the counts say nothing about are blank.
+    and PERNUM at 9999; columns that the counts say nothing about are blank. Stamps of people and housing are written to
+    ``<name>.STAMPS.txt`` beside the extract.
     """
     deal = Deal.of(people, facilities, housing)
     _refuse_unwritable(deal)
@@ -46,10 +50,16 @@ def write_ipums_1940(
         )
         return out.data
 
-    with written(path) as file:
+    target, said = Path(path), stamp_lines(people, housing)
+    with ExitStack() as files:
+        file = files.enter_context(written(target))
         for _, out in in_order(records, _spans(deal), threads):
             file.write(out)
-    return Path(path)
+        if said:
+            files.enter_context(written(beside(target, STAMPS))).write("".join(f"{line}\n" for line in said).encode())
+    if not said:
+        beside(target, STAMPS).unlink(missing_ok=True)  # of what stood here before
+    return target
 
 
 def _spans(deal: Deal) -> Iterator[tuple[int, int]]:

@@ -21,6 +21,7 @@ from tallyveil.files.lines import PIECE, opened
 from tallyveil.files.mdf_layout import PERSONS, PLACE, UNIT_NUMBER, Column, Layout
 from tallyveil.files.mdf_read import LIVING, count_rows, refuse_no_rows
 from tallyveil.files.mdf_write import Rows, heads, rendered, write_pair
+from tallyveil.files.stamps import HOUSING, stamp_lines, stamps_in
 from tallyveil.files.tally import STRIDE, Found, Tally, added
 from tallyveil.histogram import Histogram
 from tallyveil.schemas import PERSONS_1940
@@ -34,8 +35,10 @@ def write_mdf_1940(
     """Write ``MDF_PER.dat`` and ``MDF_UNIT.dat`` into a folder, and give back their paths.
 
     Persons are dealt to units as the Bureau does, units are numbered from 1, and a district without units leaves no
-    row. Either both files are written or none.
+    row. Stamps of people and housing stand in the first lines of both files, and the file of units says there that
+    they are written as they were given. Either both files are written or none.
     """
+    said = stamp_lines(people, housing)
     deal = Deal.of(people, facilities, housing)
 
     def person_rows(first: int, last: int) -> Rows:
@@ -49,14 +52,14 @@ def write_mdf_1940(
     persons = rendered(
         person_rows,
         people.total(),
-        start=b"# MDF_PER of 1940, written by tallyveil\n",
+        start=_remarks("MDF_PER of 1940, written by tallyveil", *said),
         middles=[b"|"] * PERSONS_1940.cells,
         tails=[_person_tail(cell) for cell in range(PERSONS_1940.cells)],
     )
     units = rendered(
         unit_rows,
         int(deal.first_unit[-1]),
-        start=b"# MDF_UNIT of 1940, written by tallyveil\n",
+        start=_remarks("MDF_UNIT of 1940, written by tallyveil", *said, HOUSING),
         middles=[_unit_middle(kind) for kind in range(KINDS)],
         tails=[_UNIT_TAIL] * KINDS,
     )
@@ -73,7 +76,8 @@ def read_mdf_1940(
     """Read the two files of one run.
 
     Without ``units_path`` the file of units is looked for beside the other, ``MDF_UNIT`` in place of ``MDF_PER`` in its
-    name. Memory: the counts, and eight bytes for each unit. Districts are those that have a unit.
+    name. Memory: the counts, and eight bytes for each unit. Districts are those that have a unit. Stamps in the first
+    lines of either file are those of the counts.
     """
     path = _beside(Path(persons_path)) if units_path is None else Path(units_path)
     table = _UnitTable()
@@ -85,7 +89,8 @@ def read_mdf_1940(
         found = count_rows(source, _PERSONS, units=table.units, threads=threads, piece=piece)
         persons = added(each.tally for each in found)
     _refuse_other_numbers(Path(persons_path), path, persons, units.cells(LIVING, STRIDE))
-    return Census1940.from_tallies(persons, units.cells(0, KINDS))
+    said = [*_remarks_in(persons_path), *_remarks_in(path)]
+    return Census1940.from_tallies(persons, units.cells(0, KINDS)).stamped(stamps_in(said))
 
 
 class _UnitTable:
@@ -116,6 +121,20 @@ class _UnitTable:
                 raise InputError(f"{name}: EUID {twice[0]} stands twice. Each unit has a number of its own.")
             self.units[number] = key
             yield each.tally
+
+
+def _remarks(*lines: str) -> bytes:
+    """Lines of metadata, as a file begins with."""
+    return "".join(f"# {line}\n" for line in lines).encode()
+
+
+def _remarks_in(path: str | os.PathLike[str]) -> list[str]:
+    """The lines of metadata that a file begins with."""
+    lines = []
+    with opened(path) as source:
+        while (line := source.readline()).startswith(b"#"):
+            lines.append(line.decode("utf-8", "replace").removeprefix("#").strip())
+    return lines
 
 
 def _person_tail(cell: int) -> bytes:

@@ -24,6 +24,7 @@ from tallyveil.files.mdf_layout import BLOCK_GROUP, PLACE, Column, Layout
 from tallyveil.files.mdf_read import count_rows, refuse_no_rows
 from tallyveil.files.mdf_write import Rows, heads, rendered, write_pair
 from tallyveil.files.places import leaf_code, leaf_digits
+from tallyveil.files.stamps import HOUSING, STAMPS, read_stamps, stamp_lines
 from tallyveil.files.tally import Tally, added
 from tallyveil.histogram import Histogram
 from tallyveil.schemas import PERSONS_2020, TYPES_2020
@@ -37,8 +38,9 @@ def write_mdf_2020(
 ) -> tuple[Path, Path]:
     """Write ``MDF_PER.dat`` and ``MDF_UNIT.dat`` into a folder, and give back their paths.
 
-    Rows are sorted by block and persons numbered from 1. A block with neither persons nor units leaves no row. Either
-    both files are written or none.
+    Rows are sorted by block and persons numbered from 1. A block with neither persons nor units leaves no row. The
+    format has no place for remarks, so ``STAMPS.txt`` beside the files has the stamps of people and housing, and says
+    that units are written as they were given. Either all files are written or none.
     """
     refuse_other_parts(people, facilities, housing, year=2020)
     _refuse_other_homes(facilities, housing)
@@ -46,7 +48,7 @@ def write_mdf_2020(
     built, kinds = _built(facilities, housing), (b"2|2\n", b"2|1\n", b"4|0\n")
     persons = _rendered(_PERSONS, b"MPD2020|1.1.0|", places, people.leaves, tails=_person_tails(), numbered=True)
     units = _rendered(_UNITS, b"MUD2020|1.1.0|", places, built, tails=kinds, numbered=False)
-    return write_pair(folder, persons, units)
+    return write_pair(folder, persons, units, said=[*stamp_lines(people, housing), f"MDF_UNIT.dat: {HOUSING}"])
 
 
 def read_mdf_2020(
@@ -56,11 +58,14 @@ def read_mdf_2020(
     threads: int = 2,
     piece: int = PIECE,
 ) -> Census2020:
-    """Read persons, and units if their file is given; blocks are those that either file lists."""
+    """Read persons, and units if their file is given; blocks are those that either file lists.
+
+    Stamps in ``STAMPS.txt`` beside the file of persons are those of the counts.
+    """
     persons = _tally(persons_path, _PERSONS, threads=threads, piece=piece)
     units = None if units_path is None else _tally(units_path, _UNITS, threads=threads, piece=piece)
     refuse_no_rows(units_path or persons_path, persons if units is None else added([persons, units]))
-    return Census2020.from_tallies(persons, units)
+    return Census2020.from_tallies(persons, units).stamped(read_stamps(Path(persons_path).with_name(STAMPS)))
 
 
 def _tally(path: str | os.PathLike[str], layout: Layout, *, threads: int, piece: int) -> Tally:

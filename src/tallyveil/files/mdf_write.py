@@ -12,6 +12,7 @@ import numpy as np
 
 from tallyveil._compiled import compiled
 from tallyveil.files.lines import Bytes, in_order, put_digits, written
+from tallyveil.files.stamps import STAMPS
 from tallyveil.files.tally import Integers
 
 ROWS = 1 << 18  # rows written at a time
@@ -30,15 +31,21 @@ class Rows(NamedTuple):
 
 
 def write_pair(
-    folder: str | os.PathLike[str], persons: Iterable[bytes | memoryview], units: Iterable[bytes | memoryview]
+    folder: str | os.PathLike[str],
+    persons: Iterable[bytes | memoryview],
+    units: Iterable[bytes | memoryview],
+    *,
+    said: Sequence[str] = (),
 ) -> tuple[Path, Path]:
-    """Write the pieces of ``MDF_PER.dat`` and ``MDF_UNIT.dat``, both files or none."""
+    """Write the pieces of ``MDF_PER.dat`` and ``MDF_UNIT.dat``, and beside them what must be said; all or none."""
     paths = Path(folder) / "MDF_PER.dat", Path(folder) / "MDF_UNIT.dat"
     with ExitStack() as files:
         for path, pieces in zip(paths, (persons, units), strict=True):
             out = files.enter_context(written(path))
             for piece in pieces:
                 out.write(piece)
+        if said:
+            files.enter_context(written(Path(folder) / STAMPS)).write("".join(f"{line}\n" for line in said).encode())
     return paths
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tallyveil.errors import InputError
 from tallyveil.files.geography import CUTS
+from tallyveil.files.stamps import stamp_lines
 from tallyveil.files.write import path_columns, write_table, write_text
 from tallyveil.histogram import Histogram
 from tallyveil.schema import Query
@@ -28,7 +29,8 @@ def write_nhgis(
 ) -> None:
     """Write ``<level>.csv`` for each level, and ``codebook.txt``, into a folder that is new or empty.
 
-    Wide: one row per unit, one column per number (``AAA001``). Long: one row per unit and number.
+    Wide: one row per unit, one column per number (``AAA001``). Long: one row per unit and number. ``codebook.txt``
+    begins with the counts' stamps.
     """
     target = Path(folder)
     if target.exists() and any(target.iterdir()):
@@ -37,9 +39,9 @@ def write_nhgis(
     chosen = list(levels or histogram.spine.levels)
     tables = {level: _table(histogram, level, asked, layout) for level in chosen}
     target.mkdir(parents=True, exist_ok=True)
+    write_text(_codebook(histogram, chosen, asked, layout), target / "codebook.txt")
     for level, table in tables.items():
         write_table(table, target / f"{level}.csv")
-    write_text(_codebook(histogram, chosen, asked, layout), target / "codebook.txt")
 
 
 def variable(table: int, row: int) -> str:
@@ -91,7 +93,8 @@ def _table(histogram: Histogram, level: str, queries: Sequence[Query], layout: s
 
 
 def _codebook(histogram: Histogram, levels: Sequence[str], queries: Sequence[Query], layout: str) -> str:
-    lines = ["Codebook", "", f"Layout: {layout}", "Files:"]
+    said = stamp_lines(histogram)
+    lines = [*said, *([""] if said else []), "Codebook", "", f"Layout: {layout}", "Files:"]
     lines += [f"    {level}.csv  ({histogram.spine.size(level):,} units)" for level in levels]
     lines += ["", "Columns:", "    GISJOIN  NHGIS code of the unit, where codes are GEOIDs"]
     lines += [f"    {name.upper()}  code of the {name}" for name in histogram.spine.levels]

@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallyveil.errors import InputError, UnknownUnitError
-from tallyveil.files.codebook import Codebook, read_codebook
+from tallyveil.files.codebook import COUNTS, TOTALS, Codebook, read_codebook
 from tallyveil.files.columns import Batch, Source, batches, column_names
 from tallyveil.files.geography import Index, codes_of, distinct, paths_of, read_units, spine_of
 from tallyveil.histogram import Histogram
 from tallyveil.spine import Spine
 
-FROM_DATA = "units or labels from data: not covered by the guarantee"
+LABELS_FROM_DATA = "labels from data: not covered by the guarantee"
+UNITS_FROM_DATA = "units from data: not covered by the guarantee"
 
 
 def read_counts(
@@ -40,11 +41,14 @@ def read_counts(
     units
         The public list of units: a spine, or a table with the geographic columns. Without it the units are taken from
         the data, and a release will say so.
+
+    The histogram has the codebook's stamps, a stamp where labels or units come from the data (or the codebook is marked
+    as drafted from it), and the filter that the rows were kept by.
     """
     book = codebook if isinstance(codebook, Codebook) else read_codebook(codebook)
     _check_columns(source, book)
-    public_labels = all(book.attributes.values())
-    if not public_labels:
+    stamps, kept_by = _stamps(book, listed=units is not None), book.filter
+    if not all(book.attributes.values()):
         book = _with_labels_from(source, book)
     entries = _Entries(book)
     for batch in batches(source):
@@ -56,7 +60,15 @@ def read_counts(
         people = Histogram.from_entries(spine, book.schema, unit=unit, cell=cell, count=count)
     except InputError as problem:
         raise problem.at(name) from None
-    return people if public_labels and units is not None else replace(people, stamps=(FROM_DATA,))
+    return replace(people, stamps=stamps, filter=kept_by)
+
+
+def _stamps(book: Codebook, *, listed: bool) -> tuple[str, ...]:
+    """The codebook's stamps, and what must be said of labels and units; ``listed``: whether units were given."""
+    labels = book.labels_from is not None or not all(book.attributes.values())
+    units = book.units_from is not None or not listed
+    found = (*book.stamps, *([LABELS_FROM_DATA] if labels else []), *([UNITS_FROM_DATA] if units else []))
+    return tuple(dict.fromkeys(found))
 
 
 class _Entries:
@@ -213,10 +225,22 @@ def _check_columns(source: Source, book: Codebook) -> None:
             f"Correct the codebook, or draft one with: tallyveil codebook {name}"
         )
     extra = [column for column in there if column not in {*wanted, *book.ignore}]
+    if book.layout == "persons":
+        _refuse_counts(name, [*extra, *([book.total] if book.total else [])])
     if extra:
         warnings.warn(
             f"{name}: columns not in the codebook are passed over: {', '.join(extra)}. List them under [table] ignore.",
             stacklevel=3,
+        )
+
+
+def _refuse_counts(name: str, unused: list[str]) -> None:
+    """Refuse a column of counts in a table whose rows are counted as one person each."""
+    found = [column for column in unused if column.strip().lower() in {*COUNTS, *TOTALS}]
+    if found:
+        raise InputError(
+            f'{name}: layout = "persons" counts each row as one person, but column {found[0]!r} looks like a count. '
+            f'Use layout = "long" with count = {found[0]!r}, or list it under [table] ignore.'
         )
 
 

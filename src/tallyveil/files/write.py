@@ -73,7 +73,7 @@ def level_table(histogram: Histogram, level: str, queries: Sequence[str]) -> pa.
 
 
 def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
-    """The codebook of a table written in this layout."""
+    """The codebook of a table written in this layout, with the counts' stamps and the filter they were read with."""
     schema, spine = histogram.schema, histogram.spine
     levels = list(spine.items())[int(has_named_root(spine)) :]
     short = [level for level, codes in levels if np.char.str_len(codes).min() < CUTS.get(level, 0)]
@@ -87,11 +87,16 @@ def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
         layout=layout,
         column="_".join(f"{{{name}}}" for name in schema.attributes) if layout == "wide" else None,
         count="count" if layout == "long" else None,
+        stamps=histogram.stamps,
+        filtered=histogram.filter,
     )
 
 
 def write_counts(histogram: Histogram, path: str | PathLike[str], *, layout: Layout = "long") -> None:
-    """Write a table, and beside it ``<name>.codebook.toml`` and ``<name>.units.parquet``, to read it back with."""
+    """Write a table, and beside it ``<name>.codebook.toml`` and ``<name>.units.parquet``, to read it back with.
+
+    Stamps and filter of the counts stand in the codebook; whoever reads the table with it gets them back.
+    """
     target, book = Path(path), codebook_to_toml(codebook_for(histogram, layout))
     write_table(units_table(histogram.spine), beside(target, "units.parquet"))
     write_text(book, beside(target, "codebook.toml"))

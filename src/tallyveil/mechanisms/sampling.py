@@ -8,6 +8,7 @@ multivariate hypergeometric this has no limit of 10^9 persons.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -99,4 +100,4 @@ def with_counts(people: Histogram, count: Whole) -> Histogram:
         count=count[some].astype(people.leaves.count.dtype),
         cells=people.leaves.cells,
     )
-    return Histogram(spine=people.spine, schema=people.schema, leaves=leaves, stamps=people.stamps)
+    return replace(people, leaves=leaves)

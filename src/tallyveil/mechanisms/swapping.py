@@ -7,7 +7,7 @@ matching attributes, and the parent keeps everything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -95,7 +95,7 @@ def swap(people: People, *, rate: Number, match: str, level: str, seed: int, rep
         cells=leaves.cells,
     )
     return Swapped(
-        people=Histogram(spine=spine, schema=truth.schema, leaves=after, stamps=truth.stamps),
+        people=replace(truth, leaves=after),
         drawn=len(who),
         moved=int(np.count_nonzero(unit[who] != place)),
     )

@@ -56,7 +56,8 @@ class Allocation:
         For each prior what an intruder learns of units of the level, and of those whose parent pays for them too.
     hierarchy
         How often a target is rightly claimed with the unit above and 27 siblings (detailed counts), alone above or
-        with 10 others there; ``standard_error`` is above 0 where sums are too long and released counts are drawn.
+        with 10 others there. Where sums are too long, released counts are drawn: ``draws`` and standard errors
+        (``_se``) are missing where all is summed.
     """
 
     before: Strategy
@@ -225,7 +226,11 @@ def _with_above(strategy: Strategy, when: str, level: str, intruders: Sequence[I
                     "gain": found.gain,
                     "loss": found.loss,
                     "truncation": found.truncation,
-                    "standard_error": found.standard_error,
+                    "draws": found.draws,
+                    "right_decision_se": found.right_decision_se,
+                    "gain_se": found.gain_se,
+                    "loss_se": found.loss_se,
                 }
             )
-    return pd.DataFrame(rows)
+    kinds = dict.fromkeys(("draws", "right_decision_se", "gain_se", "loss_se"), float)  # missing: not a number
+    return pd.DataFrame(rows).astype(kinds)

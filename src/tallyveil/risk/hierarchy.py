@@ -52,8 +52,11 @@ class Decision:
         tie; counted as wrong. So ``right_decision`` is at most that much too small.
     truncation
         Probability of the released counts that were left out of the sums.
-    standard_error
-        Of ``right_decision``, where released counts had to be drawn; 0 where all is summed.
+    draws
+        How many sets of released counts were drawn, where a sum over all would take too long; None where all is summed.
+    right_decision_se, gain_se, loss_se, tie_se
+        Standard errors of the figures that were drawn; None where all is summed. Where every draw gave the same figure,
+        they cannot tell what would be seen less often than once in that many: then it is 1 over their number.
     """
 
     right_decision: float
@@ -62,7 +65,11 @@ class Decision:
     loss: float
     tie: float
     truncation: float
-    standard_error: float
+    draws: int | None = None
+    right_decision_se: float | None = None
+    gain_se: float | None = None
+    loss_se: float | None = None
+    tie_se: float | None = None
 
 
 @final
@@ -131,7 +138,7 @@ class Hierarchy:
         A sum over what may be released, but for a probability of 1e-12 a count, or where that takes many seconds 1e-9
         (``truncation``). Where that is too long too, as for most hierarchies of four levels, ``draws`` sets of the
         upper levels' counts are drawn, with exact sums over the nearest's; where the noise is very wide, those of all
-        levels, and fewer if each takes long (``standard_error``).
+        levels, and fewer if each takes long (``draws`` and the standard errors).
         """
         truths = self._truths(counts)
         inner = _Inner(self, truths[0][1])
@@ -160,7 +167,8 @@ class Hierarchy:
             loss=loss,
             tie=tie,
             truncation=max(0.0, 1 - seen),
-            standard_error=0.0 if exact else float(table[:, 2].std(ddof=1) / math.sqrt(draws)),
+            draws=None if exact else draws,
+            **({} if exact else _standard_errors(table[:, 2:])),
         )
 
     def _pairs(self, above: Sequence[Pair]) -> list[Pair]:
@@ -266,6 +274,14 @@ class _Inner:
                     f"the prior on the siblings is too far from their true count, {self.others}. Check the prior."
                 )
             self.low, self.high = max(0, self.low - below * width), self.high + beyond * width
+
+
+def _standard_errors(drawn: Floats) -> dict[str, float]:
+    """Of the means of the figures, a column each, over the draws; figures lie between 0 and 1."""
+    n = len(drawn)
+    spread = drawn.std(axis=0, ddof=1) / math.sqrt(n)
+    errors = np.where(np.ptp(drawn, axis=0) > 0, spread, 1 / n)
+    return dict(zip(("right_decision_se", "gain_se", "loss_se", "tie_se"), errors.tolist(), strict=True))
 
 
 def _thresholds(hierarchy: Hierarchy, evidence: Floats) -> tuple[Floats, Floats]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 FIGURES = ("alone", "right_decision", "gain", "loss", "tie")
+ERRORS = ("right_decision_se", "gain_se", "loss_se", "tie_se")
 FAR = 12  # standard deviations of what is known of the rest, beyond which its number does not matter
 
 
@@ -50,7 +51,9 @@ def scan_above(
     """How often people are rightly claimed with the hierarchy, by case, before release.
 
     The frame has ``measured_at``, ``above``, ``siblings`` (how many), ``others`` (people of the cell in them; of the
-    last case, so many or more), ``people``, and ``alone``, ``right_decision``, ``gain``, ``loss``, ``tie``.
+    last case, so many or more), ``people``, and ``alone``, ``right_decision``, ``gain``, ``loss``, ``tie``. The columns
+    ``right_decision_se``, ``gain_se``, ``loss_se`` and ``tie_se`` are standard errors where figures had to be drawn;
+    they are missing where figures are sums.
 
     Examples
     --------
@@ -186,7 +189,9 @@ class _Case:
 
     def figures(self, rest: int) -> dict[str, float]:
         found = self.hierarchy.decision([1 + rest])
-        return {name: getattr(found, name) for name in FIGURES}
+        figures = {name: getattr(found, name) for name in FIGURES}
+        errors = {name: getattr(found, name) for name in ERRORS}
+        return figures | {name: math.nan if error is None else error for name, error in errors.items()}
 
 
 def _case(

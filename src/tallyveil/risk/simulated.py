@@ -26,7 +26,7 @@ that shows no more than whether noise was below -100 is nearly always claimed. W
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
@@ -68,8 +68,8 @@ class Simulated:
         As in Figures, judged on runs that nothing was learned from. The marginal posterior falls short of the truth if
         it errs.
     marginal_posterior_se, right_decision_se, accuracy_se
-        Monte Carlo standard errors of the judging runs, given what was learned. Right decisions depend on the learned
-        rule too: there, half the difference of the two halves if that is larger.
+        Monte Carlo standard errors of the judging runs, given what was learned (1 over their number if all agree).
+        Right decisions depend on the learned rule too: there, half the difference of the two halves if that is larger.
     bound, alone
         What the measurements before post-processing tell: all of them, and the leaf's detailed count alone.
     learned
@@ -102,13 +102,18 @@ class Simulated:
         rows = counts.reshape(-1, len(self.levels)).astype(np.int64)
         return self.learned.posterior(rows, float(self.prior)).reshape(counts.shape[:-1])
 
+    def posterior_se(self, released: Sequence[int]) -> float:
+        """The standard error of the posterior given one tuple, by the runs that gave it (from that of the log odds)."""
+        q = float(self.posterior(released))
+        has, not_ = self.learned.seen.get(tuple(int(count) for count in released), (0, 0))
+        return q * (1 - q) * float(np.sqrt(1 / (has + 0.5) + 1 / (not_ + 0.5)))
+
     def tuples(self, most: int = 20) -> list[dict[str, Any]]:
         """The commonest tuples: their counts, posterior, its standard error by their own runs, and these."""
         common = sorted(self.learned.seen.items(), key=lambda item: (-sum(item[1]), item[0]))[:most]
         told = []
         for counts, (has, not_) in common:
-            q = float(self.posterior(counts))
-            error = q * (1 - q) * float(np.sqrt(1 / (has + 0.5) + 1 / (not_ + 0.5)))  # by the log odds'
+            q, error = float(self.posterior(counts)), self.posterior_se(counts)
             told.append(
                 {"counts": list(counts), "posterior": q, "posterior_se": error, "runs_has": has, "runs_not": not_}
             )
@@ -293,4 +298,6 @@ def _key(work: tuple[int, int, int]) -> str:
 
 
 def _error(values: Floats) -> float:
+    if np.ptp(values) == 0:  # what was not seen in so many runs may yet happen in one of as many
+        return 1 / len(values)
     return float(values.std(ddof=1) / np.sqrt(len(values)))
