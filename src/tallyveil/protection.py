@@ -146,9 +146,7 @@ def checked_limits(
     only if the strategy says so: the guarantee is then about neighbours that satisfy them.
     """
     exact = exact_answers(people, strategy)
-    limits = run_limits(
-        people.spine, people.schema, strategy, exact=exact, facilities=facilities, optimised=optimised
-    )
+    limits = run_limits(people.spine, people.schema, strategy, exact=exact, facilities=facilities, optimised=optimised)
     check_feasible(limits, exactly=not strategy.check_constraints)
     if strategy.check_constraints:  # data that keep them also prove that they can be kept
         check_counts(people, limits.declared, limits.possible, whose="the data")
@@ -196,7 +194,7 @@ def _protected(
     with _spent(strategy, key), _pool(threads) as run:
         histogram, solved = topdown(noisy, limits=limits, failsafe=failsafe, run=run, progress=progress)
     release = Release(
-        histogram=histogram,
+        histogram=histogram if optimised is None else optimised.restored(histogram),
         strategy=strategy,
         certificate={"declared": declared, "observed": observed_of(solved)},
         facilities=used,

@@ -90,8 +90,9 @@ DISTRICTS = Spine.from_columns(
 
 def village() -> tuple[Histogram, Facilities]:
     """Four districts with households and a prison; adults and minors, white and black."""
-    white, black = PERSONS_1940.cell(hhgq="household", votingage="adult", hispanic="not_hispanic", race="white"), (
-        PERSONS_1940.cell(hhgq="household", votingage="minor", hispanic="not_hispanic", race="black")
+    white, black = (
+        PERSONS_1940.cell(hhgq="household", votingage="adult", hispanic="not_hispanic", race="white"),
+        (PERSONS_1940.cell(hhgq="household", votingage="minor", hispanic="not_hispanic", race="black")),
     )
     prison = PERSONS_1940.cell(hhgq="correctional", votingage="adult", hispanic="not_hispanic", race="white")
     table = np.zeros((4, PERSONS_1940.cells), np.int64)
@@ -150,7 +151,9 @@ def optimised_strategy(epsilon: int = 4) -> Strategy:
 
 
 def on_the_optimised_spine() -> tuple[Protected, Histogram, Histogram, float]:
-    people = counted(GROUPS, SCHEMA, np.array([[6, 2, 4, 9], [3, 8, 5, 7], [9, 4, 2, 6], [5, 5, 7, 3], [2, 4, 6, 8], [1] * 4]))
+    people = counted(
+        GROUPS, SCHEMA, np.array([[6, 2, 4, 9], [3, 8, 5, 7], [9, 4, 2, 6], [5, 5, 7, 3], [2, 4, 6, 8], [1] * 4])
+    )
     optimised, strategy = GROUPS.optimised(place=PLACES), optimised_strategy()
     other = neighbour(people, unit=0, cell=3, to_unit=1)  # in one published group, in two hidden ones
     within = account_of(strategy, spine=GROUPS, schema=SCHEMA, optimised=optimised).within_level
