@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from tallyveil import Facilities, Histogram, Schema, Spine, Strategy
-from tallyveil.certificate import declared_of, observed_of
+from tallyveil.certificate import SEEDED, declared_of, observed_of
+from tallyveil.measurements import Measurements
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
 from tallyveil.release import Relaxed, Release, Solved
-from tallyveil.report.certificate_page import certificate_html
+from tallyveil.topdown.engine import topdown
 
 CODES = {
     "county": ["01", "01", "01", "02", "03", "03"],
@@ -40,24 +41,36 @@ def small_strategy(people: Histogram, **budget) -> Strategy:
     return replace(plan, constraints=CONSTRAINTS, only_child=True)
 
 
+def small_noisy(seed: int = 7, **budget) -> Measurements:
+    """What was measured; it can still ask the truth."""
+    people = small_people()
+    return measure(people, small_strategy(people, **budget), RunKey.from_seed(seed))
+
+
 def small_release(**budget) -> Release:
+    """A release by hand: the counts are not what TopDown would give, and every path of solving is said to be taken."""
     people = small_people()
     plan = small_strategy(people, **budget)
-    noisy = measure(people, plan, RunKey.from_seed(7))
     solved = [
         Solved(level="us", parents=1, fast=1, gap=1e-9),
         Solved(level="county", parents=1, general=1, distance=0.25),
         Solved(level="tract", copied=1, relaxed=(Relaxed(unit="01", amount=2, constraints=("a", "b")),)),
     ]
-    declared = declared_of(plan, people.spine, people.schema, facilities=True, stamps=(), seeded=True)
     return Release(
-        histogram=people,
+        histogram=replace(people, stamps=(SEEDED,)),
         strategy=plan,
-        certificate={"declared": declared, "observed": observed_of(solved)},
+        certificate={"declared": small_declared(people, plan), "observed": observed_of(solved)},
         facilities=small_facilities(people),
-        measurements=noisy,
     )
 
 
-def page_of(release: Release) -> str:
-    return certificate_html(release.certificate, release.strategy)
+def small_declared(people: Histogram, plan: Strategy) -> dict:
+    return declared_of(plan, people.spine, people.schema, facilities=True, stamps=(SEEDED,))
+
+
+def solved_release(noisy: Measurements) -> Release:
+    """The release that TopDown makes of measurements."""
+    people, built = small_people(), small_facilities(small_people())
+    counts, solved = topdown(noisy, facilities=built)
+    certificate = {"declared": small_declared(people, noisy.strategy), "observed": observed_of(solved)}
+    return Release(histogram=counts, strategy=noisy.strategy, certificate=certificate, facilities=built)

@@ -9,7 +9,7 @@ ROOT = Path(tallyveil.__file__).parent
 
 # Rows from the top; within a row from the left. A name stands for a module or a whole folder.
 ROWS = [
-    ["errors", "_compiled", "_frozen"],
+    ["errors", "_compiled", "_frozen", "canonical"],
     ["spine", "schema", "counts", "histogram", "estimates", "facilities", "areas", "optimised", "schemas"],
     [
         "privacy.budget",
@@ -33,11 +33,11 @@ ROWS = [
         "privacy.together",
         "privacy",
     ],
-    ["measurements", "release", "certificate", "plan"],
+    ["measurements", "release", "certificate", "certificate_page", "plan"],
     ["populations", "files"],
     ["mechanisms"],
     ["topdown", "evaluate", "risk"],
-    ["protection"],
+    ["protection", "verification"],
     ["scale", "report", "papers"],
     ["explore", "cli", "__main__"],
 ]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tallyveil.release import Release
     from tallyveil.schema import Grouping, Query, Schema
     from tallyveil.spine import Spine
+    from tallyveil.verification import sign_release, verify_release
 
 __version__ = "0.1.0"
 __all__ = [
@@ -47,7 +48,9 @@ __all__ = [
     "protect",
     "risk",
     "schemas",
+    "sign_release",
     "topdown",
+    "verify_release",
 ]
 
 _HOME = {
@@ -66,6 +69,8 @@ _HOME = {
     "Spine": "spine",
     "Strategy": "privacy.strategy",
     "protect": "protection",
+    "sign_release": "verification",
+    "verify_release": "verification",
 }
 
 

@@ -75,6 +75,31 @@ class OptimisedSpine:
         for array in (self.leaf, *self.part_of.values()):
             array.flags.writeable = False
 
+    @classmethod
+    def from_spines(cls, spine: Spine, standard: Spine, *, shaped_by: tuple[str, ...] = ()) -> OptimisedSpine:
+        """The way between two spines with the same levels and the same leaves, as when they were read from files.
+
+        >>> blocks = {"state": ["1"] * 3, "tract": ["1a"] * 3, "group": ["1a1"] * 3, "block": ["x", "y", "z"]}
+        >>> standard = Spine.from_columns(blocks, root="us")
+        >>> made = optimise_spine(standard, place=Areas.from_codes(standard, leaf=["x", "z"], area=["Troy", "Troy"]))
+        >>> OptimisedSpine.from_spines(made.spine, standard).leaf.tolist()
+        [0, 2, 1]
+        """
+        if spine.levels != standard.levels or spine.size(spine.leaf) != standard.size(standard.leaf):
+            raise InputError(
+                f"the spine that was measured ({spine}) has other levels or leaves than the published one "
+                f"({standard}). Give both spines of one release."
+            )
+        leaf = standard.locate(standard.leaf, spine.codes[-1])
+        levels = (*spine.levels[:-2], spine.leaf)  # block groups are made anew, and lie in no one unit
+        return cls(
+            spine=spine,
+            standard=standard,
+            leaf=leaf,
+            part_of={level: _owners(spine, standard, level, leaf) for level in levels},
+            shaped_by=shaped_by,
+        )
+
     def __repr__(self) -> str:
         return f"OptimisedSpine({repr(self.spine).removeprefix('Spine(')}"
 
@@ -179,6 +204,21 @@ def _refuse_other_spine(what: str, theirs: Spine, mine: Spine, name: str) -> Non
         raise InputError(
             f"{what} are on another spine ({theirs}) than the {name} one ({mine}). Build them on that one."
         )
+
+
+def _owners(spine: Spine, standard: Spine, level: str, leaf: Index) -> Index:
+    """The standard unit that each unit of a level lies in."""
+    bounds, mine = standard.leaves_under(level), spine.leaves_under(level)
+    of_leaf = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[leaf]
+    owner = of_leaf[mine[:-1]]
+    wrong = np.flatnonzero(np.repeat(owner, np.diff(mine)) != of_leaf)
+    if len(wrong):
+        unit = bytes(spine.codes[spine.depth(level)][np.searchsorted(mine, wrong[0], side="right") - 1]).decode()
+        raise InputError(
+            f"{level} {unit!r} of the spine that was measured lies in two published ones. Give both spines of one "
+            f"release."
+        )
+    return owner
 
 
 def _split_units(

@@ -193,8 +193,9 @@ def _protected(
     noisy = measure(people, strategy, key, replicate=replicate, optimised=optimised)
     with _spent(strategy, key), _pool(threads) as run:
         histogram, solved = topdown(noisy, limits=limits, failsafe=failsafe, run=run, progress=progress)
+    published = histogram if optimised is None else optimised.restored(histogram)
     release = Release(
-        histogram=histogram if optimised is None else optimised.restored(histogram),
+        histogram=replace(published, filter=people.filter),
         strategy=strategy,
         certificate={"declared": declared, "observed": observed_of(solved)},
         facilities=used,

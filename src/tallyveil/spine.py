@@ -64,10 +64,13 @@ class Spine:
             array.flags.writeable = False
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, ArrayLike], *, root: str | None = None) -> Spine:
+    def from_columns(
+        cls, columns: Mapping[str, ArrayLike], *, root: str | None = None, in_order: bool = False
+    ) -> Spine:
         """Build the tree from one row per leaf unit and one column of codes per level, coarse to fine.
 
-        ``root`` names a level above the first column; it is needed when the first column has several units.
+        ``root`` names a level above the first column; it is needed when the first column has several units. Rows are
+        put in the order of their paths; with ``in_order`` they stay as they are, the children of a unit together.
         """
         names = list(columns)
         if not names or root == "":
@@ -81,7 +84,7 @@ class Spine:
         if root is not None:
             names.insert(0, root)
             paths.insert(0, np.full(len(paths[0]), root.encode(), dtype=f"S{len(root.encode())}"))
-        order = _path_order(paths)
+        order = np.arange(len(paths[0])) if in_order else _path_order(paths)
         paths = [path[order] for path in paths]
         _refuse_repeated_rows(names, paths, order)
         starts = _starts_by_level(paths)

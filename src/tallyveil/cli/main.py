@@ -23,10 +23,12 @@ from tallyveil.cli import (
     demo,
     epl,
     evaluate,
+    keygen,
     presets,
     protect,
     reproduce,
     risk,
+    sign,
     sweep,
     synth,
     uncertainty,
@@ -49,6 +51,8 @@ app.command("synth")(synth.synth)
 app.command("codebook")(codebook.codebook)
 app.command("protect")(protect.protect)
 app.command("verify")(verify.verify)
+app.command("keygen")(keygen.keygen)
+app.command("sign")(sign.sign)
 app.command("evaluate")(evaluate.evaluate)
 app.command("uncertainty")(uncertainty.uncertainty)
 app.command("compare")(compare.compare)

@@ -62,7 +62,7 @@ def uncertainty(
     """
     from tallyveil.cli.reading import find_areas
     from tallyveil.cli.tables import print_table, records
-    from tallyveil.files.margin_columns import write_margins
+    from tallyveil.files.margin_columns import refuse_signed, write_margins
     from tallyveil.files.release_folder import read_release, refuse_existing
 
     if replicates < 1:
@@ -71,6 +71,8 @@ def uncertainty(
         raise InputError(f"--threads must be 1 or more. Got {threads} instead.")
     if output is not None:
         refuse_existing(output)
+    if not no_write:
+        refuse_signed(folder)
     release = read_release(folder)
     if release.strategy is None:
         raise InputError(

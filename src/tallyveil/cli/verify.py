@@ -4,32 +4,53 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from tallyveil.files.findings import Finding
+
+STATES = {True: "holds", False: "fails", None: "unchecked"}
 
 
 def verify(
     folder: Annotated[Path, typer.Argument(help="The folder of a release.")],
+    public_key: Annotated[
+        Path | None, typer.Option(metavar="KEY.pub", help="The signer's public key; a folder not signed with it fails.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check a release's folder: sums, bounds, invariants, budget and certificate. Exit code 1 if something fails.
+    """Check a release's folder: every file, sums, bounds, invariants, budget, certificate. Exit code 1 if one fails.
 
     [bold]Examples[/bold]
 
       tallyveil verify release
 
-      tallyveil verify release --json
+      tallyveil verify release --public-key office.pub --json
     """
-    from tallyveil.files.verify import verify_release
+    from tallyveil.verification import verify_release
 
-    findings = verify_release(folder)
-    holds = all(finding.state != "fails" for finding in findings)
+    findings = verify_release(folder, public_key)
+    holds = all(finding.holds is not False for finding in findings)
     if as_json:
-        listed = [finding.as_json() for finding in findings]
-        typer.echo(json.dumps({"holds": holds, "findings": listed}, indent=2, ensure_ascii=False))
+        checks = [finding.as_json() for finding in findings]
+        typer.echo(json.dumps({"holds": holds, "checks": checks}, indent=2, ensure_ascii=False))
     else:
-        width = max(len(finding.check) for finding in findings)
+        width = max(len(finding.name) for finding in findings)
         for finding in findings:
-            typer.echo(f"{finding.state:<9}  {finding.check:<{width}}  {finding.detail}")
+            typer.echo(f"{STATES[finding.holds]:<9}  {finding.name:<{width}}  {finding.words}")
+        typer.echo(conclusion(findings))
     raise typer.Exit(0 if holds else 1)
+
+
+def conclusion(findings: list[Finding]) -> str:
+    """What the findings come to, in a sentence."""
+    failing = [finding.name for finding in findings if finding.holds is False]
+    unchecked = [finding.name for finding in findings if finding.holds is None]
+    if failing:
+        return f"Do not trust this folder: {', '.join(failing)} {'fails' if len(failing) == 1 else 'fail'}."
+    done = len(findings) - len(unchecked)
+    signed = "is signed with this key and " if any(f.name == "signature" and f.holds for f in findings) else ""
+    rest = f"; {', '.join(unchecked)} {'was' if len(unchecked) == 1 else 'were'} not checked" if unchecked else ""
+    return f"The folder {signed}holds in {done} checks{rest}."

@@ -30,7 +30,7 @@ from tallyveil.areas import Areas
 from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import AREA, Over, Residuals, residuals
 from tallyveil.evaluate.tally import Tally, tally
-from tallyveil.files.release_folder import level_queries
+from tallyveil.files.layout import level_queries
 from tallyveil.histogram import Histogram
 from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.strategy import Strategy

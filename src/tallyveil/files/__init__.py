@@ -3,6 +3,7 @@
 from tallyveil.files.census import Census1940, Census2020
 from tallyveil.files.codebook import Codebook, codebook_from_toml, codebook_to_toml, read_codebook
 from tallyveil.files.draft import draft_codebook
+from tallyveil.files.findings import Finding
 from tallyveil.files.geography import read_units
 from tallyveil.files.ipums_read import read_ipums_1940
 from tallyveil.files.ipums_write import write_ipums_1940
@@ -13,7 +14,6 @@ from tallyveil.files.nhgis import write_nhgis
 from tallyveil.files.release_folder import read_release, write_release
 from tallyveil.files.side import read_areas, read_facilities, read_housing
 from tallyveil.files.tables import LABELS_FROM_DATA, UNITS_FROM_DATA, read_counts
-from tallyveil.files.verify import Finding, verify_release
 from tallyveil.files.write import write_counts
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "read_mdf_2020",
     "read_release",
     "read_units",
-    "verify_release",
     "write_counts",
     "write_ipums_1940",
     "write_margins",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
 
@@ -13,9 +14,33 @@ from tallyveil.errors import InputError
 
 
 @contextmanager
-def replacing(path: str | PathLike[str]) -> Iterator[Path]:
-    """A temporary file beside ``path`` to write to; it takes the name when all went well, and is removed otherwise."""
-    target = Path(path)
+def replacing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Temporary files beside several files that exist; all take the names, or none does and nothing is left over.
+
+    Only a machine that stops between two renames can leave some of each: files whole in themselves.
+    """
+    with ExitStack() as stack:
+        temporary = [stack.enter_context(_beside(path)) for path in paths]
+        yield temporary
+        kept = [stack.enter_context(_beside(path)) for path in paths]
+        try:
+            for path, old, new in zip(paths, kept, temporary, strict=True):
+                _settle(new)
+                _keep(path, old)
+        except OSError as problem:
+            raise InputError(f"{paths[0]}: cannot be replaced ({problem.strerror}). Nothing was changed.") from None
+        try:
+            for path, new in zip(paths, temporary, strict=True):
+                new.replace(path)
+        except BaseException:
+            for path, old in zip(paths, kept, strict=True):
+                old.replace(path)
+            raise
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """An empty file beside another one, removed in the end if it is still there."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as problem:
@@ -26,13 +51,36 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(target)
-    except OSError as problem:
-        raise InputError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _keep(path: Path, old: Path) -> None:
+    """Keep a file under another name: the same file where the file system can, a copy where it cannot."""
+    old.unlink()
+    try:
+        old.hardlink_to(path)
+    except OSError:
+        shutil.copy2(path, old)
+
+
+def _settle(temporary: Path) -> None:
+    """Have a file on disk, readable as the umask says."""
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    umask = os.umask(0)
+    os.umask(umask)
+    temporary.chmod(0o666 & ~umask)
+
+
+@contextmanager
+def replacing(path: str | PathLike[str]) -> Iterator[Path]:
+    """A temporary file beside ``path`` to write to; it takes the name when all went well, and is removed otherwise."""
+    target = Path(path)
+    with _beside(target) as temporary:
+        try:
+            yield temporary
+            _settle(temporary)
+            temporary.replace(target)
+        except OSError as problem:
+            raise InputError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import InputError
 
-Source = str | PathLike[str] | Any  # a path, or a pandas, polars or Arrow table
+Source = str | PathLike[str] | Any  # a path, or a pandas, polars or Arrow table, or an OpenTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenTable:
+    """A Parquet file that is already open, and its name for messages."""
+
+    name: str
+    file: pyarrow.parquet.ParquetFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +103,9 @@ class Batch:
 
 def batches(source: Source, *, size: int = 1 << 20) -> Iterator[Batch]:
     """A table in pieces, in order. CSV columns come as text: what they are is decided later, by the codebook."""
+    if isinstance(source, OpenTable):
+        yield from _pieces(source.name, _record_batches(source.file, size))
+        return
     if not isinstance(source, str | PathLike):
         table = _plain_text(_arrow(source))
         yield Batch(name="the table", table=table, rows=np.arange(table.num_rows))
@@ -108,14 +119,18 @@ def batches(source: Source, *, size: int = 1 << 20) -> Iterator[Batch]:
         raise InputError(f"{path}: the file is empty. Give a CSV or Parquet file.")
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
+    yield from _pieces(str(path), _parquet(path, size) if is_parquet else _csv(path))
+
+
+def _pieces(name: str, pieces: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
     before = 0
     try:
-        for piece in _parquet(path, size) if is_parquet else _csv(path):
+        for piece in pieces:
             rows = np.arange(before, before + piece.num_rows)
-            yield Batch(name=str(path), table=_plain_text(pa.Table.from_batches([piece])), rows=rows)
+            yield Batch(name=name, table=_plain_text(pa.Table.from_batches([piece])), rows=rows)
             before += piece.num_rows
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: {_reason(problem)}") from None
+        raise InputError(f"{name}: {_reason(problem)}") from None
 
 
 def column_names(source: Source) -> list[str]:
@@ -159,9 +174,13 @@ def _parquet(path: Path, size: int) -> Iterator[pa.RecordBatch]:
     with pyarrow.parquet.ParquetFile(path) as file:
         texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
     with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:  # codes and labels repeat
-        if file.metadata.num_rows == 0:
-            yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
-        yield from file.iter_batches(batch_size=size)
+        yield from _record_batches(file, size)
+
+
+def _record_batches(file: pyarrow.parquet.ParquetFile, size: int) -> Iterator[pa.RecordBatch]:
+    if file.metadata.num_rows == 0:
+        yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
+    yield from file.iter_batches(batch_size=size)
 
 
 def _csv(path: Path) -> Iterator[pa.RecordBatch]:

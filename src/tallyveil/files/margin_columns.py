@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,11 +14,13 @@ import pyarrow.parquet
 from numpy.typing import ArrayLike, NDArray
 
 from tallyveil.areas import Areas
+from tallyveil.canonical import MANIFEST
 from tallyveil.errors import InputError
-from tallyveil.files.atomic import replacing
+from tallyveil.files.atomic import replacing_together
 from tallyveil.files.codebook import read_codebook
-from tallyveil.files.measured import safe_name
-from tallyveil.files.release_folder import MARGIN, query_columns
+from tallyveil.files.layout import CERTIFICATE, CODEBOOK, MARGIN, SIGNATURE, level_name, query_columns
+from tallyveil.files.manifest import sha256_of
+from tallyveil.files.release_folder import certificate_bytes, read_certificate
 from tallyveil.histogram import Histogram
 from tallyveil.schema import Schema
 
@@ -43,27 +45,47 @@ class MarginsOf(Protocol):
 def write_margins(folder: str | PathLike[str], margins: MarginsOf) -> list[Path]:
     """Put margins beside the counts in ``levels/`` of a release's folder, for the levels and queries they are for.
 
-    Margins that were there before for the same columns are replaced. New tables are written beside the old ones and
-    take their names when all are on disk: whoever stops the run between two of these leaves tables that are whole, some
-    with margins and some without. Counts and the certificate stay as they are.
+    Margins that were there before for the same columns are replaced. The certificate's list of files is brought up to
+    date: the tables and ``certificate.json`` take their places together when all are on disk, or nothing changes. What
+    the certificate declares stays as it is. A table that is not the one listed is refused, and so is a signed folder.
     """
     if round(margins.confidence, 9) != 0.9:
         raise InputError(f"margins of {margins.confidence:.0%} cannot be called {MARGIN}. Make margins of 90%.")
     place = Path(folder)
-    book = read_codebook(place / "codebook.toml")
+    refuse_signed(place)
+    book = read_codebook(place / CODEBOOK)
     asked: dict[str, list[str]] = {}
     for level, query in margins.classes:
         asked.setdefault(level, []).append(query)
-    tables = {
-        level: place / "levels" / f"{safe_name(level)}.parquet"
-        for level in (*([book.root] if book.root else []), *book.levels)
-        if level in asked  # areas off the spine have no table
-    }
-    with ExitStack() as waiting:
-        for level, path in tables.items():
-            temporary = waiting.enter_context(replacing(path))
-            _rewrite(path, temporary, level, _columns(book.schema, asked[level]), margins)
-    return list(tables.values())
+    levels = [level for level in (*([book.root] if book.root else []), *book.levels) if level in asked]
+    names = [level_name(level) for level in levels]  # areas off the spine have no table
+    certificate = read_certificate(place) if (place / CERTIFICATE).exists() else {}
+    listed = certificate.get(MANIFEST)
+    if isinstance(listed, Mapping):
+        _refuse_changed(place, names, listed)
+    tables = [place / name for name in names]
+    missing = next((table for table in tables if not table.exists()), None)
+    if missing is not None:
+        raise InputError(f"{missing}: no such table, so margins have no place. Write the release as a folder again.")
+    targets = [*tables, *([place / CERTIFICATE] if isinstance(listed, Mapping) else [])]
+    with replacing_together(targets) as waiting:
+        for level, table, new in zip(levels, tables, waiting, strict=False):
+            _rewrite(table, new, level, _columns(book.schema, asked[level]), margins)
+        if isinstance(listed, Mapping):
+            digests = {name: sha256_of(new) for name, new in zip(names, waiting, strict=False)}
+            parts = {name: part for name, part in certificate.items() if name != MANIFEST}
+            waiting[-1].write_bytes(certificate_bytes(parts, {**listed, **digests}))
+    return tables
+
+
+def refuse_signed(folder: str | PathLike[str]) -> None:
+    """Refuse a folder that is signed: new columns would break the signature."""
+    signature = Path(folder) / SIGNATURE
+    if os.path.lexists(signature):
+        raise InputError(
+            f"{signature}: the folder is signed, and margins would change what was signed. Use --no-write with -o DIR, "
+            f"or remove the signature, add margins and sign again."
+        )
 
 
 def area_table(people: Histogram, areas: Areas, margins: MarginsOf, *, level: str = "area") -> pa.Table:
@@ -88,10 +110,18 @@ def _columns(schema: Schema, queries: Sequence[str]) -> dict[str, str]:
     return columns
 
 
+def _refuse_changed(place: Path, names: Sequence[str], listed: Mapping[str, Any]) -> None:
+    """Refuse tables that are not those of the certificate: listing them anew would vouch for whatever changed them."""
+    for name in names:
+        if (place / name).is_file() and listed.get(name) != sha256_of(place / name):
+            raise InputError(
+                f"{place / name}: not the file that {CERTIFICATE} lists, so margins are not added. Copy the folder "
+                f"again; see: tallyveil verify {place}"
+            )
+
+
 def _rewrite(path: Path, target: Path, level: str, columns: Mapping[str, str], margins: MarginsOf) -> None:
     """Copy a table, piece by piece, with margins after the columns that have them."""
-    if not path.exists():
-        raise InputError(f"{path}: no such table, so margins have no place. Write the release as a folder again.")
     try:
         with pyarrow.parquet.ParquetFile(path, read_dictionary=_dictionaries(path)) as file:
             empty = file.schema_arrow.empty_table()

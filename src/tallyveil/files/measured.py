@@ -104,7 +104,7 @@ def exact_pieces(measurements: Measurements, query: str, level: str, *, size: in
     counts, labels = measurements.exact[query, level], measurements.schema.query(query).labels()
     for units in _unit_pieces(np.arange(counts.units), size // len(labels)):
         value = counts.dense(int(units[0]), int(units[-1]) + 1).reshape(-1)
-        yield _piece(measurements.spine, level, units, labels, value, np.zeros(len(value)))
+        yield _piece(measurements.published, level, units, labels, value, np.zeros(len(value)))
 
 
 def read_exact(path: Path, schema: Schema, spine: Spine, *, query: str, level: str) -> Counts:
@@ -115,37 +115,6 @@ def read_exact(path: Path, schema: Schema, spine: Spine, *, query: str, level: s
         _check_rows(path, file, expected)
         value = file.read(columns=["value"]).column("value").to_numpy()
     return Counts.from_dense(value.reshape(spine.size(level), rows))
-
-
-def misplaced(path: Path, measurements: Measurements, *, query: str, level: str) -> str | None:
-    """What is wrong with the frame (unit, cell, variance) of a file of measurements, or None."""
-    asked = measurements.schema.query(query)
-    spans = measurements.shares[level].spans
-    codes, labels = measurements.spine.codes[measurements.spine.depth(level)], np.array(asked.labels())
-    variances, measured = measurements.variances(level, query), np.flatnonzero(spans)
-    done = 0
-    with _open(path) as file:
-        _check_rows(path, file, len(measured) * asked.size)
-        missing = [name for name in ("unit", "cell", "variance") if name not in file.schema_arrow.names]
-        if missing:
-            return f"no column {missing[0]!r}"
-        for batch in file.iter_batches(batch_size=PIECE):
-            rank, row = np.divmod(np.arange(done, done + batch.num_rows), asked.size)
-            unit = measured[rank]
-            right = {
-                "unit": np.char.decode(codes[unit], "utf-8"),
-                "cell": labels[row],
-                "variance": variances[spans[unit]],
-            }
-            for name, expected in right.items():
-                column = batch.column(name)
-                found = (column.cast(pa.string()) if name != "variance" else column).to_numpy(zero_copy_only=False)
-                same = np.isclose(found, expected, rtol=1e-9) if name == "variance" else found == expected
-                if not same.all():
-                    at = int(np.argmax(~same))
-                    return f"row {done + at + 1:,}, {name}: {found[at]}, not {expected[at]}"
-            done += batch.num_rows
-    return None
 
 
 def saved_measurements(

@@ -1,53 +1,77 @@
 """A release as a folder: counts, spine, tables by level, strategy, codebook, certificate and, if wanted, measurements.
 
 The folder is written under another name beside its place and renamed when all is on disk: a folder that exists is
-complete.
+complete, and signed if it was to be. The certificate is written last, since it lists the SHA-256 of every other file.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tallyveil.counts import Counts
+from tallyveil.canonical import MANIFEST, canonical_bytes, parse_json
+from tallyveil.certificate import SEEDED
+from tallyveil.certificate_page import certificate_html
 from tallyveil.errors import InputError
 from tallyveil.facilities import Facilities
+from tallyveil.files.atomic import replacing
 from tallyveil.files.codebook import Codebook, codebook_to_toml, read_codebook
-from tallyveil.files.measured import (
-    Pair,
-    exact_pieces,
-    file_name,
-    measured_pairs,
-    noisy_pieces,
-    read_exact,
-    safe_name,
-    saved_measurements,
+from tallyveil.files.columns import Source, batches
+from tallyveil.files.geography import codes_of
+from tallyveil.files.layout import (
+    CERTIFICATE,
+    CODEBOOK,
+    FACILITIES,
+    FIELDS,
+    MEASURED,
+    MEASURED_SPINE,
+    PAGE,
+    RELEASE,
+    SIGNATURE,
+    SOURCE,
+    SPINE,
+    STRATEGY,
+    exact_pairs,
+    level_name,
+    level_part,
+    level_queries,
+    measurement_name,
+    saved_pairs,
 )
+from tallyveil.files.manifest import manifest_of
+from tallyveil.files.measured import exact_pieces, measured_pairs, noisy_pieces, read_exact, saved_measurements
 from tallyveil.files.side import facilities_table, read_facilities
+from tallyveil.files.signing import read_signing_key
 from tallyveil.files.tables import read_counts
-from tallyveil.files.write import codebook_for, counts_table, path_columns, units_table, write_table, write_text
+from tallyveil.files.write import (
+    codebook_for,
+    counts_table,
+    has_named_root,
+    units_table,
+    write_table,
+    write_text,
+)
 from tallyveil.histogram import Histogram
-from tallyveil.measurements import Index, Measurements
-from tallyveil.privacy.constraints import FacilityBounds, Invariant
+from tallyveil.measurements import Measurements, Pair
+from tallyveil.optimised import OptimisedSpine
+from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import read_strategy, strategy_to_toml
 from tallyveil.release import Release
-from tallyveil.schema import DETAILED, TOTAL, Query, Schema
+from tallyveil.schema import Schema
 from tallyveil.spine import Spine
-
-MARGIN = "_moe90"  # ends the name of a column with the 90% margins of error of the column before it
-FREE_FIELDS = ("approver", "reference")  # of the certificate, for a review board
 
 
 def write_release(
@@ -55,7 +79,9 @@ def write_release(
     folder: str | PathLike[str],
     *,
     measurements: Sequence[Pair] = (),
-    page: str | None = None,
+    noisy: Measurements | None = None,
+    source: Codebook | None = None,
+    sign_with: str | PathLike[str] | None = None,
 ) -> None:
     """Write a release as a new folder.
 
@@ -67,29 +93,44 @@ def write_release(
         Where: a folder that does not exist yet.
     measurements
         The (query, level) pairs whose measurements are published in full.
-    page
-        The text of ``certificate.html``.
+    noisy
+        The measurements that the release was made from, to publish them from; without them, those that the release
+        kept.
+    source
+        The codebook with which the input was read: it becomes ``source.toml``.
+    sign_with
+        The file of a private key (``tallyveil keygen``), with which the certificate is signed.
     """
     if release.strategy is None:
         raise InputError("a release without a strategy cannot be written as a folder. Write its counts: write_counts.")
+    key = None if sign_with is None else read_signing_key(sign_with)
+    kept = release.measurements if noisy is None else noisy
     pairs = measured_pairs(release.strategy, measurements)
-    if pairs and release.measurements is None:
+    if pairs and kept is None:
         raise InputError("the release kept no measurements, so none can be published. Leave them out.")
-    kept = release.measurements
-    if kept is not None and kept.spine != release.histogram.spine:  # an optimised spine, and the way back from it
-        if pairs:
-            raise InputError("the measurements are on another spine than the release. Publish them apart from it.")
-        kept = None
+    if kept is not None and (kept.published != release.histogram.spine or kept.strategy != release.strategy):
+        raise InputError("the measurements are of another spine or strategy than the release. Give those it came from.")
+    certificate = _stamped(release, kept)
+    people = replace(
+        release.histogram,
+        stamps=stamps_of(certificate),
+        filter=release.histogram.filter or (None if source is None else source.filter),
+    )
+    optimised = release.optimised if kept is None else kept.optimised
     with new_folder(folder) as place:
-        _write_counts(release.histogram, release.strategy, place)
+        _write_counts(people, release.strategy, place)
         if release.facilities is not None:
-            write_table(facilities_table(release.facilities), place / "facilities.parquet")
-        write_text(strategy_to_toml(release.strategy), place / "strategy.toml")
+            write_table(facilities_table(release.facilities), place / FACILITIES)
+        write_text(strategy_to_toml(release.strategy), place / STRATEGY)
+        if source is not None:
+            write_text(codebook_to_toml(source), place / SOURCE)
+        if optimised is not None:
+            (place / MEASURED_SPINE).parent.mkdir()
+            write_table(units_table(optimised.spine), place / MEASURED_SPINE)
         if kept is not None:
-            _write_measurements(kept, pairs, place / "measurements")
-        write_text(certificate_text(release.certificate), place / "certificate.json")
-        if page is not None:
-            write_text(page, place / "certificate.html")
+            _write_measurements(kept, pairs, place)
+        write_text(certificate_html(certificate, release.strategy), place / PAGE)
+        write_certificate(certificate, manifest_of(place), place, key=key)
 
 
 def read_release(folder: str | PathLike[str]) -> Release:
@@ -102,40 +143,59 @@ def read_release(folder: str | PathLike[str]) -> Release:
     if not place.is_dir():
         what = "not a folder" if place.exists() else "no such folder"
         raise InputError(f"{place}: {what}. Give the folder of a release.")
-    missing = [name for name in ("release.parquet", "codebook.toml") if not (place / name).exists()]
+    missing = [name for name in (RELEASE, CODEBOOK) if not (place / name).exists()]
     if missing:
         lacks = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
         raise InputError(f"{place}: not a release, {lacks}. Give the folder of a release.")
-    units = place / "spine.parquet"
-    people = read_counts(place / "release.parquet", _codebook(place), units=units if units.exists() else None)
-    certificate = read_certificate(place) if (place / "certificate.json").exists() else {}
+    units, book = place / SPINE, read_codebook(place / CODEBOOK)
+    people = read_counts(place / RELEASE, book, units=units if units.exists() else None)
+    certificate = read_certificate(place) if (place / CERTIFICATE).exists() else {}
     stamps = stamps_of(certificate)
     people = replace(people, stamps=tuple(dict.fromkeys([*people.stamps, *stamps])))
-    if not (place / "strategy.toml").exists():
+    certificate = {name: part for name, part in certificate.items() if name != MANIFEST}
+    if not (place / STRATEGY).exists():
         return Release(histogram=people, certificate=certificate)
-    strategy = read_strategy(place / "strategy.toml")
+    strategy = read_strategy(place / STRATEGY)
+    optimised = read_optimised(place, people.spine)
     return Release(
         histogram=people,
         strategy=strategy,
         certificate=certificate,
         facilities=read_folder_facilities(place, strategy, people.spine, people.schema),
-        measurements=_read_measurements(place, strategy, people, stamps),
+        measurements=read_measurements(place, strategy, people, optimised=optimised, stamps=stamps),
+        optimised=optimised,
     )
 
 
-def certificate_text(certificate: Mapping[str, Any]) -> str:
-    """A certificate as JSON text; the free fields are there to be filled in."""
-    whole = dict(certificate) | {name: certificate.get(name, "") for name in FREE_FIELDS}
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def write_certificate(
+    certificate: Mapping[str, Any], listed: Mapping[str, str], place: Path, *, key: Ed25519PrivateKey | None = None
+) -> None:
+    """Write a certificate with its list of files into a folder, and its signature beside it."""
+    data = certificate_bytes(certificate, listed)
+    with replacing(place / CERTIFICATE) as temporary:
+        temporary.write_bytes(data)
+    if key is not None:
+        with replacing(place / SIGNATURE) as temporary:
+            temporary.write_bytes(key.sign(data))
+
+
+def certificate_bytes(certificate: Mapping[str, Any], listed: Mapping[str, str]) -> bytes:
+    """A certificate with a list of files, as canonical JSON."""
+    try:
+        return canonical_bytes({**certificate, MANIFEST: dict(listed)})
+    except InputError as problem:
+        raise InputError(f"the certificate {problem}") from None
 
 
 def read_certificate(folder: Path) -> dict[str, Any]:
     """The certificate of a folder."""
-    path = folder / "certificate.json"
+    path = folder / CERTIFICATE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise InputError(f"{path}: cannot be read as JSON ({problem}). Copy the folder again.") from None
+        found = parse_json(path.read_bytes())
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read ({problem.strerror}). Copy the folder again.") from None
+    except InputError as problem:
+        raise InputError(f"{path}: {problem}") from None
     if not isinstance(found, dict):
         raise InputError(f"{path}: not a certificate. It has the fields declared and observed. Copy the folder again.")
     return found
@@ -145,16 +205,23 @@ def stamps_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
     """What a certificate stamps its release with."""
     declared = certificate.get("declared")
     stamps = declared.get("stamps", ()) if isinstance(declared, Mapping) else ()
-    return tuple(map(str, stamps))
+    return tuple(map(str, stamps)) if isinstance(stamps, list | tuple) else ()
+
+
+def shaped_by_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
+    """What shaped the spine that was measured, as a certificate says."""
+    declared = certificate.get("declared")
+    measured_on = declared.get("measured_on") if isinstance(declared, Mapping) else None
+    shaped_by = measured_on.get("shaped_by") if isinstance(measured_on, Mapping) else None
+    return tuple(map(str, shaped_by)) if isinstance(shaped_by, list | tuple) else ()
 
 
 def read_folder_facilities(folder: Path, strategy: Strategy, spine: Spine, schema: Schema) -> Facilities | None:
     """The facilities of a folder, if it has any."""
-    path = folder / "facilities.parquet"
     attribute = facility_attribute(strategy)
-    if attribute is None or not path.exists():
+    if attribute is None or not (folder / FACILITIES).exists():
         return None
-    return read_facilities(path, spine, attribute=attribute, types=schema.attributes[attribute])
+    return read_facilities(folder / FACILITIES, spine, attribute=attribute, types=schema.attributes[attribute])
 
 
 def facility_attribute(strategy: Strategy) -> str | None:
@@ -165,27 +232,6 @@ def facility_attribute(strategy: Strategy) -> str | None:
             f"facility bounds on {' and '.join(names)}: facilities have types of one attribute. Keep one of them."
         )
     return next(iter(names), None)
-
-
-def level_queries(strategy: Strategy, schema: Schema, level: str) -> list[str]:
-    """The queries in a level's table: the total, and those measured there, except detailed."""
-    names = dict.fromkeys(schema.query(query).name for query in (TOTAL, *strategy.queries[level]))
-    return [name for name in names if name != DETAILED]
-
-
-def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequence[str], units: Index) -> pa.Table:
-    """Some rows of a level's table, made from the level's counts: a row per unit, columns ``query:label*label``."""
-    part = counts.taken(units)
-    columns: dict[str, Any] = path_columns(histogram.spine, level, units)
-    for query in map(histogram.schema.query, queries):
-        answers = part.merged(np.arange(len(units) + 1), query.row_of_cell, query.size).dense()
-        columns |= {name: pa.array(numbers) for name, numbers in zip(query_columns(query), answers.T, strict=True)}
-    return pa.table(columns)
-
-
-def query_columns(query: Query) -> list[str]:
-    """The columns of a query in a level's table: ``query:label*label``, or ``total`` alone."""
-    return [query.name if query.name == label else f"{query.name}:{label}" for label in query.labels()]
 
 
 @contextmanager
@@ -223,37 +269,89 @@ def refuse_existing(folder: str | PathLike[str]) -> None:
         raise InputError(f"{folder}: there is no folder {Path(folder).parent}. Make it, or name another place.")
 
 
-def measurement_path(folder: Path, query: str, level: str, *, exact: bool = False) -> Path:
-    """Where the measurements of a query at a level are in a release's folder."""
-    kind = folder / "measurements" / "exact" if exact else folder / "measurements"
-    return kind / safe_name(level) / f"{file_name(query)}.parquet"
-
-
-def saved_pairs(folder: Path, strategy: Strategy) -> dict[Pair, Path]:
-    """The (query, level) pairs whose measurements are in a release's folder."""
-    paths = {(query, level): measurement_path(folder, query, level) for query, level in measured_pairs(strategy)}
-    return {pair: path for pair, path in paths.items() if path.exists()}
-
-
-def exact_pairs(folder: Path, strategy: Strategy, schema: Schema) -> dict[Pair, Path]:
-    """The (query, level) pairs whose exact answers are in a release's folder: invariants, and the root's total."""
-    kept = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
-    pairs = dict.fromkeys(
-        (schema.query(query).name, level) for query, level in [*kept, (TOTAL, next(iter(strategy.levels)))]
+def read_measurements(
+    place: Path,
+    strategy: Strategy,
+    people: Histogram,
+    *,
+    optimised: OptimisedSpine | None,
+    stamps: tuple[str, ...],
+) -> Measurements | None:
+    """The measurements that were saved in a folder, if any were: post-processing can be done again from them."""
+    files = saved_pairs(place, strategy)
+    if not files:
+        return None
+    paths = {pair: place / measurement_name(*pair, exact=True) for pair in exact_pairs(strategy, people.schema)}
+    exact = {
+        (query, level): read_exact(path, people.schema, people.spine, query=query, level=level)
+        for (query, level), path in paths.items()
+        if path.exists()
+    }
+    return saved_measurements(
+        files,
+        spine=people.spine if optimised is None else optimised.spine,
+        schema=people.schema,
+        strategy=strategy,
+        exact=exact,
+        stamps=stamps,
+        optimised=optimised,
     )
-    paths = {(query, level): measurement_path(folder, query, level, exact=True) for query, level in pairs}
-    return {pair: path for pair, path in paths.items() if path.exists()}
+
+
+def read_optimised(folder: Path, standard: Spine) -> OptimisedSpine | None:
+    """The optimised spine on which a release was measured, if it was another one than the published."""
+    certificate = read_certificate(folder) if (folder / CERTIFICATE).exists() else {}
+    path, declared = folder / MEASURED_SPINE, certificate.get("declared")
+    if path.exists():
+        return read_measured_spine(path, standard, shaped_by=shaped_by_of(certificate))
+    if isinstance(declared, Mapping) and declared.get("measured_on"):
+        raise InputError(
+            f"{path} is missing, though the certificate says that an optimised spine was measured. Copy the folder "
+            f"again."
+        )
+    return None
+
+
+def read_measured_spine(source: Source, standard: Spine, *, shaped_by: tuple[str, ...]) -> OptimisedSpine:
+    """The optimised spine on which a release was measured, from the list of its leaves in their order."""
+    named = has_named_root(standard)
+    levels = standard.levels[1:] if named else standard.levels
+    pieces = [batch.table for batch in batches(source)]
+    table = pa.concat_tables(pieces)
+    missing = [level for level in levels if level not in table.column_names]
+    if missing:
+        raise InputError(f"{source}: no column {missing[0]!r}. Copy the folder again.")
+    columns = {level: codes_of(table.column(level)) for level in levels}
+    spine = Spine.from_columns(columns, root=standard.levels[0] if named else None, in_order=True)
+    return OptimisedSpine.from_spines(spine, standard, shaped_by=shaped_by)
+
+
+def _stamped(release: Release, kept: Measurements | None) -> dict[str, Any]:
+    """The release's certificate, with every stamp of its counts and measurements."""
+    certificate = {name: part for name, part in release.certificate.items() if name != MANIFEST}
+    missing = [name for name in FIELDS if not isinstance(certificate.get(name), Mapping)]
+    if missing:
+        raise InputError(
+            f"the release's certificate has no {missing[0]} part, so it cannot be written as a folder. protect makes "
+            f"it; counts alone are written by write_counts."
+        )
+    unknown = [name for name in certificate if name not in FIELDS]
+    if unknown:
+        raise InputError(f"the certificate has the unknown field {unknown[0]!r}. Known are {', '.join(FIELDS)}.")
+    met = [*stamps_of(certificate), *release.histogram.stamps, *(kept.stamps if kept is not None else ())]
+    stamps = sorted(dict.fromkeys(met), key=lambda stamp: stamp != SEEDED)  # that one first, the others as they came
+    return certificate | {"declared": {**certificate["declared"], "stamps": stamps}}
 
 
 def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: int = 1 << 20) -> None:
     firsts = range(0, max(1, histogram.leaves.entries), size)
-    write_table((counts_table(histogram, first, first + size) for first in firsts), place / "release.parquet")
-    write_table(units_table(histogram.spine), place / "spine.parquet")
-    write_text(codebook_to_toml(codebook_for(histogram, "long")), place / "codebook.toml")
+    write_table((counts_table(histogram, first, first + size) for first in firsts), place / RELEASE)
+    write_table(units_table(histogram.spine), place / SPINE)
+    write_text(codebook_to_toml(codebook_for(histogram, "long")), place / CODEBOOK)
     (place / "levels").mkdir()
     for level in histogram.spine.levels:
         pieces = _level_pieces(histogram, level, level_queries(strategy, histogram.schema, level))
-        write_table(pieces, place / "levels" / f"{safe_name(level)}.parquet")
+        write_table(pieces, place / level_name(level))
 
 
 def _level_pieces(histogram: Histogram, level: str, queries: Sequence[str], size: int = 1 << 22) -> Iterator[pa.Table]:
@@ -266,32 +364,17 @@ def _level_pieces(histogram: Histogram, level: str, queries: Sequence[str], size
 
 def _write_measurements(measurements: Measurements, pairs: Sequence[Pair], place: Path) -> None:
     for query, level in pairs:
-        path = measurement_path(place.parent, query, level)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_table(noisy_pieces(measurements, query, level), path)
+        _write_pieces(noisy_pieces(measurements, query, level), place / measurement_name(query, level))
     for query, level in measurements.exact:
-        path = measurement_path(place.parent, query, level, exact=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_table(exact_pieces(measurements, query, level), path)
+        _write_pieces(exact_pieces(measurements, query, level), place / measurement_name(query, level, exact=True))
 
 
-def _read_measurements(
-    place: Path, strategy: Strategy, people: Histogram, stamps: tuple[str, ...]
-) -> Measurements | None:
-    files = saved_pairs(place, strategy)
-    if not files:
-        return None
-    exact = {
-        (query, level): read_exact(path, people.schema, people.spine, query=query, level=level)
-        for (query, level), path in exact_pairs(place, strategy, people.schema).items()
-    }
-    return saved_measurements(
-        files, spine=people.spine, schema=people.schema, strategy=strategy, exact=exact, stamps=stamps
-    )
-
-
-def _codebook(place: Path) -> Codebook:
-    return read_codebook(place / "codebook.toml")
+def _write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
+    """Write a file of measurements; one without rows where no unit of the level is measured."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    waiting = iter(pieces)
+    first = next(waiting, MEASURED.empty_table())
+    write_table(chain([first], waiting), path)
 
 
 def _sync(path: Path) -> None:

@@ -1,135 +1,229 @@
-"""Check a release's folder again: sums, bounds, invariants, budget, certificate. Needs nothing but the folder.
+"""Read a release's folder strictly: what is read is written again in memory and must come out the same.
 
-Each check ends in a finding. What a check cannot see, because the folder does not hold it, is said to be unchecked.
+So nothing hides in a comment, a column, an order of rows or a spelling. ``tallyveil.verification`` calls these in turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from os import PathLike
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any
 
-import numpy as np
-
-from tallyveil.errors import InputError
+from tallyveil.certificate import versions
 from tallyveil.facilities import Facilities
-from tallyveil.files.checks import CHECKS, BrokenError, ReadRelease, UncheckedError
-from tallyveil.files.codebook import read_codebook
-from tallyveil.files.columns import batches
+from tallyveil.files.codebook import Codebook, codebook_from_toml, codebook_to_toml
+from tallyveil.files.findings import BrokenError, UncheckedError
 from tallyveil.files.geography import read_units
-from tallyveil.files.release_folder import read_certificate, read_folder_facilities
+from tallyveil.files.layout import (
+    ALWAYS,
+    CODEBOOK,
+    FACILITIES,
+    MEASURED_SPINE,
+    RELEASE,
+    SOURCE,
+    SPINE,
+    STRATEGY,
+    allowed_files,
+    facility_columns,
+    measurement_name,
+    release_columns,
+    required_files,
+    spine_columns,
+)
+from tallyveil.files.manifest import Sealed, shown
+from tallyveil.files.measured import measured_pairs
+from tallyveil.files.release_folder import facility_attribute, read_measured_spine, shaped_by_of
+from tallyveil.files.side import facilities_table, read_facilities
 from tallyveil.files.tables import read_counts
+from tallyveil.files.tables_checked import checked_table
+from tallyveil.files.write import codebook_for, counts_table, units_table
 from tallyveil.histogram import Histogram
-from tallyveil.privacy.constraints import FacilityBounds
+from tallyveil.optimised import OptimisedSpine
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.privacy.strategy_toml import read_strategy
+from tallyveil.privacy.strategy_toml import strategy_from_toml, strategy_to_toml
+from tallyveil.schema import Schema
 from tallyveil.spine import Spine
 
-State = Literal["holds", "fails", "unchecked"]
-FILES = ("release.parquet", "spine.parquet", "codebook.toml", "strategy.toml", "certificate.json", "levels")
-OPTIONAL = ("certificate.html", "facilities.parquet", "measurements")  # besides them, nothing belongs to a release
-T = TypeVar("T")
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReadRelease:
+    """A folder, read."""
+
+    folder: Sealed
+    certificate: Mapping[str, Any]
+    strategy: Strategy
+    people: Histogram
+    facilities: Facilities | None
+    optimised: OptimisedSpine | None
+
+    @property
+    def place(self) -> Path:
+        """Where the folder is."""
+        return self.folder.place
+
+    @property
+    def spine(self) -> Spine:
+        """The public tree of units."""
+        return self.people.spine
+
+    @property
+    def schema(self) -> Schema:
+        """The attributes and their labels."""
+        return self.people.schema
+
+    @property
+    def declared(self) -> Mapping[str, Any]:
+        """What the certificate declares."""
+        declared: Mapping[str, Any] = self.certificate["declared"]
+        return declared
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What a check found."""
+def other_versions(certificate: Mapping[str, Any]) -> str | None:
+    """In what the versions or the platform that made a release differ from those here; None where they do not.
 
-    check: str
-    state: State
-    detail: str
-
-    def as_json(self) -> dict[str, str]:
-        """The finding under its JSON keys."""
-        return asdict(self)
-
-
-def verify_release(folder: str | PathLike[str]) -> list[Finding]:
-    """Check a release's folder; where its counts or its strategy cannot be read, what needs them is not checked."""
-    place = Path(folder)
-    if not place.is_dir():
-        raise InputError(f"{place}: no such folder. Give the folder of a release.")
-    findings = _Findings(place)
-    findings.check("files", lambda: (_check_files(place), None))
-    strategy = findings.check("shares", lambda: _read_strategy(place))
-    spine = findings.check("spine", lambda: _read_spine(place))
-    people = findings.check("counts", lambda: _read_people(place, spine))
-    certificate = findings.check("certificate", lambda: ("can be read", read_certificate(place)))
-    if strategy is None or people is None:
-        return findings.found
-    if findings.check("strategy", lambda: _check_strategy(strategy, people)) is None:
-        return findings.found
-    facilities = findings.check("facilities", lambda: _read_facilities(place, strategy, people))
-    release = ReadRelease(place, strategy, people, certificate or {}, facilities)
-    for name, work in CHECKS.items():
-        findings.check(name, lambda work=work: (work(release), None))  # type: ignore[misc]
-    return findings.found
+    What a release does not say, such as the platform of an early one, is not compared.
+    """
+    stated, here = certificate["declared"].get("versions"), versions()
+    if not isinstance(stated, Mapping) or "tallyveil" not in stated:
+        return "the certificate does not say with which versions it was made"
+    differing = [f"{name} {value} (here {here.get(name)})" for name, value in stated.items() if here.get(name) != value]
+    return f"made with {shown(differing)}" if differing else None
 
 
-class _Findings:
-    """Findings so far."""
-
-    def __init__(self, place: Path) -> None:
-        self.found: list[Finding] = []
-        self._place = place
-
-    def check(self, name: str, work: Callable[[], tuple[str, T]]) -> T | None:
-        """Make a check, which gives a word on what holds and what it read."""
-        result, state = None, "holds"
-        try:
-            detail, result = work()
-        except UncheckedError as reason:
-            state, detail = "unchecked", str(reason)
-        except (BrokenError, InputError) as problem:
-            state, detail = "fails", str(problem).replace(f"{self._place}/", "")
-        self.found.append(Finding(check=name, state=state, detail=detail))  # type: ignore[arg-type]
-        return result
-
-
-def _check_files(place: Path) -> str:
-    missing = [name for name in FILES if not (place / name).exists()]
+def check_listing(folder: Sealed) -> str:
+    """Nothing in the folder but regular files in folders, and those that every release has."""
+    if folder.odd:
+        raise BrokenError("; ".join(f"{name}: {what}" for name, what in list(folder.odd.items())[:5]))
+    missing = [name for name in ALWAYS if name not in folder.files]
     if missing:
         raise BrokenError(f"missing: {', '.join(missing)}")
-    known = {*FILES, *OPTIONAL}
-    others = sorted(path.name for path in place.iterdir() if path.name not in known)
-    return f"all there; not of a release: {', '.join(others)}" if others else "all there"
+    return "nothing but files"
 
 
-def _read_strategy(place: Path) -> tuple[str, Strategy]:
-    strategy = read_strategy(place / "strategy.toml")  # shares that do not sum to one are refused
+def check_names(folder: Sealed, strategy: Strategy | None, book: Codebook | None) -> tuple[str, bool]:
+    """The folder has the files of its release, and no other."""
+    check_listing(folder)
+    if strategy is None or book is None:
+        raise UncheckedError("the strategy or the codebook cannot be read, so what belongs here cannot be known")
+    levels = [*([book.root] if book.root else []), *book.levels]
+    missing = sorted(required_files(strategy, book.schema, levels, folder.files) - folder.files)
+    others = sorted(folder.files - allowed_files(strategy, book.schema, levels, folder.files))
+    if missing or others:
+        raise BrokenError(
+            "; ".join(
+                [
+                    *([f"missing: {shown(missing)}"] if missing else []),
+                    *([f"not of this release: {shown(others)}"] if others else []),
+                ]
+            )
+        )
+    return f"{len(folder.files)}, as the release needs them and no other", True
+
+
+def read_strategy_strictly(folder: Sealed) -> tuple[str, Strategy]:
+    """The strategy; shares that do not sum to one are refused."""
+    strategy = strategy_from_toml(folder.text(STRATEGY))
     return f"of {len(strategy.levels)} levels and of their queries sum to 1", strategy
 
 
-def _read_spine(place: Path) -> tuple[str, Spine]:
-    spine = read_units(place / "spine.parquet", read_codebook(place / "codebook.toml"))
+def read_codebook_strictly(folder: Sealed) -> tuple[str, Codebook]:
+    """The codebook."""
+    book = codebook_from_toml(folder.text(CODEBOOK))
+    return f"{len(book.levels)} levels and {len(book.attributes)} attributes", book
+
+
+def read_spine_strictly(folder: Sealed, book: Codebook | None) -> tuple[str, Spine]:
+    """The spine; its table has a row for each leaf, in order."""
+    if book is None:
+        raise UncheckedError("the codebook cannot be read")
+    table = checked_table(folder, SPINE, spine_columns(book.levels))
+    spine = read_units(table.opened(), book)
+    units = units_table(spine)
+    table.same_as(lambda first, last: units.slice(first, last - first), units.num_rows)
     return ", ".join(f"{level} {spine.size(level):,}" for level in spine.levels), spine
 
 
-def _read_people(place: Path, spine: Spine | None) -> tuple[str, Histogram]:
-    """Counts that are negative, not whole, of unknown units or labels, or in impossible cells are refused."""
-    if spine is None:
+def read_people_strictly(folder: Sealed, book: Codebook | None, spine: Spine | None) -> tuple[str, Histogram]:
+    """The counts: whole and above 0, of known units and labels, each once and in order."""
+    if book is None or spine is None:
         raise UncheckedError("the spine cannot be read")
-    path = place / "release.parquet"
-    people = read_counts(path, read_codebook(place / "codebook.toml"), units=spine)
-    for batch in batches(path):
-        empty = np.flatnonzero(batch.counts("count") == 0)
-        if len(empty):
-            raise BrokenError(f"{batch.place(int(empty[0]), 'count')}: 0, but a release has non-zero rows only")
+    table = checked_table(folder, RELEASE, release_columns(spine, book.schema))
+    people = read_counts(table.opened(), book, units=spine)
+    table.same_as(lambda first, last: counts_table(people, first, last), people.leaves.entries)
     return f"{people.leaves.entries:,} counts, whole and above 0, {people.total():,} persons", people
 
 
-def _check_strategy(strategy: Strategy, people: Histogram) -> tuple[str, bool]:
+def check_strategy(folder: Sealed, strategy: Strategy, people: Histogram, *, strictly: bool) -> tuple[str, bool]:
+    """The strategy fits the release; ``strictly``, the file is written as this version writes it."""
     strategy.check(people.spine, people.schema)
+    if strictly:
+        _same_text(STRATEGY, folder.text(STRATEGY), strategy_to_toml(strategy))
     return "fits the levels and attributes of the release", True
 
 
-def _read_facilities(place: Path, strategy: Strategy, people: Histogram) -> tuple[str, Facilities | None]:
-    bounds = [c for c in strategy.constraints if isinstance(c, FacilityBounds)]
-    facilities = read_folder_facilities(place, strategy, people.spine, people.schema)
-    if facilities is None:
-        if bounds:
-            raise BrokenError("facilities.parquet is missing, though the strategy has bounds from facilities")
+def check_codebook(folder: Sealed, book: Codebook, people: Histogram, *, strictly: bool) -> str:
+    """The codebook is that of the release's counts."""
+    right = codebook_to_toml(codebook_for(people, "long"))
+    if codebook_to_toml(book) != right:
+        raise BrokenError(f"{CODEBOOK} is not the codebook of {RELEASE}")
+    if strictly:
+        _same_text(CODEBOOK, folder.text(CODEBOOK), right)
+    return "that of the counts"
+
+
+def read_source_strictly(folder: Sealed, people: Histogram, *, strictly: bool) -> tuple[str, Codebook | None]:
+    """How the input was read, where the folder says so."""
+    if SOURCE not in folder.files:
+        return "not in the folder", None
+    source = codebook_from_toml(folder.text(SOURCE))
+    if strictly:
+        _same_text(SOURCE, folder.text(SOURCE), codebook_to_toml(source))
+    labels = {name: tuple(known) for name, known in people.schema.attributes.items()}
+    if {name: tuple(known) or labels.get(name) for name, known in source.attributes.items()} != labels:
+        raise BrokenError(f"{SOURCE} has other attributes or labels than {CODEBOOK}")
+    return "a codebook with the attributes of the release", source
+
+
+def read_facilities_strictly(folder: Sealed, strategy: Strategy, people: Histogram) -> tuple[str, Facilities | None]:
+    """The facilities, where the strategy bounds persons by them."""
+    attribute = facility_attribute(strategy)
+    if attribute is None:
         return "none needed", None
+    if FACILITIES not in folder.files:
+        raise BrokenError(f"{FACILITIES} is missing, though the strategy has bounds from facilities")
+    table = checked_table(folder, FACILITIES, facility_columns(people.spine))
+    types = people.schema.attributes[attribute]
+    facilities = read_facilities(table.opened(), people.spine, attribute=attribute, types=types)
+    right = facilities_table(facilities)
+    table.same_as(lambda first, last: right.slice(first, last - first), right.num_rows)
     return f"{facilities.leaves.total():,} facilities", facilities
+
+
+def read_measured_spine_strictly(
+    folder: Sealed, certificate: Mapping[str, Any], strategy: Strategy, spine: Spine
+) -> tuple[str, OptimisedSpine | None]:
+    """The spine that was measured, where it is another one than the published."""
+    elsewhere = "measured_on" in certificate["declared"]
+    if MEASURED_SPINE not in folder.files:
+        saved = any(measurement_name(*pair) in folder.files for pair in measured_pairs(strategy))
+        if elsewhere and saved:
+            raise BrokenError(f"{MEASURED_SPINE} is missing, though the measurements are on an optimised spine")
+        if elsewhere:
+            raise UncheckedError("measured on an optimised spine that is not in the folder")
+        return "the published one", None
+    if not elsewhere:
+        raise BrokenError(f"{MEASURED_SPINE} is there, though the certificate declares no optimised spine")
+    table = checked_table(folder, MEASURED_SPINE, spine_columns(units_table(spine).column_names))
+    optimised = read_measured_spine(table.opened(), spine, shaped_by=shaped_by_of(certificate))
+    units = units_table(optimised.spine)
+    table.same_as(lambda first, last: units.slice(first, last - first), units.num_rows)
+    sizes = ", ".join(f"{level} {optimised.spine.size(level):,}" for level in spine.levels)
+    return f"optimised: {sizes}", optimised
+
+
+def _same_text(name: str, found: str, right: str) -> None:
+    if found != right:
+        lines = zip([*found.splitlines(), ""], [*right.splitlines(), ""], strict=False)
+        at = next((i for i, (one, other) in enumerate(lines) if one != other), 0)
+        raise BrokenError(f"{name}, line {at + 1}: not as tallyveil writes it (a comment, another order or spelling)")

@@ -1,40 +1,56 @@
 """The certificate as a page: what is guaranteed, what noise was added, what was kept exactly, how it was solved.
 
-Everything on it comes from the certificate and the strategy. The page needs no script and nothing from elsewhere.
+Everything on it comes from the certificate and the strategy. The page needs no script and nothing from elsewhere. It
+carries the SHA-256 of the certificate without its list of files, so that neither can be changed without the other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
+from tallyveil.canonical import canonical_bytes, certificate_digest, parse_json
 from tallyveil.privacy.strategy import Strategy
 
 
 def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
-    """The page of a certificate, as text."""
-    declared, observed = certificate["declared"], certificate.get("observed")
+    """The page of a certificate, as text: the same whether the certificate was just made or read from its file."""
+    read = parse_json(canonical_bytes(certificate))
+    declared, guarantee = read["declared"], read["declared"]["guarantee"]
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"number": number, "figures": figures, "up": up, "percent": percent, "small": small}
     template = environment.from_string(files(__package__).joinpath("certificate.html").read_text(encoding="utf-8"))
-    guarantee = declared["guarantee"]
     return template.render(
         declared=declared,
-        observed=observed,
+        observed=read.get("observed"),
         guarantee=guarantee,
-        approver=certificate.get("approver", ""),
-        reference=certificate.get("reference", ""),
+        kept=", with everything below that must hold still holding" if _conditions(guarantee) else "",
+        digest_tag=Markup(digest_tag(certificate_digest(read))),
+        attributes=_in_order(declared["schema"]["attributes"], strategy.attributes),
+        per_attribute=_in_order(guarantee["per_attribute"] or {}, strategy.attributes),
+        within_level=_in_order(guarantee["within_level"] or {}, strategy.levels),
+        passes=_in_order(declared["post_processing"]["passes"], strategy.levels),
         factor=factor(guarantee["epsilon"]),
         pure=strategy.mechanism == "geometric",
         mechanism="two-sided geometric" if strategy.mechanism == "geometric" else "discrete Gaussian",
         levels=[(level, share, declared["spine"][level]) for level, share in strategy.levels.items()],
         rows=_rows(strategy),
     )
+
+
+def digest_tag(digest: str) -> str:
+    """The line of the page that carries the certificate's digest.
+
+    >>> digest_tag("ab12")
+    '<meta name="certificate-sha256" content="ab12">'
+    """
+    return f'<meta name="certificate-sha256" content="{digest}">'
 
 
 def number(value: int) -> str:
@@ -91,6 +107,16 @@ def factor(epsilon: float) -> str:
         if value >= size:
             return f"{math.ceil(value / size):,} {word}"
     return f"{math.ceil(value):,}" if value >= 100 else f"{math.ceil(value * 100 - 1e-9) / 100:g}"
+
+
+def _conditions(guarantee: Mapping[str, Any]) -> bool:
+    """Whether neighbours must agree on, or satisfy, more than that they are neighbours."""
+    return bool(guarantee["invariants"] or guarantee["constraints"])
+
+
+def _in_order(table: Mapping[str, Any], order: Iterable[str]) -> list[tuple[str, Any]]:
+    """The items of a table whose keys were sorted, in the strategy's order; others after them."""
+    return [(name, table[name]) for name in dict.fromkeys([*order, *table]) if name in table]
 
 
 def _rows(strategy: Strategy) -> list[tuple[str, list[tuple[float, Fraction] | None]]]:
