@@ -1,6 +1,5 @@
 """What is declared, against a brute force over neighbours with the noise that is really drawn (see ``brute_loss``)."""
 
-import inspect
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -22,10 +21,7 @@ ROUNDING = 1e-11  # relative: declared figures are pushed outwards by less
 
 def account_on(world: World, *, pld: bool = False):
     """The account of a world's strategy where it is measured."""
-    where = {"spine": world.spine, "schema": world.schema, "optimised": world.optimised}
-    if "spine" not in inspect.signature(account_of).parameters:  # the call before accounts knew the spine
-        where = {}
-    return account_of(world.strategy, **where, pld=pld)
+    return account_of(world.strategy, spine=world.spine, schema=world.schema, optimised=world.optimised, pld=pld)
 
 
 def declared_figures(account) -> dict[str, float]:
