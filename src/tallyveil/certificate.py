@@ -19,7 +19,7 @@ from tallyveil.histogram import Filter, Histogram
 from tallyveil.optimised import OptimisedSpine
 from tallyveil.privacy.account import Account, account_of
 from tallyveil.privacy.budget import rounded_up, text
-from tallyveil.privacy.constraints import Bound, Constraint, StructuralZero
+from tallyveil.privacy.constraints import Bound, Constraint, StructuralZero, pinning
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
@@ -83,7 +83,7 @@ def declared_of(
             "neighbours": strategy.neighbours,
             "neighbours_in_words": _NEIGHBOURS[strategy.neighbours],
             "total": _SAME_PEOPLE if strategy.neighbours == "replace-one" else None,
-            "invariants": len(_invariants(strategy)),
+            "invariants": len(_invariants(strategy, schema)),
             "constraints": len(_checked(strategy, schema)),
             "protection": PROTECTION,
         },
@@ -125,7 +125,7 @@ def agreement(strategy: Strategy, schema: Schema | None = None) -> str:
     >>> agreement(Strategy.preset("e2e-2018", epsilon=1))
     'for neighbours that agree on all invariants and satisfy all listed constraints'
     """
-    exact = ["agree on all invariants"] if strategy.neighbours == "replace-one" or _invariants(strategy) else []
+    exact = ["agree on all invariants"] if strategy.neighbours == "replace-one" or _invariants(strategy, schema) else []
     held = ["satisfy all listed constraints"] if _checked(strategy, schema) else []
     return f"for neighbours that {' and '.join([*exact, *held])}" if exact or held else "for all neighbours"
 
@@ -178,14 +178,14 @@ def _guarantee(strategy: Strategy, figures: Account) -> str:
     return f"zero-concentrated differential privacy with rho = {rho}"
 
 
-def _invariants(strategy: Strategy) -> list[str]:
+def _invariants(strategy: Strategy, schema: Schema | None) -> list[str]:
     """What neighbours must agree on, in words: invariants, and bounds that fix a value the data are checked against."""
-    return [constraint.words() for constraint in strategy.constraints if _source(strategy, constraint) == "truth"]
+    return [one.words() for one in strategy.constraints if _source(strategy, one, schema) == "truth"]
 
 
 def _checked(strategy: Strategy, schema: Schema | None) -> list[str]:
     """What neighbours must satisfy, in words: bounds and zeros that the data are checked against."""
-    bounds = [c for c in strategy.constraints if strategy.check_constraints and _source(strategy, c) != "truth"]
+    bounds = [c for c in strategy.constraints if strategy.check_constraints and _source(strategy, c, schema) != "truth"]
     listed = [*(constraint.words() for constraint in bounds), *([] if schema is None else _zeros(schema))]
     return list(dict.fromkeys(listed))
 
@@ -197,15 +197,17 @@ def _zeros(schema: Schema) -> list[str]:
     ]
 
 
-def _source(strategy: Strategy, constraint: Constraint) -> str:
+def _source(strategy: Strategy, constraint: Constraint, schema: Schema | None) -> str:
     """Where a constraint comes from; one that fixes a value of the data is an invariant, whatever it is called."""
-    pins = isinstance(constraint, Bound) and constraint.pins and strategy.check_constraints
+    if not isinstance(constraint, Bound) or not strategy.check_constraints:
+        return constraint.source
+    pins = constraint.pins if schema is None else constraint in pinning(strategy.constraints, schema)
     return "truth" if pins else constraint.source
 
 
 def _holds_for(strategy: Strategy, schema: Schema) -> str:
     """The neighbours that the guarantee is about, in full."""
-    exact, held = _invariants(strategy), _checked(strategy, schema)
+    exact, held = _invariants(strategy, schema), _checked(strategy, schema)
     if strategy.neighbours == "replace-one":
         exact.insert(0, "the number of people in all")
     parts = [_NEIGHBOURS[strategy.neighbours]]
@@ -267,7 +269,7 @@ def _constraints(strategy: Strategy, schema: Schema) -> list[dict[str, str]]:
     """Every constraint once, in words: the strategy's, then the structural zeros of the schema."""
     table: dict[str, dict[str, str]] = {}
     for constraint in strategy.constraints:
-        source = _source(strategy, constraint)
+        source = _source(strategy, constraint, schema)
         checked = "" if source == "truth" else f"; {_CHECKED if strategy.check_constraints else _UNCHECKED}"
         table[constraint.words()] = {"source": source, "source_in_words": f"{_SOURCES[source]}{checked}"}
     for words in _zeros(schema):

@@ -22,7 +22,7 @@ from tallyveil.files.measured import measured_pairs
 from tallyveil.files.release_folder import refuse_existing, write_release
 from tallyveil.histogram import Histogram
 from tallyveil.measurements import Measurements, Pair
-from tallyveil.mechanisms.measure import measure
+from tallyveil.mechanisms.measure import exact_answers, measure
 from tallyveil.optimised import OptimisedSpine
 from tallyveil.populations.population import Population
 from tallyveil.privacy.budget import text
@@ -30,7 +30,7 @@ from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release import Release
-from tallyveil.topdown.carried import run_limits
+from tallyveil.topdown.carried import RunLimits, run_limits
 from tallyveil.topdown.constraints import check_counts
 from tallyveil.topdown.decide import check_feasible
 from tallyveil.topdown.engine import Progress, topdown
@@ -137,6 +137,22 @@ def protect_to_folder(
     return release
 
 
+def checked_limits(
+    people: Histogram, strategy: Strategy, facilities: Facilities | None, *, optimised: OptimisedSpine | None = None
+) -> RunLimits:
+    """What the constraints bound, after all that can be refused before noise was refused.
+
+    Whether bounds and invariants can hold together is decided without the data. The data are compared with the bounds
+    only if the strategy says so: the guarantee is then about neighbours that satisfy them.
+    """
+    exact = exact_answers(people, strategy)
+    limits = run_limits(people.spine, people.schema, strategy, exact=exact, facilities=facilities, optimised=optimised)
+    check_feasible(limits, exactly=not strategy.check_constraints)
+    if strategy.check_constraints:  # data that keep them also prove that they can be kept
+        check_counts(people, limits.declared, limits.possible, whose="the data")
+    return limits
+
+
 def _given(
     truth: Histogram | Population, facilities: Facilities | None, seed: int | None, key: RunKey | None
 ) -> tuple[Histogram, Facilities | None, RunKey]:
@@ -173,11 +189,8 @@ def _protected(
         optimised=optimised,
         filter=people.filter,
     )
+    limits = checked_limits(people, strategy, used, optimised=optimised)
     noisy = measure(people, strategy, key, replicate=replicate, optimised=optimised)
-    limits = run_limits(people.spine, people.schema, strategy, exact=noisy.exact, facilities=used, optimised=optimised)
-    check_feasible(limits, exactly=not strategy.check_constraints)
-    if strategy.check_constraints:  # data that keep them also prove that they can be kept
-        check_counts(people, limits.declared, limits.possible, whose="the data")
     with _spent(strategy, key), _pool(threads) as run:
         histogram, solved = topdown(noisy, limits=limits, failsafe=failsafe, run=run, progress=progress)
     published = histogram if optimised is None else optimised.restored(histogram)

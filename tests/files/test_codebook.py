@@ -135,8 +135,8 @@ def test_a_draft_is_marked_at_its_top_and_the_marks_say_when_to_remove_them():
     top = text.split("[geography]")[0]
     assert 'labels_from = "data"\n' in top
     assert 'units_from = "data"\n' in top
-    assert "# List every label that can occur, whether anybody has it or not, then remove this line.\n" in top
-    assert "# Use a public list of units, empty ones too (--units FILE), then remove this line.\n" in top
+    assert "# List every label that can occur, whether anybody has it or not, then remove labels_from.\n" in top
+    assert "# Use a public list of units, empty ones too (--units FILE), then remove units_from.\n" in top
 
 
 def test_a_draft_calls_where_public_only_if_it_picks_units_rather_than_persons():

@@ -246,6 +246,20 @@ def test_the_spine_of_a_made_up_census_takes_the_2020_strategy_and_keeps_every_b
         assert (kind == kind[made.spine.first_child[-1][:-1]][group]).all()  # one kind in each block group
 
 
+def test_it_says_what_shaped_it_and_which_levels_it_keeps():
+    spine, tribal, place, facilities = build(*geography(3))
+    given = {"tribal": tribal, "place": place, "facilities": facilities}
+    words = {"place": "places", "tribal": "tribal areas", "facilities": "facilities"}
+    for some in ((), ("tribal",), ("facilities", "place"), ("tribal", "place", "facilities")):
+        made = optimise_spine(spine, **{name: given[name] for name in some})
+        assert made.shaped_by == tuple(words[name] for name in words if name in some)
+        for level in spine.levels:
+            mine, theirs = (sorted(map(sorted, leaves_of(one, level))) for one in (made.spine, spine))
+            same = mine == theirs
+            assert made.keeps(level) == (same and level != spine.levels[-2])
+    assert not made.keeps("state")
+
+
 def test_it_is_frozen_and_survives_pickling():
     made = one_tract(30)
     with pytest.raises(ValueError, match="read-only"):

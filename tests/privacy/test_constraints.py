@@ -6,7 +6,7 @@ import pytest
 
 from tallyveil.errors import InputError
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, Strategy, StructuralZero
-from tallyveil.privacy.constraints import UNLIMITED, constraint_from_toml
+from tallyveil.privacy.constraints import UNLIMITED, constraint_from_toml, pinning
 from tallyveil.schema import Grouping, Schema
 from tallyveil.spine import Spine
 
@@ -192,3 +192,34 @@ def test_a_bound_with_an_unknown_field_or_level_is_refused():
         constraint_from_toml({"bound": "age", "level": "county", "lest": 1})
     with pytest.raises(InputError, match=r"unknown level 'tract'\. The levels are state, county"):
         strategy(Bound(query="age", level="tract", least=1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "pins"),
+    [
+        ({"least": 5, "most": 5}, True),
+        ({"least": 5, "most": 6}, False),
+        ({"least": {"adult": 2}, "most": {"adult": 2, "minor": 9}}, True),
+        ({"least": {"adult": 2}, "most": {"*": 2}}, True),
+        ({"most": 0}, False),  # a structural zero says nothing about any unit
+        ({"most": 0, "units": ["001"]}, True),
+        ({"most": {"adult": 0}, "least": {"minor": 3}}, False),
+    ],
+)
+def test_a_bound_that_fixes_a_row_pins_it_and_one_that_is_zero_everywhere_does_not(fields, pins):
+    bound = Bound(query="age", level="county", **fields)
+    assert bound.pins is pins
+    assert pinning([bound], SCHEMA) == ((bound,) if pins else ())
+
+
+def test_bounds_that_pin_a_row_only_together_are_found_however_they_are_spelled():
+    low = Bound(query="age * home", level="county", least={"adult*house": 4})
+    high = Bound(query="home*age", level="county", most={"house*adult": 4}, units=["001"])
+    others = [
+        Bound(query="home * age", level="county", most={"nursing*adult": 4}),
+        Bound(query="age * home", level="state", most=4),
+        StructuralZero(cells={"age": ("minor",)}),
+    ]
+    assert pinning([low, high, *others], SCHEMA) == (low, high)
+    elsewhere = Bound(query="age * home", level="county", least={"adult*house": 4}, units=["003"])
+    assert pinning([elsewhere, high, *others], SCHEMA) == ()

@@ -8,7 +8,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from tallyveil import Areas, Facilities, Histogram, Schema, Spine, Strategy
 from tallyveil.counts import Counts
-from tallyveil.optimised import OptimisedSpine
+from tallyveil.optimised import OptimisedSpine, optimise_spine
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, StructuralZero
 
 FREE = 1 << 60
@@ -25,27 +25,33 @@ class Case:
     optimised: OptimisedSpine | None
 
 
-def random_case(rng: np.random.Generator, *, most_levels: int = 4, most_queries: int = 3, zeros: bool = True) -> Case:
-    """Any tree of two to four levels, any schema of up to three attributes, any mix of constraints."""
-    spine = random_spine(rng, int(rng.integers(2, most_levels + 1)))
+def random_case(rng: np.random.Generator, *, crowded: bool = False) -> Case:
+    """Any tree of two to four levels, any schema of up to three attributes, any mix of constraints.
+
+    A crowded case has more of them, further down and with more noise: conflicts that come from noise are frequent.
+    """
+    spine = random_spine(rng, int(rng.integers(2, 5)))
     schema = Schema(
         attributes={f"a{i}": [f"{i}{c}" for c in range(rng.integers(2, 4))] for i in range(rng.integers(1, 4))}
     )
     leaves = spine.size(spine.leaf)
     table = rng.poisson(rng.choice([0.1, 0.6, 2.0]), (leaves, schema.cells))
     constraints = []
-    if zeros and rng.random() < 0.3 and len(schema.attributes) > 1:
+    if rng.random() < 0.3 and len(schema.attributes) > 1:
         zero = {name: (schema.attributes[name][0],) for name in ("a0", "a1")}
         constraints.append(StructuralZero(cells=zero))
         table[:, ~Schema(attributes=schema.attributes, zeros=[zero]).possible] = 0
     people = Histogram(spine=spine, schema=schema, leaves=Counts.from_dense(table))
     true = rng.random() < 0.5  # bounds that the people keep, to be checked; else any bounds, unchecked
     facilities = None
-    queries = list(rng.permutation(queries_of(schema))[: rng.integers(1, most_queries + 1)])
-    for _ in range(rng.integers(1, 5)):
-        level, query = str(rng.choice(spine.levels)), str(rng.choice([*queries, "total"]))
+    queries = list(rng.permutation(queries_of(schema))[: rng.integers(1, 4)])
+    for _ in range(rng.integers(3, 6) if crowded else rng.integers(1, 5)):
+        level, query = (
+            str(rng.choice(spine.levels[-2:] if crowded else spine.levels)),
+            str(rng.choice([*queries, "total"])),
+        )
         kind = rng.random()
-        if kind < 0.3:
+        if kind < 0.3 and (query == "total" or not crowded):
             constraints.append(Invariant(query=query, level=level))
         elif kind < 0.45 and facilities is None:
             facilities, bound = random_facilities(rng, people, level, true=true)
@@ -53,7 +59,11 @@ def random_case(rng: np.random.Generator, *, most_levels: int = 4, most_queries:
         else:
             constraints.append(random_bound(rng, people, query, level, true=true))
     invariant = any(isinstance(one, Invariant) for one in constraints)
-    budget = {str(rng.choice(["epsilon", "rho"])): str(rng.choice(["1/1000", "1/20", "1", "100000000"]))}
+    budget = {
+        str(rng.choice(["epsilon", "rho"])): str(
+            rng.choice(["1/1000", "1/20", "1", "100000000"][: 2 if crowded else 4])
+        )
+    }
     strategy = replace(
         Strategy.default(spine, schema, **budget),
         constraints=tuple(constraints),
@@ -119,10 +129,12 @@ def random_units(rng: np.random.Generator, spine: Spine, facilities: Facilities 
         some = [leaf for leaf in leaves if rng.random() < share] or leaves[:1]
         return Areas.from_codes(spine, leaf=some, area=[f"area{int(rng.integers(2))}" for _ in some])
 
-    return spine.optimised(
+    return optimise_spine(
+        spine,
         tribal=areas(0.4) if rng.random() < 0.7 else None,
         place=areas(0.5) if rng.random() < 0.5 else None,
-        facilities=None,
+        facilities=facilities if rng.random() < 0.5 else None,
+        household="00",
     )
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tallyveil import Facilities, Histogram, Schema, Spine, Strategy, protect
+from tallyveil import Areas, Facilities, Histogram, Schema, Spine, Strategy, protect
 from tallyveil.counts import Counts
-from tallyveil.errors import InputError
+from tallyveil.errors import EndedAfterNoise, InputError
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
 from tallyveil.topdown.carried import run_limits
@@ -280,3 +280,57 @@ def test_structural_zeros_of_schema_and_strategy_both_close_cells(land):
     plan = plan_for(people, StructuralZero(cells={"home": ("dorm",)}))
     open_cells = np.array(schema.query("detailed").labels())[possible_cells(schema, plan)]
     assert open_cells.tolist() == ["minor*house", "adult*house", "adult*prison"]
+
+
+def test_what_several_bounds_say_about_the_total_is_carried_up_with_them(land):
+    people, _ = land
+    age = Bound(query="age", level="district", least={"adult": 6}, most={"adult": 20, "minor": 1})  # 6 to 21
+    home = Bound(
+        query="home", level="district", least={"house": 8}, most={"house": 12, "prison": 6, "dorm": 0}
+    )  # 8, 18
+    found = bounds(people, age, home)
+    assert found["district"]["total"] == ([[8]] * 3, [[18]] * 3)
+    assert found["district"]["age"] == ([[0, 7]] * 3, [[1, 18]] * 3)  # 8 people, one minor at most: 7 adults
+    assert found["state"]["total"] == ([[16], [8]], [[36], [18]])
+    assert found["us"]["total"] == ([[39]], [[39]])
+    assert found["us"]["home"] == ([[24, 3, 0]], [[36, 15, 0]])  # 39 people: 36 fit into houses, 24 must be there
+
+
+def test_bounds_of_the_leaves_are_carried_up_the_spine_that_is_measured():
+    rows = [("1", "1a", "1a1", f"1a{i}") for i in range(5)] + [("2", "2a", "2a1", "2a5")]
+    names = ("state", "county", "district", "block")
+    spine = Spine.from_columns(dict(zip(names, zip(*rows, strict=True), strict=True)), root="us")
+    people = people_of(spine, [[1, 0, 0]] * 6)
+    tribal = Areas.from_codes(spine, leaf=["1a1", "1a3"], area=["Pueblo"] * 2)
+    bound = Bound(query="home", level="block", most=3)
+    one = Bound(query="home", level="block", least={"prison": 1}, most={"*": 3}, units=["1a3"])
+    state = Bound(query="home", level="state", most={"house": 5, "*": 99}, units=["1"])
+    made = spine.optimised(tribal=tribal)
+    exact = {("total", "us"): Counts.from_dense([[6]])}
+    limits = run_limits(spine, SCHEMA, plan_for(people, bound, one, state), exact=exact, optimised=made)
+    assert made.spine.labels("state") == ["01", "02", "11"]
+    assert made.spine.labels("block") == ["1a0", "1a2", "1a4", "2a5", "1a1", "1a3"]
+    found = {level: [(one.query.name, *(part.tolist() for part in one.all())) for one in some]
+             for level, some in limits.carried.items()}  # fmt: skip
+    assert found["block"] == [("home", [[0, 0, 0]] * 5 + [[0, 1, 0]], [[3, 3, 3]] * 6)]
+    assert found["county"] == [("home", [[0, 0, 0]] * 2 + [[0, 1, 0]], [[9, 9, 9], [3, 3, 3], [6, 6, 6]])]
+    parts, whole = found["state"]
+    assert parts == found["county"][0]
+    assert whole == ("home", [[0, 1, 0], [0, 0, 0]], [[5, 15, 15], [3, 3, 3]])  # by state, its parts together
+    assert limits.carried["state"][1].owner.tolist() == [0, 1, 0]
+    assert found["us"][1] == ("home", [[0, 1, 0]], [[5, 6, 5]])  # 8, 18 and 18 but for six people, one in prison
+
+
+def test_a_tree_too_large_to_decide_is_run_and_ends_after_noise_where_nothing_can_hold(monkeypatch):
+    monkeypatch.setattr("tallyveil.topdown.decide.LARGEST", 1)
+    spine = Spine.from_columns({"county": ["A", "A"], "tract": ["A1", "A2"]}, root="state")
+    schema = Schema(attributes={"race": ["a", "b", "c"]})
+    people = Histogram(spine=spine, schema=schema, leaves=Counts.from_dense([[1, 0, 0], [0, 0, 9]]))
+    constraints = (
+        Bound(query="total", level="tract", most=1, units=["A1"]),
+        Bound(query="race", level="tract", most={"a": 0, "b": 0}, units=["A2"]),
+        Bound(query="race", level="county", least={"a": 1, "b": 1}),
+    )
+    plan = replace(plan_for(people, *constraints), check_constraints=False)
+    with pytest.raises(EndedAfterNoise, match=r"the children of county 'A' \(level 'tract'\).*No counts keep all"):
+        protect(people, plan, seed=1)

@@ -306,8 +306,9 @@ def test_many_nests_at_once_give_the_first_that_is_impossible_alone():
         kept = slice(2 * start, None)
         nests = nests_of(*parents[start:])
         limits = [replace(total, owner=total.owner[kept]), replace(home, owner=home.owner[kept])]
-        first, alone = next((p, one) for p, one in enumerate(impossible[start:]) if one)
-        assert first_conflict(nests, limits) == replace(alone, nest=first)
+        alone = [replace(one, nest=p) for p, one in enumerate(impossible[start:]) if one]
+        assert first_conflict(nests, limits) == alone[0]
+        assert list(conflicts(nests, limits)) == alone
 
 
 # --- the failsafe

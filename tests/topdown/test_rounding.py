@@ -12,6 +12,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from tallyveil.errors import InputError
 from tallyveil.schema import Grouping, Schema
+from tallyveil.topdown import rounding as rounding_module
 from tallyveil.topdown.flow import SCALE, nearest_flow
 from tallyveil.topdown.nests import UNLIMITED, Limits, Nests
 from tallyveil.topdown.rounding import Rounded, Unroundable, round_nests, stages_of
@@ -271,6 +272,27 @@ def test_a_nest_that_no_whole_table_fits_is_named(rounding):
         round_nests(flat, nests, [impossible], SCHEMA, rounding)
     assert caught.value.nest == 1
     assert isinstance(caught.value, InputError)
+
+
+@pytest.mark.parametrize("rounding", MODES)
+@pytest.mark.parametrize("failing", [1, 2])
+def test_where_the_solver_loses_its_way_any_table_that_keeps_everything_will_do(rounding, failing, monkeypatch):
+    """The first so many programs find nothing: the cells alone are tried, then any table."""
+    real, calls = rounding_module.round_by_program, []
+
+    def lost(*arguments):
+        calls.append(arguments[-1])
+        return None if len(calls) <= failing else real(*arguments)
+
+    monkeypatch.setattr(rounding_module, "round_by_program", lost)
+    x = np.array([[1.0, 1.0], [1.0, 1.0]])
+    z, rounded = round_one(x, [0, 1], [limits_on("total", [[3], [1]], [[3], [1]])], rounding)
+    assert len(calls) == 2
+    assert len(calls[1]) == 1  # one stage: the cells
+    assert rounded.programs == 1
+    assert z.min() >= 0
+    assert z.sum(axis=0).tolist() == [2, 2]
+    assert z.sum(axis=1).tolist() == [3, 1]
 
 
 def limits_on(text: str, least, most) -> Limits:

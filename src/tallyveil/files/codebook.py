@@ -32,12 +32,12 @@ TOTALS = ("total", "tot", "total_population", "pop", "population", "persons")  #
 COMMENTS = {
     "labels_from": (
         "The labels below are those met in the data, so a label that one person has would be published.\n"
-        "List every label that can occur, whether anybody has it or not, then remove this line.\n"
+        "List every label that can occur, whether anybody has it or not, then remove labels_from.\n"
         "Until then every release is stamped: labels are not covered by the guarantee."
     ),
     "units_from": (
         "The units and levels are those met in the data, so a place where one person lives would be published.\n"
-        "Use a public list of units, empty ones too (--units FILE), then remove this line.\n"
+        "Use a public list of units, empty ones too (--units FILE), then remove units_from.\n"
         "Until then every release is stamped: units are not covered by the guarantee."
     ),
     "stamps": "What these counts are stamped with. Whatever is made from them has the same stamps.",

@@ -73,14 +73,14 @@ def measure(
         schema=histogram.schema,
         strategy=strategy,
         ask=ask,
-        exact=_exact(people, strategy),
+        exact=exact_answers(people, strategy),
         optimised=optimised,
         stamps=stamps_of_run(people, strategy, seeded=key.seeded),
     )
     return noisy
 
 
-def _exact(people: Histogram, strategy: Strategy) -> dict[tuple[str, str], Counts]:
+def exact_answers(people: Histogram, strategy: Strategy) -> dict[tuple[str, str], Counts]:
     """What is published without noise: the invariants, and everybody, where neighbours are equally many."""
     wanted = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
     if strategy.neighbours == "replace-one":

@@ -19,7 +19,7 @@ from tallyveil._frozen import Frozen
 from tallyveil.errors import BudgetError, InputError
 from tallyveil.privacy.accounting import rho_from_epsilon
 from tallyveil.privacy.budget import Number, exact, exact_delta, text
-from tallyveil.privacy.constraints import Constraint, Invariant
+from tallyveil.privacy.constraints import Bound, Constraint, Invariant
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.schema import DETAILED, TOTAL, Schema, factors_of
 from tallyveil.spine import Spine
@@ -127,7 +127,7 @@ class Strategy:
                     f"constraint ({constraint.words()}): unknown level {level!r}. "
                     f"The levels are {', '.join(self.levels)}."
                 )
-        if self.neighbours == "add-or-remove" and any(isinstance(c, Invariant) for c in self.constraints):
+        if self.neighbours == "add-or-remove" and any(map(self._fixes, self.constraints)):
             raise BudgetError(
                 'neighbours = "add-or-remove" with an invariant: adding a person changes every exact count, so nothing '
                 'would be protected. Drop the invariant, or use "replace-one".'
@@ -349,6 +349,12 @@ class Strategy:
                         f"({', '.join(self.queries[level])})."
                     )
         return Frozen(checked)
+
+    def _fixes(self, constraint: Constraint) -> bool:
+        """Whether neighbours must agree on something: an invariant, or a bound that fixes a value and is checked."""
+        if isinstance(constraint, Bound):
+            return constraint.pins and self.check_constraints
+        return isinstance(constraint, Invariant)
 
     def _spelled_constraint(self, constraint: Constraint) -> Constraint:
         """An invariant in the strategy's spelling; a bound's rows follow the spelling of its query, so it stays."""
