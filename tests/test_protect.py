@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallyveil import Facilities, Histogram, Schema, Spine, Strategy, populations, protect
+from tallyveil import Facilities, Histogram, Schema, Spine, Strategy, populations, protect, verify_release
 from tallyveil.certificate import observed_of
 from tallyveil.counts import Counts
 from tallyveil.errors import InputError

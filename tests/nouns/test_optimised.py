@@ -296,3 +296,31 @@ def test_anything_on_another_spine_is_refused_with_both():
         made.moved(made.moved(people))
     with refused("the facilities are on another spine", "the standard one"):
         made.moved_facilities(other_facilities)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_two_spines_give_the_way_between_them_again(seed):
+    levels, blocks = geography(seed)
+    if len(levels) < 3:
+        pytest.skip("too few levels")
+    spine, tribal, place, facilities = build(levels, blocks)
+    made = optimise_spine(spine, tribal=tribal, place=place, facilities=facilities)
+    again = OptimisedSpine.from_spines(made.spine, made.standard, shaped_by=made.shaped_by)
+    assert (again.spine, again.standard, again.shaped_by) == (made.spine, made.standard, made.shaped_by)
+    assert np.array_equal(again.leaf, made.leaf)
+    assert set(again.part_of) == set(made.part_of)
+    assert all(np.array_equal(again.part_of[level], made.part_of[level]) for level in made.part_of)
+
+
+def test_spines_of_two_releases_are_refused():
+    columns = {"state": ["1", "1", "2"], "tract": ["1a", "1b", "2a"], "group": ["1a1", "1b1", "2a1"]}
+    spine = Spine.from_columns(columns | {"block": ["x", "y", "z"]}, root="us")
+    fewer = Spine.from_columns({name: codes[:2] for name, codes in columns.items()} | {"block": ["x", "y"]}, root="us")
+    with refused("other levels or leaves than the published one", "Give both spines"):
+        OptimisedSpine.from_spines(fewer, spine)
+    other = Spine.from_columns(columns | {"block": ["x", "y", "w"]}, root="us")
+    with refused("block 'w' is not among the 3 units"):
+        OptimisedSpine.from_spines(other, spine)
+    across = {"state": ["1"] * 3, "tract": ["1a"] * 3, "group": ["1a1"] * 3, "block": ["x", "y", "z"]}
+    with refused("state '1' of the spine that was measured lies in two published ones"):
+        OptimisedSpine.from_spines(Spine.from_columns(across, root="us"), spine)

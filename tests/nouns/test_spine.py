@@ -356,3 +356,13 @@ def test_bad_input_is_a_value_error_and_one_of_ours():
     with pytest.raises(ValueError, match="unknown level") as caught:
         Spine.from_columns(NEW_ENGLAND, root="us").size("block")
     assert isinstance(caught.value, TallyveilError)
+
+
+def test_rows_in_order_stay_in_order_and_children_that_are_apart_are_refused():
+    columns = {"state": ["44", "44", "09"], "county": ["44007", "44001", "09001"]}
+    spine = Spine.from_columns(columns, root="us", in_order=True)
+    assert (spine.labels("state"), spine.labels("county")) == (["44", "09"], columns["county"])
+    with refused("state '44' lies in us 'us' and in us 'us'"):
+        Spine.from_columns(
+            {"state": ["44", "09", "44"], "county": ["44007", "09001", "44001"]}, root="us", in_order=True
+        )
