@@ -58,7 +58,7 @@ def random_case(rng: np.random.Generator, *, crowded: bool = False) -> Case:
             constraints.append(bound)
         else:
             constraints.append(random_bound(rng, people, query, level, true=true))
-    invariant = any(isinstance(one, Invariant) for one in constraints)
+    invariant = any(isinstance(one, Invariant) or (isinstance(one, Bound) and one.pins) for one in constraints)
     budget = {
         str(rng.choice(["epsilon", "rho"])): str(
             rng.choice(["1/1000", "1/20", "1", "100000000"][: 2 if crowded else 4])
