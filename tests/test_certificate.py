@@ -9,12 +9,12 @@ import pytest
 from small_release import small_people, small_release, small_strategy
 from tallyveil import Histogram, Strategy
 from tallyveil.certificate import declared_of, observed_of
+from tallyveil.certificate_page import certificate_html
 from tallyveil.errors import InputError
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Invariant, account_of
 from tallyveil.protection import protect
 from tallyveil.release import Relaxed, Solved
-from tallyveil.report.certificate_page import certificate_html
 
 
 def declared(people: Histogram, plan: Strategy, **options) -> dict:
@@ -228,8 +228,8 @@ def test_the_page_of_a_release_without_stamps_or_constraints_shows_none():
 def test_what_users_name_is_escaped_on_the_page():
     release = small_release()
     named = replace(release.strategy, name="<script>alert(1)</script>")
-    certificate = dict(release.certificate) | {"approver": "A & B <c>"}
-    certificate["declared"] = certificate["declared"] | {"strategy": named.name}
+    certificate = dict(release.certificate)
+    certificate["declared"] = certificate["declared"] | {"strategy": named.name, "stamps": ["A & B <c>"]}
     text = page(replace(release, strategy=named, certificate=certificate))
     assert "<script" not in text
     assert "A &amp; B &lt;c&gt;" in text

@@ -127,7 +127,7 @@ def test_help_loads_no_heavy_library():
 
 
 COMMANDS = [
-    *([name] for name in ("demo", "synth", "codebook", "protect", "verify", "account", "cite")),
+    *([name] for name in ("demo", "synth", "codebook", "protect", "verify", "keygen", "sign", "account", "cite")),
     ["presets", "show"],
     ["presets", "write"],
 ]

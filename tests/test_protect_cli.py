@@ -60,8 +60,8 @@ def test_a_protected_town_keeps_its_total_holds_in_every_check_and_differs_from_
     assert release.histogram != truth(town)
     found = figures("verify", str(made))
     assert found["holds"]
-    assert {one["state"] for one in found["findings"]} == {"holds"}
-    assert {one["check"]: one["detail"] for one in found["findings"]}["stamps"] == SEEDED
+    assert {one["name"] for one in found["checks"] if not one["holds"]} == {"signature"}
+    assert {one["name"]: one["words"] for one in found["checks"]}["stamps"] == SEEDED
 
 
 def test_post_processing_from_the_saved_measurements_gives_the_release_and_observed_again(made):
@@ -76,14 +76,14 @@ def test_verify_prints_a_line_per_check_and_fails_with_exit_code_1(made, tmp_pat
 
     done = run("verify", str(made))
     assert done.returncode == 0
-    assert all(line.startswith("holds ") for line in done.stdout.splitlines())
+    assert all(line.startswith(("holds ", "unchecked  signature")) for line in done.stdout.splitlines()[:-1])
     broken = Path(shutil.copytree(made, tmp_path / "broken"))
     table = pd.read_parquet(broken / "levels" / "county.parquet")
     table.loc[0, "total"] += 1
     table.to_parquet(broken / "levels" / "county.parquet")
     done = run("verify", str(broken))
     assert done.returncode == 1
-    assert sum(line.startswith("fails ") for line in done.stdout.splitlines()) == 2  # levels, children
+    assert sum(line.startswith("fails ") for line in done.stdout.splitlines()) == 1  # manifest
     assert run("verify", str(broken), "--json").returncode == 1
     assert run("verify", str(tmp_path / "nowhere")).returncode == 2
 
@@ -237,7 +237,7 @@ def test_an_interrupted_run_exits_with_130_and_leaves_nothing(town, tmp_path, mo
         signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("tallyveil.files.release_folder.certificate_text", interrupted)
+    monkeypatch.setattr("tallyveil.files.release_folder.certificate_bytes", interrupted)
     done = protect(town, "--epsilon", "1", "-o", str(tmp_path / "r"))
     signal.signal(signal.SIGINT, before)
     assert done.returncode == 130

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from tallyveil.canonical import canonical_bytes, certificate_digest, parse_json
@@ -23,10 +24,7 @@ def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
     """The page of a certificate, as text: the same whether the certificate was just made or read from its file."""
     read = parse_json(canonical_bytes(certificate))
     declared, guarantee = read["declared"], read["declared"]["guarantee"]
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"number": number, "figures": figures, "up": up, "percent": percent, "small": small}
-    template = environment.from_string(files(__package__).joinpath("certificate.html").read_text(encoding="utf-8"))
-    return template.render(
+    return _template().render(
         declared=declared,
         observed=read.get("observed"),
         guarantee=guarantee,
@@ -107,6 +105,13 @@ def factor(epsilon: float) -> str:
         if value >= size:
             return f"{math.ceil(value / size):,} {word}"
     return f"{math.ceil(value):,}" if value >= 100 else f"{math.ceil(value * 100 - 1e-9) / 100:g}"
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"number": number, "figures": figures, "up": up, "percent": percent, "small": small}
+    return environment.from_string(files(__package__).joinpath("certificate.html").read_text(encoding="utf-8"))
 
 
 def _conditions(guarantee: Mapping[str, Any]) -> bool:

@@ -100,13 +100,14 @@ def _findings(folder: Sealed, key: Ed25519PublicKey | None) -> list[Finding]:
     book = findings.check("labels", lambda: read_codebook_strictly(folder))
     findings.check("files", lambda: check_names(folder, strategy, book))
     findings.check("page", lambda: (check_page(folder, certificate), None))
-    findings.check("rendering", lambda: (check_rendering(folder, certificate, strategy), None))
+    other = other_versions(certificate)
+    findings.check("rendering", lambda: (check_rendering(folder, certificate, strategy, other=other), None))
     findings.check("observed", lambda: (check_observed(certificate), None))
     spine = findings.check("spine", lambda: read_spine_strictly(folder, book))
     people = findings.check("counts", lambda: read_people_strictly(folder, book, spine))
     if strategy is None or book is None or people is None:
         return findings.found
-    strictly = other_versions(certificate) is None
+    strictly = other is None
     if findings.check("strategy", lambda: check_strategy(folder, strategy, people, strictly=strictly)) is None:
         return findings.found
     findings.check("codebook", lambda: (check_codebook(folder, book, people, strictly=strictly), None))
@@ -122,11 +123,11 @@ def _findings(folder: Sealed, key: Ed25519PublicKey | None) -> list[Finding]:
         ),
     )
     findings.check("stamps", lambda: (check_stamps(release, source), None))
-    _check_content(findings, release)
+    _check_content(findings, release, other)
     return findings.found
 
 
-def _check_content(findings: Findings, release: ReadRelease) -> None:
+def _check_content(findings: Findings, release: ReadRelease, other: str | None) -> None:
     """The checks that need all that was read."""
     tables = read_levels(release)
     findings.check("levels", lambda: (check_levels(tables), None))
@@ -135,15 +136,14 @@ def _check_content(findings: Findings, release: ReadRelease) -> None:
         findings.check(name, lambda check=check: (check(release), None))  # type: ignore[misc]
     findings.check("measurements", lambda: (check_measurements(release), None))
     findings.check("declared", lambda: (check_declared(release), None))
-    findings.check("post-processing", lambda: (_check_again(findings, release), None))
+    findings.check("post-processing", lambda: (_check_again(findings, release, other), None))
 
 
-def _check_again(findings: Findings, release: ReadRelease) -> str:
+def _check_again(findings: Findings, release: ReadRelease, other: str | None) -> str:
     """TopDown, run again on the saved measurements, gives the release and what was observed."""
     saved, all_of_them = all_saved(release)
     if saved < all_of_them:
         raise UncheckedError(f"{saved} of {all_of_them} measured queries are saved: TopDown needs all of them")
-    other = other_versions(release.certificate)
     if other is not None:
         raise UncheckedError(f"{other}: TopDown is run again on the same versions only")
     needed = ("manifest", "files", "facilities", "measured spine", "invariants", "measurements")

@@ -8,14 +8,17 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from small_release import page_of, small_people, small_release
-from tallyveil import Histogram, Schema, Strategy
+from folders import edit as edit_table
+from folders import failing, reseal
+from small_release import small_noisy, small_people, small_release
+from tallyveil import Histogram, Schema, Strategy, sign_release
 from tallyveil.areas import Areas
 from tallyveil.certificate import declared_of, observed_of
 from tallyveil.errors import InputError
 from tallyveil.evaluate.margins import MarginClass, Margins
-from tallyveil.files import margin_columns, read_release, verify_release, write_release
+from tallyveil.files import margin_columns, read_release, write_release
 from tallyveil.files.margin_columns import area_table, write_margins
+from tallyveil.files.signing import write_key_pair
 from tallyveil.release import Release
 
 
@@ -23,7 +26,7 @@ from tallyveil.release import Release
 def made(tmp_path_factory) -> Path:
     release = small_release()
     place = tmp_path_factory.mktemp("made") / "release"
-    write_release(release, place, page=page_of(release))
+    write_release(release, place, noisy=small_noisy())
     return place
 
 
@@ -47,10 +50,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def failing(folder: Path) -> dict[str, str]:
-    return {finding.check: finding.detail for finding in verify_release(folder) if finding.state == "fails"}
-
-
 def test_each_count_has_its_margin_in_the_next_column(folder):
     before = pd.read_parquet(folder / "levels" / "tract.parquet")
     paths = write_margins(folder, margins_for(*all_pairs()))
@@ -69,7 +68,7 @@ def test_the_release_still_holds_in_every_check_and_reads_the_same(folder, made)
     assert failing(folder) == {}
     assert read_release(folder).histogram == read_release(made).histogram
     changed = {name for name, text in contents(folder).items() if contents(made).get(name) != text}
-    assert changed == {f"levels/{level}.parquet" for level in ("us", "county", "tract")}
+    assert changed == {"certificate.json", *(f"levels/{level}.parquet" for level in ("us", "county", "tract"))}
 
 
 def test_writing_again_replaces_margins_and_the_same_margins_give_the_same_bytes(folder):
@@ -114,6 +113,46 @@ def test_a_run_that_stops_on_the_way_changes_nothing_and_leaves_nothing(folder, 
     assert contents(folder) == contents(made)
 
 
+@pytest.mark.parametrize("failing_rename", [1, 2, 3, 4])
+def test_a_rename_that_fails_is_undone_and_leaves_nothing(folder, made, monkeypatch, failing_rename):
+    done, right = [], Path.replace
+
+    def sometimes(self, target):
+        done.append(target)
+        if len(done) == failing_rename:
+            raise KeyboardInterrupt
+        return right(self, target)
+
+    monkeypatch.setattr(Path, "replace", sometimes)
+    with pytest.raises(KeyboardInterrupt):
+        write_margins(folder, margins_for(*all_pairs()))
+    assert contents(folder) == contents(made)
+
+
+def test_a_signed_folder_is_refused_with_one_line(folder):
+    write_key_pair(folder.with_name("office"))
+    sign_release(folder, folder.with_name("office"))
+    before = contents(folder)
+    with pytest.raises(InputError, match=r"certificate.sig: the folder is signed, and margins would change what was"):
+        write_margins(folder, margins_for(*all_pairs()))
+    assert contents(folder) == before
+
+
+def test_a_table_that_was_changed_is_refused_instead_of_being_listed_anew(folder):
+    edit_table(folder / "levels" / "county.parquet", lambda table: table.assign(total=[1, 2, 3]))
+    before = contents(folder)
+    with pytest.raises(InputError, match=r"county.parquet: not the file that certificate.json lists"):
+        write_margins(folder, margins_for(*all_pairs()))
+    assert contents(folder) == before
+
+
+def test_a_folder_made_elsewhere_without_a_certificate_gets_margins_too(folder):
+    (folder / "certificate.json").unlink()
+    write_margins(folder, margins_for(*all_pairs()))
+    assert "total_moe90" in pd.read_parquet(folder / "levels" / "tract.parquet")
+    assert not (folder / "certificate.json").exists()
+
+
 def test_a_large_table_is_rewritten_piece_by_piece(folder, monkeypatch):
     monkeypatch.setattr(margin_columns, "PIECE", 2)
     write_margins(folder, margins_for(*all_pairs()))
@@ -142,20 +181,17 @@ def test_margins_of_another_share_or_without_a_table_are_refused(folder):
 
 
 def edit(path: Path, **columns) -> None:
-    table = pd.read_parquet(path)
-    table.astype({name: str for name in table if table[name].dtype == "category"}).assign(**columns).to_parquet(path)
+    edit_table(path, lambda table: table.assign(**columns))
+    reseal(path.parent.parent)
 
 
 @pytest.mark.parametrize(
     ("values", "line"),
     [
         ([3, -1, 2], "levels/county.parquet, total_moe90: -1, but a margin of error is 0 or more"),
-        ([3, 1.5, 2], "levels/county.parquet, total_moe90: holds double, not whole numbers"),
-        (["3", "1", "2"], "levels/county.parquet, total_moe90: holds string, not whole numbers"),
-        (
-            pd.array([3, None, 2], "Int64"),
-            "levels/county.parquet, total_moe90: None, but a margin of error is 0 or more",
-        ),
+        ([3, 1.5, 2], "levels/county.parquet, total_moe90: holds double, not int64"),
+        (["3", "x", "2"], "levels/county.parquet, total_moe90: holds string, not int64"),
+        (pd.array([3, None, 2], "Int64"), "levels/county.parquet, total_moe90: 1 values are missing"),
     ],
 )
 def test_margins_that_cannot_be_are_found(folder, values, line):
@@ -182,7 +218,7 @@ def test_a_label_that_looks_like_a_margin_is_a_count_and_margins_beside_it_are_r
     schema = Schema(attributes={"age": ["a", "a_moe90"], "home": ["house", "prison", "dorm"]})
     people = Histogram(spine=people.spine, schema=schema, leaves=people.leaves)
     plan = Strategy.default(people.spine, schema, rho=1)
-    declared = declared_of(plan, people.spine, schema, facilities=False, stamps=(), seeded=True)
+    declared = declared_of(plan, people.spine, schema, facilities=False, stamps=())
     certificate = {"declared": declared, "observed": observed_of([])}
     write_release(Release(histogram=people, strategy=plan, certificate=certificate), tmp_path / "odd")
     assert failing(tmp_path / "odd") == {}

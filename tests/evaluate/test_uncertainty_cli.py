@@ -10,10 +10,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from small_release import page_of, small_release
+from small_release import small_noisy, small_release
+from tallyveil import Areas, Histogram, Schema, Spine, Strategy, verify_release
 from tallyveil.cli.uncertainty import uncertainty
 from tallyveil.errors import InputError
-from tallyveil.files import read_release, verify_release, write_release
+from tallyveil.files import read_release, write_release
+from tallyveil.protection import protect
 
 app = typer.Typer()
 app.command()(uncertainty)
@@ -23,7 +25,7 @@ app.command()(uncertainty)
 def made(tmp_path_factory) -> Path:
     release = small_release()
     place = tmp_path_factory.mktemp("made") / "release"
-    write_release(release, place, page=page_of(release))
+    write_release(release, place, noisy=small_noisy())
     return place
 
 
@@ -44,7 +46,7 @@ def tables(folder: Path) -> dict[str, bytes]:
 
 
 def test_margins_are_printed_and_put_beside_the_counts_and_the_release_still_holds(folder):
-    certificate = (folder / "certificate.json").read_bytes()
+    certificate = json.loads((folder / "certificate.json").read_text())
     done = run(folder)
     assert "2 of 2 re-runs done" in done.stderr
     assert "Margins of error, in persons, from 2 re-runs" in done.stdout
@@ -56,8 +58,12 @@ def test_margins_are_printed_and_put_beside_the_counts_and_the_release_still_hol
     table = pd.read_parquet(folder / "levels" / "tract.parquet")
     assert "age:adult_moe90" in table
     assert (table["age:adult_moe90"] > 0).all()
-    assert {finding.state for finding in verify_release(folder)} <= {"holds", "unchecked"}
-    assert (folder / "certificate.json").read_bytes() == certificate
+    assert False not in {finding.holds for finding in verify_release(folder)}
+    after = json.loads((folder / "certificate.json").read_text())
+    assert {name for name in after["files"] if after["files"][name] != certificate["files"][name]} == {
+        f"levels/{level}.parquet" for level in ("us", "county", "tract")
+    }
+    assert {**after, "files": None} == {**certificate, "files": None}
 
 
 def test_json_has_the_margins_and_the_same_seed_gives_the_same(folder):
@@ -105,13 +111,31 @@ def test_a_release_without_its_strategy_is_refused_with_the_reason(folder):
         run(folder)
 
 
-def test_a_release_measured_on_another_spine_says_so(folder):
-    path = folder / "certificate.json"
-    certificate = json.loads(path.read_text())
-    assert "measured on another spine" not in run(folder, "--no-write").stdout
-    certificate["declared"]["measured_on"] = {"us": 1, "county": 4, "tract": 6}
-    path.write_text(json.dumps(certificate))
-    assert "measured on another spine, which its folder does not hold" in run(folder, "--no-write").stdout
+def test_a_release_measured_on_an_optimised_spine_is_run_again_on_it(tmp_path, monkeypatch):
+    columns = {"state": ["1"] * 4, "tract": ["1a"] * 4, "group": ["1a1"] * 4, "block": ["w", "x", "y", "z"]}
+    spine = Spine.from_columns(columns, root="us")
+    made = spine.optimised(place=Areas.from_codes(spine, leaf=["x", "z"], area=["Troy", "Troy"]))
+    schema = Schema(attributes={"age": ["child", "adult"]})
+    people = Histogram.from_entries(spine, schema, unit=[0, 1, 2, 3], cell=[0, 1, 0, 1], count=[30, 40, 50, 60])
+    release = protect(people, Strategy.default(spine, schema, epsilon=1), seed=1, optimised=made)
+    write_release(release, tmp_path / "r")
+    seen = []
+
+    def watched(*given, optimised, **more):
+        seen.append(optimised)
+        return protect(*given, optimised=optimised, **more)
+
+    monkeypatch.setattr("tallyveil.protection.protect", watched)
+    run(tmp_path / "r")
+    assert [one.spine == made.spine for one in seen] == [True, True]
+    assert False not in {finding.holds for finding in verify_release(tmp_path / "r")}
+
+
+def test_a_signed_release_is_refused_before_the_work(folder, monkeypatch):
+    (folder / "certificate.sig").write_bytes(b"0" * 64)
+    monkeypatch.setattr("tallyveil.protection.protect", lambda *_, **__: pytest.fail("worked"))
+    with pytest.raises(InputError, match="the folder is signed, and margins would change what was signed"):
+        run(folder)
 
 
 def test_counts_that_were_hardly_measured_are_named(tmp_path):

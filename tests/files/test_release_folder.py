@@ -1,10 +1,12 @@
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +14,22 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from small_release import page_of, small_people, small_release
+from folders import edit, failing, put, reseal
+from small_release import small_noisy, small_people, small_release
+from tallyveil import Areas, Histogram, Schema, Spine, Strategy
+from tallyveil.certificate import declared_of, observed_of
 from tallyveil.errors import InputError
-from tallyveil.files import read_counts, read_release, write_release
+from tallyveil.files import codebook_to_toml, read_codebook, read_counts, read_release, write_release
 from tallyveil.files.measured import file_name, measured_pairs, measurement_sizes, noisy_pieces
 from tallyveil.files.release_folder import new_folder
 from tallyveil.files.tables import UNITS_FROM_DATA
-from tallyveil.files.write import write_table
+from tallyveil.files.write import codebook_for, write_table
+from tallyveil.histogram import Filter
+from tallyveil.measurements import Measurements
+from tallyveil.mechanisms.measure import measure
+from tallyveil.privacy import Invariant, RunKey
 from tallyveil.release import Release
+from tallyveil.topdown.engine import topdown
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +38,22 @@ def release() -> Release:
 
 
 @pytest.fixture(scope="module")
-def folder(release, tmp_path_factory) -> Path:
+def noisy() -> Measurements:
+    return small_noisy()
+
+
+@pytest.fixture(scope="module")
+def folder(release, noisy, tmp_path_factory) -> Path:
     """The release with all its measurements."""
     place = tmp_path_factory.mktemp("all") / "release"
-    write_release(release, place, measurements=measured_pairs(release.strategy), page=page_of(release))
+    write_release(release, place, measurements=measured_pairs(release.strategy), noisy=noisy)
     return place
 
 
-def places(release: Release, query: str, level: str) -> np.ndarray:
+def places(noisy: Measurements, query: str, level: str) -> np.ndarray:
     """All places of a query at a level that are measured, in no order."""
-    size = release.histogram.schema.query(query).size
-    units = np.flatnonzero(release.measurements.shares[level].spans)
+    size = noisy.schema.query(query).size
+    units = np.flatnonzero(noisy.shares[level].spans)
     return np.random.default_rng(1).permutation((units[:, None] * size + np.arange(size)).reshape(-1))
 
 
@@ -55,33 +70,43 @@ def test_the_folder_holds_what_the_contract_says_and_nothing_else(folder):
     }
 
 
-def test_a_written_release_is_read_back_unchanged(release, folder):
+def test_a_written_release_is_read_back_unchanged(release, noisy, folder):
     back = read_release(folder)
     assert back.histogram == release.histogram
     assert back.strategy == release.strategy
     assert back.facilities.leaves == release.facilities.leaves
     assert back.certificate["declared"] == release.certificate["declared"]
     assert back.certificate["observed"] == json.loads(json.dumps(release.certificate["observed"]))
-    assert (back.certificate["approver"], back.certificate["reference"]) == ("", "")
+    assert set(back.certificate) == {"declared", "observed"}  # the list of files is the folder's
     assert back.histogram.stamps == back.measurements.stamps == ("seeded: not for publication",)
-    assert back.measurements.exact == release.measurements.exact
+    assert back.measurements.exact == noisy.exact
+    assert back.optimised is None
 
 
-def test_saved_measurements_answer_as_the_live_ones_did(release, folder):
+def test_saved_measurements_answer_as_the_live_ones_did(release, noisy, folder):
     back = read_release(folder).measurements
     for query, level in measured_pairs(release.strategy):
-        index = places(release, query, level)
-        assert np.array_equal(back.ask(level, query, index), release.measurements.ask(level, query, index))
+        index = places(noisy, query, level)
+        assert np.array_equal(back.ask(level, query, index), noisy.ask(level, query, index))
 
 
-def test_saved_measurements_answer_from_several_pieces_too(release, tmp_path, monkeypatch):
+def test_measurements_that_a_release_kept_are_written_as_the_live_ones_are(release, noisy, folder, tmp_path):
+    kept = replace(release, measurements=noisy.saved(measured_pairs(release.strategy)))
+    write_release(kept, tmp_path / "r", measurements=measured_pairs(release.strategy))
+    write_release(read_release(folder), tmp_path / "s", measurements=measured_pairs(release.strategy))
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        for other in ("r", "s"):
+            assert (tmp_path / other / path.relative_to(folder)).read_bytes() == path.read_bytes(), path
+
+
+def test_saved_measurements_answer_from_several_pieces_too(release, noisy, tmp_path, monkeypatch):
     monkeypatch.setattr(noisy_pieces, "__kwdefaults__", {"size": 8})  # two units of three numbers at a time
-    write_release(release, tmp_path / "r", measurements=[("home", "tract")])
+    write_release(release, tmp_path / "r", measurements=[("home", "tract")], noisy=noisy)
     path = tmp_path / "r" / "measurements" / "tract" / "home.parquet"
     assert pyarrow.parquet.ParquetFile(path).num_row_groups == 3
     back = read_release(tmp_path / "r").measurements
-    index = places(release, "home", "tract")
-    assert np.array_equal(back.ask("tract", "home", index), release.measurements.ask("tract", "home", index))
+    index = places(noisy, "home", "tract")
+    assert np.array_equal(back.ask("tract", "home", index), noisy.ask("tract", "home", index))
 
 
 def test_release_parquet_has_levels_attributes_and_non_zero_counts(release, folder):
@@ -123,21 +148,21 @@ def test_exact_answers_are_saved_with_variance_0(folder):
 def test_the_counts_are_read_as_any_table_is(release, folder):
     people = read_counts(folder / "release.parquet", folder / "codebook.toml", units=folder / "spine.parquet")
     assert people == release.histogram
-    assert people.stamps == ()
+    assert people.stamps == ("seeded: not for publication",)  # they stick
 
 
-def test_a_release_without_measurements_is_read_without_them(release, tmp_path):
-    write_release(release, tmp_path / "r")
-    assert not (tmp_path / "r" / "certificate.html").exists()
+def test_a_release_without_measurements_is_read_without_them(release, noisy, tmp_path):
+    write_release(release, tmp_path / "r", noisy=noisy)
+    assert (tmp_path / "r" / "measurements" / "exact").exists()
     assert read_release(tmp_path / "r").measurements is None
-    write_release(replace(release, measurements=None), tmp_path / "s")
+    write_release(release, tmp_path / "s")
     assert not (tmp_path / "s" / "measurements").exists()
     with pytest.raises(InputError, match="the release kept no measurements, so none can be published"):
-        write_release(replace(release, measurements=None), tmp_path / "t", measurements=[("total", "tract")])
+        write_release(release, tmp_path / "t", measurements=[("total", "tract")])
 
 
-def test_asking_for_what_was_not_saved_names_it_and_what_was(release, tmp_path):
-    write_release(release, tmp_path / "r", measurements=[("home", "tract"), ("total", "county")])
+def test_asking_for_what_was_not_saved_names_it_and_what_was(release, noisy, tmp_path):
+    write_release(release, tmp_path / "r", measurements=[("home", "tract"), ("total", "county")], noisy=noisy)
     back = read_release(tmp_path / "r").measurements
     back.ask("tract", "home", np.array([0]))
     with pytest.raises(
@@ -160,7 +185,7 @@ def test_a_folder_made_elsewhere_needs_counts_and_codebook_only(release, folder,
     back = read_release(tmp_path)
     assert (back.strategy, dict(back.certificate), back.measurements) == (None, {}, None)
     assert back.histogram.total() == release.histogram.total()
-    assert back.histogram.stamps == (UNITS_FROM_DATA,)
+    assert back.histogram.stamps == ("seeded: not for publication", UNITS_FROM_DATA)
     assert "made elsewhere" in repr(back)
     with pytest.raises(InputError, match="a release without a strategy cannot be written as a folder"):
         write_release(back, tmp_path / "again")
@@ -176,8 +201,8 @@ def test_a_folder_without_counts_or_codebook_is_refused_by_name(folder, tmp_path
         read_release(tmp_path / "nowhere")
 
 
-def test_a_file_of_measurements_with_a_row_too_few_is_refused(release, tmp_path):
-    write_release(release, tmp_path / "r", measurements=[("home", "tract")])
+def test_a_file_of_measurements_with_a_row_too_few_is_refused(release, noisy, tmp_path):
+    write_release(release, tmp_path / "r", measurements=[("home", "tract")], noisy=noisy)
     path = tmp_path / "r" / "measurements" / "tract" / "home.parquet"
     pd.read_parquet(path).iloc[:-1].to_parquet(path)
     with pytest.raises(InputError, match=r"home.parquet: 14 rows, but the measured units have 15"):
@@ -218,7 +243,7 @@ def test_a_write_that_fails_leaves_nothing(release, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tallyveil.files.release_folder.certificate_text", interrupted)
+    monkeypatch.setattr("tallyveil.files.release_folder.certificate_bytes", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_release(release, tmp_path / "r")
     assert list(tmp_path.iterdir()) == []
@@ -234,7 +259,7 @@ def test_a_killed_write_leaves_no_folder_of_that_name(tmp_path):
         "import os, signal, sys\n"
         "from small_release import small_release\n"
         "from tallyveil.files import release_folder\n"
-        "release_folder.certificate_text = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "release_folder.certificate_bytes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "release_folder.write_release(small_release(), sys.argv[1])\n"
     )
     place = tmp_path / "r"
@@ -255,8 +280,8 @@ def test_others_may_read_the_folder_as_the_umask_says(folder):
     assert stat.S_IMODE((folder / "release.parquet").stat().st_mode) == 0o666 & ~umask
 
 
-def test_the_same_release_gives_the_same_bytes(release, folder, tmp_path):
-    write_release(release, tmp_path / "r", measurements=measured_pairs(release.strategy), page=page_of(release))
+def test_the_same_release_gives_the_same_bytes(release, noisy, folder, tmp_path):
+    write_release(release, tmp_path / "r", measurements=measured_pairs(release.strategy), noisy=noisy)
     for path in (path for path in folder.rglob("*") if path.is_file()):
         assert (tmp_path / "r" / path.relative_to(folder)).read_bytes() == path.read_bytes(), path
 
@@ -268,12 +293,12 @@ def test_names_of_files_differ_where_queries_do():
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzå_.%0123456789ABCDEFGH") for name in names)
 
 
-def test_the_size_of_measurements_is_said_before_they_are_written(release, tmp_path):
-    sizes = measurement_sizes(release.measurements, [("detailed", "tract"), ("age", "county")])
+def test_the_size_of_measurements_is_said_before_they_are_written(release, noisy, tmp_path):
+    sizes = measurement_sizes(noisy, [("detailed", "tract"), ("age", "county")])
     assert sizes.numbers == 5 * 6 + 3 * 2
-    whole = measurement_sizes(release.measurements)
+    whole = measurement_sizes(noisy)
     assert whole.numbers == sum(
-        int((release.measurements.shares[level].spans > 0).sum()) * release.histogram.schema.query(query).size
+        int((noisy.shares[level].spans > 0).sum()) * release.histogram.schema.query(query).size
         for query, level in measured_pairs(release.strategy)
     )
     large = _large_measurements()
@@ -283,9 +308,6 @@ def test_the_size_of_measurements_is_said_before_they_are_written(release, tmp_p
 
 
 def _large_measurements():
-    from tallyveil import Schema, Spine, Strategy
-    from tallyveil.measurements import Measurements
-
     spine = Spine.from_columns({"block": [f"{i:015}" for i in range(3000)]}, root="us")
     schema = Schema(attributes={"a": [f"a{i}" for i in range(8)], "b": [f"b{i}" for i in range(8)]})
     plan = Strategy.default(spine, schema, rho="0.1")
@@ -299,24 +321,181 @@ def _large_measurements():
     )
 
 
-def test_measurements_on_another_spine_are_not_mixed_with_the_release(release, tmp_path):
-    from tallyveil import Histogram, Spine
-
+def test_measurements_of_another_spine_or_strategy_are_refused(release, noisy, tmp_path):
     other = Spine.from_columns({"county": ["1", "2"], "tract": ["11", "21"]}, root="us")
     people = Histogram.from_entries(other, release.histogram.schema, unit=[0], cell=[0], count=[1])
     moved = replace(release, histogram=people, facilities=None)
-    with pytest.raises(InputError, match="the measurements are on another spine than the release"):
-        write_release(moved, tmp_path / "r", measurements=[("total", "tract")])
-    write_release(moved, tmp_path / "r")
-    assert not (tmp_path / "r" / "measurements").exists()
+    for wrong in ({"release": moved, "noisy": noisy}, {"release": release, "noisy": small_noisy(rho=2)}):
+        with pytest.raises(InputError, match="the measurements are of another spine or strategy than the release"):
+            write_release(wrong["release"], tmp_path / "r", noisy=wrong["noisy"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_release_without_a_certificate_or_with_more_in_it_is_refused(release, tmp_path):
+    for certificate, line in [
+        ({}, "certificate has no declared part, so it cannot be written as a folder"),
+        ({"declared": release.certificate["declared"]}, "certificate has no observed part"),
+        (dict(release.certificate) | {"approver": "me"}, "the certificate has the unknown field 'approver'"),
+    ]:
+        with pytest.raises(InputError, match=line):
+            write_release(replace(release, certificate=certificate), tmp_path / "r")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_level_with_an_odd_name_is_written_and_read(tmp_path):
-    from tallyveil import Histogram, Spine, Strategy
-
     people = small_people()
     spine = Spine.from_columns({"block group": ["1", "2"]}, root="a/b")
     odd = Histogram.from_entries(spine, people.schema, unit=[0, 1], cell=[0, 1], count=[3, 4])
-    write_release(Release(histogram=odd, strategy=Strategy.default(spine, odd.schema, epsilon=1)), tmp_path / "r")
+    plan = Strategy.default(spine, odd.schema, epsilon=1)
+    declared = declared_of(plan, spine, odd.schema, facilities=False, stamps=())
+    certificate = {"declared": declared, "observed": observed_of([])}
+    write_release(Release(histogram=odd, strategy=plan, certificate=certificate), tmp_path / "r")
     assert {path.name for path in (tmp_path / "r" / "levels").iterdir()} == {"a%2Fb.parquet", "block%20group.parquet"}
     assert read_release(tmp_path / "r").histogram == odd
+    assert failing(tmp_path / "r") == {}
+
+
+# The list of files
+
+
+def test_the_certificate_is_canonical_and_lists_every_other_file_with_its_digest(folder):
+    data = (folder / "certificate.json").read_bytes()
+    certificate = json.loads(data)
+    assert data == (json.dumps(certificate, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    del files["certificate.json"]
+    assert certificate["files"] == {name: sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+
+
+def test_the_page_carries_the_digest_of_the_certificate_without_its_list_and_not_the_list(folder):
+    certificate = json.loads((folder / "certificate.json").read_text())
+    listed = certificate.pop("files")
+    digest = sha256((json.dumps(certificate, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode())
+    page = (folder / "certificate.html").read_text()
+    assert f'<meta name="certificate-sha256" content="{digest.hexdigest()}">' in page
+    assert not any(one in page for one in listed.values())
+    assert "<div>Approved by</div>" in page  # filled in by hand
+
+
+def test_a_certificate_that_json_cannot_hold_is_refused_before_the_folder_appears(release, tmp_path):
+    observed = {**release.certificate["observed"], "worst": {"gap": float("nan"), "distance": 0, "violation": 0}}
+    with pytest.raises(InputError, match="cannot be written as JSON"):
+        write_release(replace(release, certificate={**release.certificate, "observed": observed}), tmp_path / "r")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_source_toml_says_how_the_input_was_read(release, tmp_path):
+    book = codebook_for(release.histogram, "wide")
+    write_release(release, tmp_path / "r", source=book)
+    assert codebook_to_toml(read_codebook(tmp_path / "r" / "source.toml")) == codebook_to_toml(book)
+    assert failing(tmp_path / "r") == {}
+
+
+def test_a_filter_of_the_source_stands_in_the_codebook_of_the_release(release, tmp_path):
+    kept_by = Filter(where={"level": "tract"}, public=True)
+    book = replace(codebook_for(release.histogram, "long"), where={"level": "tract"}, where_is_public=True)
+    people, plan = release.histogram, release.strategy
+    declared = declared_of(plan, people.spine, people.schema, facilities=True, stamps=people.stamps, filter=kept_by)
+    filtered = replace(release, certificate={**release.certificate, "declared": declared})
+    write_release(filtered, tmp_path / "r", source=book)
+    assert failing(tmp_path / "r") == {}
+    assert read_release(tmp_path / "r").histogram.filter == kept_by
+    write_release(filtered, tmp_path / "s")  # declares a filter that the folder does not know
+    assert "declared filter" in failing(tmp_path / "s")["declared"]
+
+
+# Levels of only children, and optimised spines
+
+
+def test_a_level_of_only_children_is_written_as_a_table_without_rows(tmp_path):
+    spine = Spine.from_columns({"county": ["1", "2"], "tract": ["1a", "2a"]}, root="us")
+    people = Histogram.from_entries(spine, small_people().schema, unit=[0, 1], cell=[0, 3], count=[3, 4])
+    plan = replace(Strategy.default(spine, people.schema, rho=1), only_child=True)
+    noisy = measure(people, plan, RunKey.from_seed(1))
+    counts, solved = topdown(noisy)
+    declared = declared_of(plan, spine, people.schema, facilities=False, stamps=noisy.stamps)
+    release = Release(
+        histogram=counts, strategy=plan, certificate={"declared": declared, "observed": observed_of(solved)}
+    )
+    write_release(release, tmp_path / "r", measurements=measured_pairs(plan), noisy=noisy)
+    table = pyarrow.parquet.read_table(tmp_path / "r" / "measurements" / "tract" / "age.parquet")
+    assert (table.num_rows, table.column_names) == (0, ["unit", "cell", "value", "variance"])
+    assert failing(tmp_path / "r") == {}
+    again, _ = topdown(read_release(tmp_path / "r").measurements)
+    assert again == counts
+
+
+def optimised_release() -> tuple[Release, Measurements]:
+    """A town measured on a spine that is split along a tribal area, its block groups made anew."""
+    columns = {
+        "state": ["1"] * 8,
+        "tract": ["1a"] * 5 + ["1b"] * 3,
+        "group": ["1a1", "1a1", "1a2", "1a2", "1a2", "1b1", "1b1", "1b2"],
+        "block": ["z", "y", "x", "w", "v", "u", "t", "s"],  # not in the order of their groups
+    }
+    spine = Spine.from_columns(columns, root="us")
+    tribal = Areas.from_codes(spine, leaf=["w", "t"], area=["Pueblo", "Pueblo"])
+    made = spine.optimised(tribal=tribal, place=Areas.from_codes(spine, leaf=["z", "x"], area=["Troy", "Troy"]))
+    schema = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
+    rng = np.random.default_rng(3)
+    people = Histogram.from_entries(
+        spine, schema, unit=np.repeat(np.arange(8), 4), cell=np.tile(range(4), 8), count=rng.integers(0, 30, 32)
+    )
+    plan = replace(Strategy.default(spine, schema, epsilon=3), constraints=(Invariant(query="total", level="state"),))
+    noisy = measure(people, plan, RunKey.from_seed(1), optimised=made)
+    counts, solved = topdown(noisy)
+    declared = declared_of(plan, spine, schema, facilities=False, stamps=noisy.stamps, optimised=made)
+    release = Release(
+        histogram=made.restored(counts),
+        strategy=plan,
+        certificate={"declared": declared, "observed": observed_of(solved)},
+        optimised=made,
+    )
+    return release, noisy
+
+
+def test_measurements_on_an_optimised_spine_are_written_with_it_and_can_be_processed_again(tmp_path):
+    release, noisy = optimised_release()
+    write_release(release, tmp_path / "r", measurements=measured_pairs(release.strategy), noisy=noisy)
+    assert failing(tmp_path / "r") == {}
+    units = pd.read_parquet(tmp_path / "r" / "measurements" / "spine.parquet")
+    assert list(units["block"]) == noisy.spine.labels("block") != release.histogram.spine.labels("block")
+    table = pd.read_parquet(tmp_path / "r" / "measurements" / "group" / "age.parquet")
+    assert list(table["unit"].unique()) == noisy.spine.labels("group")
+    exact = pd.read_parquet(tmp_path / "r" / "measurements" / "exact" / "state" / "total.parquet")
+    assert list(exact["unit"]) == ["1"]  # of the published spine
+    back = read_release(tmp_path / "r")
+    for mine, theirs in ((back.optimised, release.optimised), (back.measurements.optimised, release.optimised)):
+        assert (mine.spine, mine.standard, mine.shaped_by) == (theirs.spine, theirs.standard, theirs.shaped_by)
+        assert np.array_equal(mine.leaf, theirs.leaf)
+        assert {level: list(part) for level, part in mine.part_of.items()} == {
+            level: list(part) for level, part in theirs.part_of.items()
+        }
+    again, solved = topdown(back.measurements)
+    assert back.optimised.restored(again) == release.histogram
+    assert observed_of(solved) == back.certificate["observed"]
+
+
+def test_the_optimised_spine_is_written_without_measurements_too_and_must_fit(tmp_path):
+    release, _ = optimised_release()
+    write_release(release, tmp_path / "r")
+    assert failing(tmp_path / "r") == {}
+    path = tmp_path / "r" / "measurements" / "spine.parquet"
+    whole = path.read_bytes()
+    edit(path, put(0, "block", "w"))
+    reseal(tmp_path / "r")
+    assert "measured spine" in failing(tmp_path / "r")
+    path.write_bytes(whole)
+    edit(path, lambda table: table.iloc[:-1])
+    reseal(tmp_path / "r")
+    assert "has other levels or leaves than the published one" in failing(tmp_path / "r")["measured spine"]
+    shutil.rmtree(tmp_path / "r" / "measurements")
+    with pytest.raises(InputError, match=r"measurements/spine.parquet is missing, though the certificate says"):
+        read_release(tmp_path / "r")
+
+
+def test_an_optimised_spine_that_nobody_declared_is_found(folder, tmp_path):
+    place = Path(shutil.copytree(folder, tmp_path / "r"))
+    shutil.copy(place / "spine.parquet", place / "measurements" / "spine.parquet")
+    reseal(place)
+    assert failing(place)["measured spine"].endswith("though the certificate declares no optimised spine")

@@ -23,10 +23,6 @@ NOTES = (
     "Of released counts of a size, about nine in ten are within the margin of the true one. Of true counts of a size, "
     "fewer may be, above all where they are about as large as the noise.",
 )
-ELSEWHERE = (
-    "The release was measured on another spine, which its folder does not hold. Margins were made on the published "
-    "one, so they may be too large or too small, most of all for areas off the spine."
-)
 WEAK = (
     "Hardly measured themselves, and known through other counts: {}. In trials margins of such counts were too small: "
     "in some classes they covered two in three."
@@ -89,8 +85,7 @@ def uncertainty(
     off = find_areas(areas, release.histogram)
     made = _run(release, replicates, levels=levels, areas=off, seed=seed, threads=threads)
     weak = "; ".join(f"{query} at {name}" for name, query in made.weak)
-    elsewhere = "measured_on" in release.certificate.get("declared", {})
-    notes = [*NOTES, *([WEAK.format(weak)] if weak else []), *([ELSEWHERE] if elsewhere else [])]
+    notes = [*NOTES, *([WEAK.format(weak)] if weak else [])]
     if output is not None:
         _write_tables(release, made, output)
     written = [] if no_write else write_margins(folder, made)
@@ -143,6 +138,7 @@ def _run(
                 people,
                 strategy,
                 facilities=release.facilities,
+                optimised=release.optimised,
                 seed=seed,
                 replicate=replicate,
                 threads=threads,

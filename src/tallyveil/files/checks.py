@@ -46,8 +46,10 @@ def read_levels(release: ReadRelease) -> LevelTables:
         try:
             table = _level_table(release, level)
             own = _level_sums(release, level, table, below, found)
-        except (BrokenError, UncheckedError) as problem:
-            found.levels.append(problem)
+        except Exception as problem:  # whatever the file holds
+            known = isinstance(problem, BrokenError | UncheckedError)
+            why = f"{level_name(level)} cannot be read: {type(problem).__name__}, {problem}"
+            found.levels.append(problem if known else BrokenError(why))
             found.children.append(UncheckedError(f"{level_name(level)} cannot be compared"))
             own = None
         below = own

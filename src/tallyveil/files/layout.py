@@ -67,7 +67,7 @@ def required_files(strategy: Strategy, schema: Schema, levels: Iterable[str], th
     names = {*ALWAYS, *map(level_name, levels)}
     if any(isinstance(constraint, FacilityBounds) for constraint in strategy.constraints):
         names.add(FACILITIES)
-    if any(name.startswith("measurements/") for name in there):
+    if any(name.startswith("measurements/") and name != MEASURED_SPINE for name in there):
         names |= {measurement_name(query, level, exact=True) for query, level in exact_pairs(strategy, schema)}
     return names
 
