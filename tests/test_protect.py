@@ -50,9 +50,9 @@ def seen(monkeypatch) -> dict[str, Counts]:
     levels = {}
     work = engine._Level
 
-    def record(measurements, level, first_child, above, *rest):
+    def record(measurements, level, above, limits):
         levels[measurements.spine.levels[measurements.spine.depth(level) - 1]] = above
-        return work(measurements, level, first_child, above, *rest)
+        return work(measurements, level, above, limits)
 
     monkeypatch.setattr(engine, "_Level", record)
     return levels
@@ -376,5 +376,5 @@ def test_facilities_given_go_before_those_of_the_population():
     none = Facilities.from_entries(
         census.people.spine, attribute="hhgq", types=census.facilities.types, unit=[], kind=[], count=[]
     )
-    with pytest.raises(InputError, match=r"the data: enumdist '.*' has .* in 'household' of 'hhgq', not exactly 0"):
+    with pytest.raises(InputError, match=r"cannot hold: state '.*' would have at least .* and at most 0 in 'total'"):
         protect(census, Strategy.preset("e2e-2018", epsilon=1), facilities=none, seed=1)

@@ -57,7 +57,7 @@ def made(census, release):
 
 def test_margins_cover_the_truth_they_never_saw(census, release, made):
     table = coverage(census, release, made)
-    assert 0.87 <= table["coverage"][0] <= 0.93
+    assert 0.86 <= table["coverage"][0] <= 0.94
     classes = large_classes(table)
     assert len(classes) >= 15
     assert classes["coverage"].between(0.84, 1).all(), classes.to_string()

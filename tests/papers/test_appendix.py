@@ -174,7 +174,7 @@ def test_the_theoretical_value_is_that_of_two_counts():
     figures = [figure for figure in sound_outcome("figure_sa2").figures if "one count" in figure.name]
     assert [figure.published for figure in figures] == [0.25, 0.05]
     assert [figure.verdict for figure in figures] == [ERRATUM, ERRATUM]
-    assert [figure.ours for figure in figures] == pytest.approx([0.125, 0.025], rel=0.02)
+    assert [figure.ours for figure in figures] == pytest.approx([0.125, 0.025], rel=0.03)
 
 
 def test_most_of_the_rise_of_sa4_comes_with_the_cut_at_0():

@@ -31,11 +31,15 @@ def random_case(rng: np.random.Generator, *, crowded: bool = False) -> Case:
     A crowded case has more of them, further down and with more noise: conflicts that come from noise are frequent.
     """
     spine = random_spine(rng, int(rng.integers(2, 5)))
+    other_units = len(spine.levels) == 4 and rng.random() < 0.6
+    levels = (
+        [level for level in spine.levels if level != "tract"] if other_units and rng.random() < 0.8 else spine.levels
+    )
     schema = Schema(
         attributes={f"a{i}": [f"{i}{c}" for c in range(rng.integers(2, 4))] for i in range(rng.integers(1, 4))}
     )
     leaves = spine.size(spine.leaf)
-    table = rng.poisson(rng.choice([0.1, 0.6, 2.0]), (leaves, schema.cells))
+    table = rng.poisson(rng.choice([0.1, 0.6, 2.0, 300.0]), (leaves, schema.cells))
     constraints = []
     if rng.random() < 0.3 and len(schema.attributes) > 1:
         zero = {name: (schema.attributes[name][0],) for name in ("a0", "a1")}
@@ -47,7 +51,7 @@ def random_case(rng: np.random.Generator, *, crowded: bool = False) -> Case:
     queries = list(rng.permutation(queries_of(schema))[: rng.integers(1, 4)])
     for _ in range(rng.integers(3, 6) if crowded else rng.integers(1, 5)):
         level, query = (
-            str(rng.choice(spine.levels[-2:] if crowded else spine.levels)),
+            str(rng.choice(levels[-2:] if crowded else levels)),
             str(rng.choice([*queries, "total"])),
         )
         kind = rng.random()
@@ -58,7 +62,7 @@ def random_case(rng: np.random.Generator, *, crowded: bool = False) -> Case:
             constraints.append(bound)
         else:
             constraints.append(random_bound(rng, people, query, level, true=true))
-    invariant = any(isinstance(one, Invariant) for one in constraints)
+    invariant = any(isinstance(one, Invariant) or (isinstance(one, Bound) and one.pins) for one in constraints)
     budget = {
         str(rng.choice(["epsilon", "rho"])): str(
             rng.choice(["1/1000", "1/20", "1", "100000000"][: 2 if crowded else 4])
@@ -73,7 +77,12 @@ def random_case(rng: np.random.Generator, *, crowded: bool = False) -> Case:
         passes={spine.leaf: [["total"], ["*"]]} if rng.random() < 0.2 else {},
         neighbours="add-or-remove" if not invariant and rng.random() < 0.2 else "replace-one",
     )
-    return Case(people=people, strategy=strategy, facilities=facilities, optimised=random_units(rng, spine, facilities))
+    return Case(
+        people=people,
+        strategy=strategy,
+        facilities=facilities,
+        optimised=random_units(rng, spine, facilities) if other_units else None,
+    )
 
 
 def random_spine(rng: np.random.Generator, levels: int) -> Spine:
@@ -119,10 +128,8 @@ def random_facilities(
     return facilities, FacilityBounds(attribute="a0", level=level, least=0, most=max(1, most))
 
 
-def random_units(rng: np.random.Generator, spine: Spine, facilities: Facilities | None) -> OptimisedSpine | None:
-    """An optimised spine where there can be one, half of the time."""
-    if len(spine.levels) < 4 or rng.random() < 0.4:
-        return None
+def random_units(rng: np.random.Generator, spine: Spine, facilities: Facilities | None) -> OptimisedSpine:
+    """An optimised spine of any shape."""
     leaves = spine.labels(spine.leaf)
 
     def areas(share: float) -> Areas:

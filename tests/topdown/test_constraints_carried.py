@@ -268,6 +268,13 @@ def test_facilities_of_other_types_are_refused_with_both_lists(land, no_noise): 
         protect(people, plan_for(people, RULE_1940), facilities=built, seed=1)
 
 
+def test_facilities_of_other_units_are_refused_even_where_there_are_as_many(land, no_noise):  # noqa: ARG001
+    people, _ = land
+    other = spine_of({"A": 1, "B": 2})
+    with pytest.raises(InputError, match=r"the facilities are on another spine .* than the counts"):
+        protect(people, plan_for(people, RULE_1940), facilities=built_of(other, [[3, 1, 0]] * 3), seed=1)
+
+
 def test_the_test_for_noise_above_can_fail(land, no_noise):  # noqa: ARG001
     people, _ = land
     with pytest.raises(AssertionError, match="noise was drawn"):

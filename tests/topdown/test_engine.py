@@ -485,5 +485,5 @@ def test_structural_zeros_stay_empty_where_everything_else_is_noisy():
     for replicate in range(5):
         release, _ = topdown(measure(people, plan, SEED, replicate=replicate))
         assert not release.leaves.dense()[:, closed].any()
-    open_to_all, _ = topdown(measure(people, replace(plan, constraints=()), SEED))
-    assert open_to_all.leaves.dense()[:, closed].any()
+    unbound = [measure(people, replace(plan, constraints=()), SEED, replicate=replicate) for replicate in range(5)]
+    assert any(topdown(noisy)[0].leaves.dense()[:, closed].any() for noisy in unbound)

@@ -71,7 +71,8 @@ def print_outcome(release: Release, strategy: Strategy, output: Path) -> None:
     declared = release.certificate["declared"]
     invariants = [constraint.words() for constraint in strategy.constraints if constraint.source == "truth"]
     census = f"{output / 'census'}"
-    typer.echo(f"""Guaranteed: {declared["guarantee"]["words"]} ({"; ".join(invariants)})
+    typer.echo(f"""Guaranteed: {declared["guarantee"]["words"]}
+Outside the guarantee: {"; ".join(invariants)}
 Stamped: {"; ".join(declared["stamps"])}
 
 {output / "release"}: the release; its certificate.html says how it was made

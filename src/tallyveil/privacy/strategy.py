@@ -351,9 +351,10 @@ class Strategy:
         return Frozen(checked)
 
     def _fixes(self, constraint: Constraint) -> bool:
-        """Whether neighbours must agree on something: an invariant, or a bound that fixes a value and is checked."""
+        """Whether neighbours of which one has a person more cannot keep it: an invariant, or a total that is fixed."""
         if isinstance(constraint, Bound):
-            return constraint.pins and self.check_constraints
+            whole = not constraint.units or constraint.level == next(iter(self.levels))
+            return constraint.pins and self.check_constraints and constraint.query == TOTAL and whole
         return isinstance(constraint, Invariant)
 
     def _spelled_constraint(self, constraint: Constraint) -> Constraint:

@@ -91,6 +91,11 @@ def declared_limits(
                     f"the strategy bounds persons by facilities ({constraint.words()}), but no facilities are given. "
                     f"Give the table of facilities, or take the constraint out of the strategy."
                 )
+            if facilities.spine is not spine and facilities.spine != spine:
+                raise InputError(
+                    f"the facilities are on another spine ({facilities.spine}) than the counts ({spine}). Build them "
+                    f"on that one."
+                )
             table[constraint.level].append(_facility_limits(constraint, facilities, schema))
         if isinstance(constraint, Bound):
             table[constraint.level].append(_bound_limits(constraint, spine, schema))
