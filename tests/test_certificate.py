@@ -7,18 +7,18 @@ from html.parser import HTMLParser
 import pytest
 
 from small_release import small_people, small_release, small_strategy
-from tallyveil import Histogram, Strategy
-from tallyveil.certificate import declared_of, observed_of
+from tallyveil import Histogram, Schema, Spine, Strategy
+from tallyveil.certificate import FILTERED, SEEDED, declared_of, observed_of, stamps_of_run
 from tallyveil.certificate_page import certificate_html
-from tallyveil.errors import InputError
-from tallyveil.populations import uniform_tree
-from tallyveil.privacy import Invariant, account_of
+from tallyveil.errors import BudgetError, InputError
+from tallyveil.histogram import Filter
+from tallyveil.privacy import Bound, Invariant, account_of
 from tallyveil.protection import protect
 from tallyveil.release import Relaxed, Solved
 
 
 def declared(people: Histogram, plan: Strategy, **options) -> dict:
-    given = {"facilities": True, "stamps": (), "seeded": False} | options
+    given = {"facilities": True, "stamps": ()} | options
     return declared_of(plan, people.spine, people.schema, **given)
 
 
@@ -51,7 +51,8 @@ def test_declared_lists_the_budget_by_level_and_query_in_exact_fractions():
 def test_declared_gives_both_conversions_and_the_losses_by_attribute_and_level():
     people = small_people()
     plan = small_strategy(people, rho=1)
-    guarantee, figures = declared(people, plan)["guarantee"], account_of(plan)
+    figures = account_of(plan, spine=people.spine, schema=people.schema)
+    guarantee = declared(people, plan)["guarantee"]
     for name in ("epsilon", "rho", "delta", "implied_epsilon", "pld_epsilon", "per_attribute", "within_level"):
         assert guarantee[name] == getattr(figures, name)
     assert guarantee["pld_epsilon"] < guarantee["epsilon"]
@@ -61,7 +62,10 @@ def test_declared_of_a_pure_strategy_has_no_rho():
     people = small_people()
     guarantee = declared(people, small_strategy(people, epsilon="1/3"))["guarantee"]
     assert [guarantee[name] for name in ("rho", "delta", "implied_epsilon", "pld_epsilon")] == [None] * 4
-    assert guarantee["words"] == "1/3-differential privacy (pure), for neighbours that agree on all invariants"
+    assert guarantee["accountant"] == "pure"
+    assert guarantee["words"] == (
+        "1/3-differential privacy (pure), for neighbours that agree on all invariants and satisfy all listed constraints"
+    )
 
 
 def test_declared_says_in_words_what_is_kept_and_why():
@@ -80,7 +84,7 @@ def test_a_structural_zero_of_the_codebook_is_listed_once():
     schema = replace(
         people.schema, zeros=[{"age": ["child"], "home": ["prison"]}, {"age": ["child"], "home": ["dorm"]}]
     )
-    made = declared_of(small_strategy(people), people.spine, schema, facilities=True, stamps=(), seeded=False)
+    made = declared_of(small_strategy(people), people.spine, schema, facilities=True, stamps=())
     words = [one["words"] for one in made["constraints"] if one["words"].startswith("nobody has")]
     assert words == ["nobody has age child and home prison", "nobody has age child and home dorm"]
     assert made["schema"] == {"attributes": {"age": 2, "home": 3}, "cells": 6, "possible": 4}
@@ -95,7 +99,52 @@ def test_declared_says_how_neighbours_differ_and_that_their_number_is_kept():
     free = replace(small_strategy(people), constraints=(), neighbours="add-or-remove")
     other = declared(people, free)["guarantee"]
     assert (other["total"], other["invariants"]) == (None, 0)
-    assert "one person more" in other["neighbours_in_words"]
+    assert other["neighbours_in_words"] == "two datasets of which one has one person's record more"
+    assert other["words"].endswith("differential privacy with rho = 1, for all neighbours")
+
+
+def test_neighbours_are_said_in_full_with_what_they_agree_on_and_satisfy():
+    people = small_people()
+    plan = small_strategy(people)
+    words = declared(people, plan)["guarantee"]["holds_for"]
+    assert words.startswith(
+        "two datasets in which one person's record, place and attributes, is replaced by any other record; both agree "
+        "on all invariants (the number of people in all; total is exact for every county"
+    )
+    assert "; both satisfy all listed constraints (persons by home in every tract" in words
+    unchecked = declared(people, replace(plan, check_constraints=False))
+    assert "satisfy" not in unchecked["guarantee"]["holds_for"]
+    assert unchecked["guarantee"]["words"].endswith("for neighbours that agree on all invariants")
+    how = {one["source"]: one["source_in_words"] for one in unchecked["constraints"]}
+    assert how["facilities"].endswith("enforced on the release only; the data are not compared with it")
+
+
+def test_a_bound_that_fixes_a_value_is_declared_as_an_invariant():
+    people = small_people()
+    code = people.spine.labels("county")[0]
+    exactly = Bound(query="total", level="county", least=60, most=60, units=[code])
+    apart = (Bound(query="total", level="county", least=60), Bound(query="total", level="county", most=60))
+    for bounds in ((exactly,), apart):
+        made = declared(people, replace(small_strategy(people), constraints=bounds))
+        assert [one["source"] for one in made["constraints"]] == ["truth"] * len(bounds)
+        assert made["guarantee"]["invariants"] == len(bounds)
+        free = declared(people, replace(small_strategy(people), constraints=bounds, check_constraints=False))
+        assert {one["source"] for one in free["constraints"]} == {"constant"}
+    with pytest.raises(BudgetError, match="with an invariant"):
+        replace(small_strategy(people), constraints=(apart[0], replace(exactly, units=())), neighbours="add-or-remove")
+
+
+def test_a_filter_is_declared_and_stamped_unless_it_is_public_or_the_number_of_people_is_protected():
+    people, plan = small_people(), small_strategy(small_people())
+    free = replace(plan, constraints=(), neighbours="add-or-remove")
+    secret, public = (replace(people, filter=Filter(where={"hiv": "yes"}, public=known)) for known in (False, True))
+    assert declared(people, plan, filter=secret.filter)["filter"] == {
+        "words": "only rows with hiv = 'yes' are counted",
+        "public": False,
+    }
+    assert stamps_of_run(secret, plan, seeded=False) == (FILTERED,)
+    assert stamps_of_run(public, plan, seeded=False) == stamps_of_run(secret, free, seeded=False) == ()
+    assert declared(people, plan)["filter"] is None
 
 
 def test_the_only_child_rule_is_listed_with_how_many_units_pay_for_what():
@@ -114,16 +163,16 @@ def test_the_only_child_rule_is_listed_with_how_many_units_pay_for_what():
 
 def test_stamps_are_listed_once_and_a_seed_is_one_of_them():
     people = small_people()
-    seeded = "seeded: not for publication"
-    assert declared(people, small_strategy(people), seeded=True)["stamps"] == [seeded]
-    assert declared(people, small_strategy(people), seeded=True, stamps=("x", seeded))["stamps"] == [seeded, "x"]
-    assert declared(people, small_strategy(people))["stamps"] == []
+    plan, stamped = small_strategy(people), replace(people, stamps=("x", SEEDED))
+    assert stamps_of_run(stamped, plan, seeded=True) == (SEEDED, "x")
+    assert declared(people, plan, stamps=(SEEDED, "x", SEEDED))["stamps"] == [SEEDED, "x"]
+    assert declared(people, plan)["stamps"] == []
 
 
 def test_declared_names_versions_and_no_time_host_or_path():
     people = small_people()
     made = declared(people, small_strategy(people))
-    assert list(made["versions"]) == ["python", "tallyveil", "numpy", "numba", "scipy"]
+    assert list(made["versions"]) == ["python", "tallyveil", "numpy", "numba", "scipy", "platform"]
     words = set(re.findall(r"\w+", json.dumps(made)))
     assert words.isdisjoint({"time", "date", "host", "user", "path", "work", "hash", "digest", "seconds"})
     assert made["spine"] == {"us": 1, "county": 3, "tract": 6}
@@ -217,12 +266,22 @@ def test_the_page_is_whole_loads_nothing_and_shows_guarantee_constraints_and_sta
 
 
 def test_the_page_of_a_release_without_stamps_or_constraints_shows_none():
-    people = uniform_tree(persons=500, seed=1).people
-    text = page(protect(people, Strategy.default(people.spine, people.schema, epsilon=1)))
+    spine, schema = Spine.from_columns({"block": ["1", "2"]}, root="town"), Schema(attributes={"age": ["c", "a"]})
+    people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[1, 0], count=[40, 7])
+    text = page(protect(people, Strategy.default(spine, schema, epsilon=1)))
     assert '<div class="stamp"' not in text
     assert "No constraint is declared." in text
     assert "No constraint had to be relaxed." in text
     assert "at most 2.72 times as likely" in text
+
+
+def test_a_share_on_what_no_neighbours_differ_in_is_not_part_of_the_loss():
+    spine, schema = Spine.from_columns({"block": ["1", "2"]}, root="town"), Schema(attributes={"person": ["one"]})
+    people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[0, 0], count=[40, 7])
+    made = declared(people, Strategy.default(spine, schema, epsilon=1))
+    assert made["guarantee"]["epsilon"] == 0.5
+    assert made["guarantee"]["words"].startswith("0.5-differential privacy")
+    assert made["budget"]["total"] == "1"
 
 
 def test_what_users_name_is_escaped_on_the_page():

@@ -214,7 +214,9 @@ def shown(tmp_path_factory) -> Done:
         followed = [run(*line.split()[1:]) for line in next_]
     assert done.returncode == 0, done.stderr
     assert [one.returncode for one in followed] == [0, 0, 0]
-    assert all(line.startswith("holds ") for line in followed[0].stdout.splitlines())
+    *checks, conclusion = followed[0].stdout.strip().splitlines()
+    assert {line.split()[0] for line in checks} == {"holds", "unchecked"}
+    assert conclusion == "The folder holds in 23 checks; signature, post-processing were not checked."
     assert "Empirical privacy loss" in followed[1].stdout
     assert "Nothing was spent." in followed[2].stdout
     return done

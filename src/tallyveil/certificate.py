@@ -223,7 +223,7 @@ def _measured_on(optimised: OptimisedSpine) -> dict[str, Any]:
     return {
         "units": {level: spine.size(level) for level in spine.levels},
         "shaped_by": list(optimised.shaped_by),
-        "words": "Measured on an optimised spine, made without noise from what shaped it; published on the standard one.",
+        "words": "Measured on an optimised spine, which was made without noise; published on the standard one.",
     }
 
 

@@ -1,8 +1,8 @@
 """What certificates declare, audited where features meet: constraints, invariants, the optimised spine.
 
 Each mechanism runs as ``protect`` does, refusals included: a run that is refused is an outcome that everybody sees, and
-here it is a release of nobody. 20,000 runs a side are for ``make test-all``; the faults of item 2 and 5 of the guarantee's
-review, put back on purpose, are found with a few hundred.
+here it is a release of nobody. 20,000 runs a side are for ``make test-all``. Two old faults, put back on purpose (exact
+totals of hidden units, and comparing the data with bounds), are found with a few hundred.
 """
 
 from collections.abc import Iterator

@@ -32,7 +32,7 @@ def demo(
     """
     from tallyveil.cli.compiling import compiling_aloud
     from tallyveil.cli.synth import write_population
-    from tallyveil.files.release_folder import new_folder, refuse_existing, write_release
+    from tallyveil.files.release_folder import new_folder, refuse_existing
     from tallyveil.populations import census_1940
     from tallyveil.privacy import Strategy
 
@@ -42,9 +42,8 @@ def demo(
         typer.echo(f"making {PERSONS:,} persons", err=True)
         census = census_1940(persons=PERSONS, seed=CENSUS_SEED)
         typer.echo("protecting them", err=True)
-        release = protected(census, strategy)
+        release = protected(census, strategy, place / "release")
         write_population(census, place / "census.parquet")
-        write_release(release, place / "release")
     people = census.people
     typer.echo(f"A synthetic 1940 census of {people.total():,} persons, protected with the 2018 rules at epsilon 1\n")
     print_errors(people, release.histogram)
@@ -85,12 +84,12 @@ Next:
     --facilities {census}.facilities.parquet --strategy e2e-2018 --epsilon 2 --plan""")
 
 
-def protected(census: Population, strategy: Strategy) -> Release:
-    """The protected census, with progress by level on stderr."""
+def protected(census: Population, strategy: Strategy, output: Path) -> Release:
+    """The protected census, written to a folder, with progress by level on stderr."""
     from tallyveil.cli.progress import LevelProgress
     from tallyveil.plan import effort_of
-    from tallyveil.protection import protect
+    from tallyveil.protection import protect_to_folder
 
     work = effort_of(strategy, census.people.spine, census.people.schema, persons=PERSONS).work
     with LevelProgress(work) as progress:
-        return protect(census, strategy, seed=NOISE_SEED, progress=progress.update)
+        return protect_to_folder(census, strategy, output, seed=NOISE_SEED, progress=progress.update)
