@@ -247,11 +247,14 @@ def test_what_is_declared_is_byte_equal_for_neighbours_with_facilities():
 def test_what_is_observed_and_released_comes_out_again_from_saved_measurements(town, tmp_path):
     census = districts()
     made = {
-        "default": protect(town, default(town, epsilon=2), seed=1),
+        "default": protect(town, default(town, epsilon=2), seed=1, measurements=None),
         "gaussian, only child, passes": protect(
-            town, replace(default(town, rho="1/5"), only_child=True, passes={"tract": [["total"], ["*"]]}), seed=1
+            town,
+            replace(default(town, rho="1/5"), only_child=True, passes={"tract": [["total"], ["*"]]}),
+            seed=1,
+            measurements=None,
         ),
-        "1940 rules": protect(census, Strategy.preset("e2e-2018", epsilon=1), seed=1),
+        "1940 rules": protect(census, Strategy.preset("e2e-2018", epsilon=1), seed=1, measurements=None),
     }
     for name, release in made.items():
         write_release(release, tmp_path / name, measurements=measured_pairs(release.strategy))
@@ -260,7 +263,7 @@ def test_what_is_observed_and_released_comes_out_again_from_saved_measurements(t
         again, solved = topdown(saved.measurements, facilities=saved.facilities)
         assert as_bytes(again) == as_bytes(release.histogram), name
         assert json.dumps(observed_of(solved)) == json.dumps(release.certificate["observed"]), name
-        assert False not in {finding.holds for finding in verify_release(tmp_path / name)}, name
+        assert {finding.name for finding in verify_release(tmp_path / name) if not finding.holds} == {"signature"}, name
 
 
 # The presets on synthetic censuses

@@ -184,14 +184,10 @@ def test_a_signature_that_is_a_link_is_found(folder, key, tmp_path):
 
 def test_a_folder_that_does_not_hold_is_not_signed(folder, key):
     edit(folder / "levels" / "us.parquet", lambda table: table.assign(total=1))
-    with pytest.raises(
-        InputError, match=r"so it is not signed \(manifest: levels/us.parquet is not the file"
-    ):
+    with pytest.raises(InputError, match=r"so it is not signed \(manifest: levels/us.parquet is not the file"):
         sign_release(folder, key)
     reseal(folder)
-    with pytest.raises(
-        InputError, match=r"so it is not signed \(levels: levels/us.parquet, us us, total"
-    ):
+    with pytest.raises(InputError, match=r"so it is not signed \(levels: levels/us.parquet, us us, total"):
         sign_release(folder, key)
     assert not (folder / "certificate.sig").exists()
 
