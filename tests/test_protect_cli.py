@@ -94,7 +94,7 @@ def test_the_same_seed_gives_the_same_counts_whatever_is_published_and_with_any_
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["folder"], told["epsilon"], told["rho"], told["stamps"]) == (str(tmp_path / "r"), 1.0, None, [SEEDED])
-    for name in ("release.parquet", "levels/county.parquet"):
+    for name in ("release.parquet", "certificate.html", "levels/county.parquet"):
         assert (tmp_path / "r" / name).read_bytes() == (made / name).read_bytes()
     one, other = (json.loads((folder / "certificate.json").read_text()) for folder in (tmp_path / "r", made))
     assert (one["declared"], one["observed"]) == (other["declared"], other["observed"])

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import socket
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +16,12 @@ import pytest
 
 from folders import edit, edit_certificate, failing, holds, put, reseal, unchecked
 from small_release import small_noisy, small_release, solved_release
-from tallyveil import verify_release
+from tallyveil import Strategy, protect, verify_release
 from tallyveil.errors import InputError
 from tallyveil.files import codebook_from_toml, codebook_to_toml, read_codebook, write_release
 from tallyveil.files.manifest import regular_file
 from tallyveil.files.measured import measured_pairs
+from tallyveil.populations import census_2020
 
 SOURCE = """
 [geography]
@@ -99,6 +101,37 @@ def test_a_changed_file_is_found_by_the_list_and_never_parsed(folder, monkeypatc
     broken = {finding.name: finding.words for finding in found if finding.holds is False}
     assert broken == {"manifest": "release.parquet is not the file that the certificate lists"}
     assert {finding.name: finding.holds for finding in found}["counts"] is None
+
+
+def test_each_file_is_opened_once(made, monkeypatch):
+    opened = []
+
+    def counted(path):
+        opened.append(path.relative_to(made).as_posix())
+        return regular_file(path)
+
+    monkeypatch.setattr("tallyveil.files.manifest.regular_file", counted)
+    monkeypatch.setattr("pyarrow.OSFile", lambda *_: pytest.fail("opened by its name"))
+    monkeypatch.setattr("tallyveil.files.columns._parquet", lambda *_: pytest.fail("opened by its name"))
+    assert failing(made) == {}
+    assert sorted(opened) == sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
+
+
+def test_a_large_file_is_streamed_from_where_it_was_opened(made, monkeypatch):
+    monkeypatch.setattr("tallyveil.files.manifest.HELD", 100)
+    assert failing(made) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measurements", [(), None], ids=["plain", "all"])
+def test_a_folder_of_the_2020_redistricting_file_is_verified_in_five_seconds(tmp_path, measurements):
+    plan = Strategy.preset("pl94-2020-us-persons")
+    release = protect(census_2020(persons=20_000, seed=1), plan, seed=1, measurements=measurements)
+    write_release(release, tmp_path / "r", measurements=measured_pairs(plan, measurements))
+    verify_release(tmp_path / "r")  # loads and compiles
+    start = time.perf_counter()
+    assert failing(tmp_path / "r") == {}
+    assert time.perf_counter() - start < 5
 
 
 # One kind of thing that is not a release's file after another (case 7)
@@ -523,7 +556,20 @@ def test_other_versions_leave_topdown_unchecked(whole):
 
 def test_figures_of_solving_that_do_not_add_up_are_found(folder):
     reseal(folder, lambda c: c["observed"]["totals"].update(general=0), render=True)
-    assert failing(folder) == {"observed": "certificate.json, observed totals general: 0, but the levels' is 1"}
+    assert failing(folder) == {"observed": "certificate.json, observed totals general: 0, but the levels give 1"}
+    reseal(folder, lambda c: c["observed"]["totals"].update(general=1))
+    for change, line in [
+        (lambda o: o.update(truth=37), "observed truth: 37, but the levels give None"),
+        (lambda o: o["levels"][0].update(truth=37), "unexpected keyword argument 'truth'"),
+        (lambda o: o["levels"][0].pop("fast"), "observed levels 1 fast: None, but the levels give 0"),
+        (lambda o: o["levels"][0].pop("gap"), "not the figures of levels ('gap')"),
+        (lambda o: o["worst"].update(gap=0.0), "observed worst gap: 0.0, but the levels give 1e-09"),
+        (lambda o: o["totals"].update(relaxed_persons=0), "observed totals relaxed_persons: 0, but the levels give 2"),
+    ]:
+        whole = (folder / "certificate.json").read_bytes()
+        reseal(folder, lambda certificate, change=change: change(certificate["observed"]))
+        assert line in failing(folder)["observed"]
+        (folder / "certificate.json").write_bytes(whole)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tallyveil.canonical import canonical_bytes, certificate_digest, parse_json
-from tallyveil.certificate import declared_of, stamps_of_run
+from tallyveil.certificate import declared_of, observed_of, stamps_of_run
 from tallyveil.certificate_page import certificate_html, digest_tag
 from tallyveil.files.codebook import Codebook
 from tallyveil.files.findings import BrokenError, UncheckedError
@@ -22,8 +22,8 @@ from tallyveil.files.signing import SIGNATURE_SIZE, signature_holds
 from tallyveil.files.tables import LABELS_FROM_DATA, UNITS_FROM_DATA
 from tallyveil.files.verify import ReadRelease
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.release import Relaxed, Solved
 
-COUNTED = ("parents", "copied", "empty", "fast", "general", "flows", "programs")
 _TAG = re.compile('<meta name="certificate-sha256"[^>]*>')
 
 
@@ -77,15 +77,15 @@ def check_declared(release: ReadRelease) -> str:
 
 
 def check_observed(certificate: Mapping[str, Any]) -> str:
-    """The observed part adds up."""
+    """The observed part has the figures of each level, their sums and the worst of them, and nothing else."""
     observed = certificate["observed"]
-    levels, totals = observed.get("levels"), observed.get("totals")
-    if not isinstance(levels, list) or not isinstance(totals, Mapping):
-        raise BrokenError(f"{CERTIFICATE}, observed: no levels or no totals")
-    for name in COUNTED:
-        summed = sum(level.get(name, 0) for level in levels)
-        if totals.get(name) != summed:
-            raise BrokenError(f"{CERTIFICATE}, observed totals {name}: {totals.get(name)}, but the levels' is {summed}")
+    try:
+        right = observed_of([_solved(level) for level in observed["levels"]])
+    except (KeyError, TypeError) as problem:
+        raise BrokenError(f"{CERTIFICATE}, observed: not the figures of levels ({problem})") from None
+    place = next(_differences(observed, right, place="observed", giver="the levels give"), None)
+    if place is not None:
+        raise BrokenError(f"{CERTIFICATE}, {place}")
     return "the figures of the levels add up"
 
 
@@ -129,22 +129,36 @@ def check_signature(folder: Sealed, key: Ed25519PublicKey | None) -> str:
     return f"{CERTIFICATE}, and with it every file it lists, is signed with this key"
 
 
-def _differences(stated: Any, right: Any, *, skip: tuple[str, ...] = (), place: str = "declared") -> Iterator[str]:
+def _solved(level: Mapping[str, Any]) -> Solved:
+    """How a level was solved, from JSON: a bound that could not be given is null there."""
+    bounds = {name: math.inf if level[name] is None else level[name] for name in ("gap", "distance", "violation")}
+    relaxed = tuple(Relaxed(**{**one, "constraints": tuple(one["constraints"])}) for one in level["relaxed"])
+    return Solved(**{**level, **bounds, "relaxed": relaxed})
+
+
+def _differences(
+    stated: Any,
+    right: Any,
+    *,
+    skip: tuple[str, ...] = (),
+    place: str = "declared",
+    giver: str = "the strategy gives",
+) -> Iterator[str]:
     """Where two JSON values differ; floats may differ in their last digits, as they do between platforms."""
     if isinstance(stated, Mapping) and isinstance(right, Mapping):
         for key in [*right, *(key for key in stated if key not in right)]:
             if key not in skip and (key in stated) != (key in right):
-                yield f"{place} {key}: {_short(stated.get(key))}, but the strategy gives {_short(right.get(key))}"
+                yield f"{place} {key}: {_short(stated.get(key))}, but {giver} {_short(right.get(key))}"
             elif key not in skip:
-                yield from _differences(stated.get(key), right.get(key), place=f"{place} {key}")
+                yield from _differences(stated.get(key), right.get(key), place=f"{place} {key}", giver=giver)
     elif isinstance(stated, list) and isinstance(right, list) and len(stated) == len(right):
         for i, (one, other) in enumerate(zip(stated, right, strict=True)):
-            yield from _differences(one, other, place=f"{place} {i + 1}")
+            yield from _differences(one, other, place=f"{place} {i + 1}", giver=giver)
     elif isinstance(right, float) and isinstance(stated, float | int) and not isinstance(stated, bool):
         if not math.isclose(stated, right, rel_tol=1e-9):
-            yield f"{place}: {_short(stated)}, but the strategy gives {right}"
+            yield f"{place}: {_short(stated)}, but {giver} {right}"
     elif type(stated) is not type(right) or stated != right:
-        yield f"{place}: {_short(stated)}, but the strategy gives {_short(right)}"
+        yield f"{place}: {_short(stated)}, but {giver} {_short(right)}"
 
 
 def _short(value: Any, size: int = 60) -> str:
