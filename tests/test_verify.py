@@ -103,23 +103,27 @@ def test_a_changed_file_is_found_by_the_list_and_never_parsed(folder, monkeypatc
     assert {finding.name: finding.holds for finding in found}["counts"] is None
 
 
-def test_each_file_is_opened_once(made, monkeypatch):
+def test_each_file_is_opened_once(whole, monkeypatch):
     opened = []
 
     def counted(path):
-        opened.append(path.relative_to(made).as_posix())
+        opened.append(path.relative_to(whole).as_posix())
         return regular_file(path)
 
     monkeypatch.setattr("tallyveil.files.manifest.regular_file", counted)
-    monkeypatch.setattr("pyarrow.OSFile", lambda *_: pytest.fail("opened by its name"))
+    monkeypatch.setattr("tallyveil.files.measured._open", lambda *_: pytest.fail("opened by its name"))
     monkeypatch.setattr("tallyveil.files.columns._parquet", lambda *_: pytest.fail("opened by its name"))
-    assert failing(made) == {}
-    assert sorted(opened) == sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
+    assert failing(whole) == {}
+    assert "post-processing" not in unchecked(whole)
+    files = sorted(path.relative_to(whole).as_posix() for path in whole.rglob("*") if path.is_file())
+    assert sorted(opened) == sorted(files * 2)  # verified twice
 
 
-def test_a_large_file_is_streamed_from_where_it_was_opened(made, monkeypatch):
-    monkeypatch.setattr("tallyveil.files.manifest.HELD", 100)
-    assert failing(made) == {}
+@pytest.mark.parametrize("name", ["manifest.HELD", "measured_checked.MOST_HELD"])
+def test_what_is_too_large_to_hold_is_read_from_disk(whole, monkeypatch, name):
+    monkeypatch.setattr(f"tallyveil.files.{name}", 10)
+    assert failing(whole) == {}
+    assert "post-processing" not in unchecked(whole)
 
 
 @pytest.mark.slow

@@ -34,8 +34,7 @@ from tallyveil.files.checks import NUMBERS, check_children, check_levels, read_l
 from tallyveil.files.findings import BrokenError, Finding, Findings, UncheckedError
 from tallyveil.files.layout import CERTIFICATE, SIGNATURE
 from tallyveil.files.manifest import Sealed, listed_files, sealed
-from tallyveil.files.measured_checked import all_saved, check_measurements
-from tallyveil.files.release_folder import read_measurements, stamps_of
+from tallyveil.files.measured_checked import all_saved, check_measurements, saved_again
 from tallyveil.files.signing import read_public_key, read_signing_key
 from tallyveil.files.verify import (
     ReadRelease,
@@ -150,14 +149,9 @@ def _check_again(findings: Findings, release: ReadRelease, other: str | None) ->
     wrong = [name for name in needed if not findings.holds(name)]
     if wrong:
         raise UncheckedError(f"{', '.join(wrong)} must hold first")
-    stamps, optimised = stamps_of(release.certificate), release.optimised
-    measurements = read_measurements(
-        release.place, release.strategy, release.people, optimised=optimised, stamps=stamps
-    )
-    assert measurements is not None
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        people, solved = topdown(measurements, facilities=release.facilities, run=workers.map)
-    people = people if optimised is None else optimised.restored(people)
+        people, solved = topdown(saved_again(release), facilities=release.facilities, run=workers.map)
+    people = people if release.optimised is None else release.optimised.restored(people)
     if people != release.people:
         raise BrokenError("TopDown, run again on the measurements, gives other counts than release.parquet")
     if canonical_bytes(observed_of(solved)) != canonical_bytes(release.certificate["observed"]):

@@ -6,18 +6,23 @@ That the numbers are those of this release can be told where all of them are sav
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tallyveil.counts import Counts
 from tallyveil.files.findings import BrokenError, UncheckedError
-from tallyveil.files.layout import MEASURED, measurement_name
-from tallyveil.files.measured import measured_pairs
+from tallyveil.files.layout import MEASURED, exact_pairs, measurement_name
+from tallyveil.files.measured import measured_pairs, measurement_sizes
+from tallyveil.files.release_folder import read_measurements, stamps_of
 from tallyveil.files.tables_checked import CheckedTable, checked_table
 from tallyveil.files.verify import ReadRelease
-from tallyveil.measurements import Index, Measurements
+from tallyveil.measurements import HeldValues, Index, Measurements, SavedAnswers
 
+MOST_HELD = 1 << 28  # numbers that are held in memory, to run TopDown again
 CLOSE = 1e-9  # variances are floats, and platforms differ in their last digits
 
 
@@ -42,6 +47,32 @@ def all_saved(release: ReadRelease) -> tuple[int, int]:
     """How many (query, level) pairs are saved, and how many there are."""
     pairs = measured_pairs(release.strategy)
     return sum(measurement_name(*pair) in release.folder.files for pair in pairs), len(pairs)
+
+
+def saved_again(release: ReadRelease) -> Measurements:
+    """The measurements of a folder in which all are saved, to post-process again.
+
+    They come from the files as they were opened and compared; a nation's, which do not fit into memory, from their
+    paths again.
+    """
+    stamps, shape, pairs = stamps_of(release.certificate), _shape(release), measured_pairs(release.strategy)
+    if measurement_sizes(shape).numbers > MOST_HELD:
+        read = read_measurements(
+            release.place, release.strategy, release.people, optimised=release.optimised, stamps=stamps
+        )
+        assert read is not None
+        return read
+    tables = {}
+    for query, level in pairs:
+        table = checked_table(release.folder, measurement_name(query, level), MEASURED)
+        values = [np.zeros(0, dtype=np.int64), *(piece.column("value").to_numpy() for _, piece in table.pieces())]
+        places = shape.places(table.name, query, level)
+        tables[query, level] = HeldValues(places=places, held=np.concatenate(values))
+    exact = {
+        (query, level): Counts.from_dense(exact_answers(release, query, level))
+        for query, level in exact_pairs(release.strategy, release.schema)
+    }
+    return replace(shape, ask=SavedAnswers(tables), exact=exact, stamps=stamps)
 
 
 def exact_answers(release: ReadRelease, query: str, level: str) -> NDArray[np.int64]:
