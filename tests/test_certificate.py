@@ -64,7 +64,8 @@ def test_declared_of_a_pure_strategy_has_no_rho():
     assert [guarantee[name] for name in ("rho", "delta", "implied_epsilon", "pld_epsilon")] == [None] * 4
     assert guarantee["accountant"] == "pure"
     assert guarantee["words"] == (
-        "1/3-differential privacy (pure), for neighbours that agree on all invariants and satisfy all listed constraints"
+        "1/3-differential privacy (pure), for neighbours that agree on all invariants "
+        "and satisfy all listed constraints"
     )
 
 
