@@ -101,7 +101,7 @@ def _described(frame: pyarrow.parquet.FileMetaData) -> int:
     """How many bytes a file has if its columns and its footer are all that it holds."""
     groups = [frame.row_group(group) for group in range(frame.num_row_groups)]
     columns = [group.column(column).total_compressed_size for group in groups for column in range(frame.num_columns)]
-    return len(_MAGIC) + sum(columns) + frame.serialized_size + _LENGTH + len(_MAGIC)
+    return int(len(_MAGIC) + sum(columns) + frame.serialized_size + _LENGTH + len(_MAGIC))
 
 
 def _spelled(column: pa.ChunkedArray) -> pa.ChunkedArray:
