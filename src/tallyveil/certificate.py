@@ -83,8 +83,8 @@ def declared_of(
             "neighbours": strategy.neighbours,
             "neighbours_in_words": _NEIGHBOURS[strategy.neighbours],
             "total": _SAME_PEOPLE if strategy.neighbours == "replace-one" else None,
-            "invariants": len(_invariants(strategy, schema)),
-            "constraints": len(_checked(strategy, schema)),
+            "invariants": len(invariants_in_words(strategy, schema)),
+            "constraints": len(constraints_in_words(strategy, schema)),
             "protection": PROTECTION,
         },
         "budget": _budget(strategy),
@@ -125,8 +125,12 @@ def agreement(strategy: Strategy, schema: Schema | None = None) -> str:
     >>> agreement(Strategy.preset("e2e-2018", epsilon=1))
     'for neighbours that agree on all invariants and satisfy all listed constraints'
     """
-    exact = ["agree on all invariants"] if strategy.neighbours == "replace-one" or _invariants(strategy, schema) else []
-    held = ["satisfy all listed constraints"] if _checked(strategy, schema) else []
+    exact = (
+        ["agree on all invariants"]
+        if strategy.neighbours == "replace-one" or invariants_in_words(strategy, schema)
+        else []
+    )
+    held = ["satisfy all listed constraints"] if constraints_in_words(strategy, schema) else []
     return f"for neighbours that {' and '.join([*exact, *held])}" if exact or held else "for all neighbours"
 
 
@@ -178,12 +182,12 @@ def _guarantee(strategy: Strategy, figures: Account) -> str:
     return f"zero-concentrated differential privacy with rho = {rho}"
 
 
-def _invariants(strategy: Strategy, schema: Schema | None) -> list[str]:
+def invariants_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
     """What neighbours must agree on, in words: invariants, and bounds that fix a value the data are checked against."""
     return [one.words() for one in strategy.constraints if _source(strategy, one, schema) == "truth"]
 
 
-def _checked(strategy: Strategy, schema: Schema | None) -> list[str]:
+def constraints_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
     """What neighbours must satisfy, in words: bounds and zeros that the data are checked against."""
     bounds = [c for c in strategy.constraints if strategy.check_constraints and _source(strategy, c, schema) != "truth"]
     listed = [*(constraint.words() for constraint in bounds), *([] if schema is None else _zeros(schema))]
@@ -207,7 +211,7 @@ def _source(strategy: Strategy, constraint: Constraint, schema: Schema | None) -
 
 def _holds_for(strategy: Strategy, schema: Schema) -> str:
     """The neighbours that the guarantee is about, in full."""
-    exact, held = _invariants(strategy, schema), _checked(strategy, schema)
+    exact, held = invariants_in_words(strategy, schema), constraints_in_words(strategy, schema)
     if strategy.neighbours == "replace-one":
         exact.insert(0, "the number of people in all")
     parts = [_NEIGHBOURS[strategy.neighbours]]

@@ -118,7 +118,7 @@ def _findings(folder: Sealed, key: Ed25519PublicKey | None) -> list[Finding]:
         people=people,
         facilities=findings.check("facilities", lambda: read_facilities_strictly(folder, strategy, people)),
         optimised=findings.check(
-            "measured spine", lambda: read_measured_spine_strictly(folder, certificate, strategy, people.spine)
+            "measured spine", lambda: read_measured_spine_strictly(folder, certificate, people.spine)
         ),
     )
     findings.check("stamps", lambda: (check_stamps(release, source), None))

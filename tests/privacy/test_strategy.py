@@ -200,7 +200,7 @@ def test_the_spends_of_a_strategy_add_up_to_its_budget(strategy):
     ("text", "message"),
     [
         ("mechanism = ", "not TOML"),
-        ('mechanism = "geometric"\nepsilon = "1"\n', "field 'levels', 'queries' is missing"),
+        ('mechanism = "geometric"\nepsilon = "1"\n', "fields 'levels', 'queries' are missing"),
         ('mechanism = "geometric"\nbudget = 1\nlevels = {a = "1"}\nqueries = {total = "1"}', "unknown field 'budget'"),
         ('mechanism = "geometric"\nrho = "1"\nlevels = {a = "1"}\nqueries = {total = "1"}', "takes epsilon, not rho"),
         ('mechanism = "geometric"\nlevels = {a = "1"}\nqueries = {total = "1"}', "no budget. Give epsilon"),

@@ -68,7 +68,7 @@ def account(
 
 def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -> None:
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
-    from tallyveil.privacy import Invariant
+    from tallyveil.certificate import constraints_in_words, invariants_in_words
     from tallyveil.privacy.budget import text
     from tallyveil.privacy.together import account_together
 
@@ -80,18 +80,18 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
         losses[str(folder)], stamps[str(folder)] = _loss_and_stamps(folder)
     figures, how = account_together(list(losses.values()), delta=delta)
     budgets = {name: f"{loss.strategy.unit} {text(loss.strategy.budget)}" for name, loss in losses.items()}
-    exact = {
-        name: [c.words() for c in loss.strategy.constraints if isinstance(c, Invariant)]
-        for name, loss in losses.items()
-    }
+    exact = {name: invariants_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
+    held = {name: constraints_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     if as_json:
-        told = {"releases": budgets, "how": how, "stamps": stamps, "invariants": exact}
+        told = {"releases": budgets, "how": how, "stamps": stamps, "invariants": exact, "constraints": held}
         typer.echo(json.dumps({**figures.as_json(), **told}, indent=2, ensure_ascii=False))
         return
     for name, budget in budgets.items():
         typer.echo(f"{name}: {budget}")
         for words in exact[name]:
             typer.echo(f"  outside the guarantee: {words}")
+        for words in held[name]:
+            typer.echo(f"  for neighbours that satisfy: {words}")
         for stamp in stamps[name]:
             typer.echo(f"  stamped: {stamp}")
     typer.echo(f"together ({how}):")
@@ -108,6 +108,8 @@ def _loss_and_stamps(folder: Path) -> tuple[Loss, list[str]]:
     from tallyveil.privacy.loss import Loss
     from tallyveil.privacy.strategy_toml import read_strategy
 
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder. Give the folder of a release.")
     if not (folder / "strategy.toml").is_file():
         raise InputError(f"{folder}: no strategy.toml in it. Give the folder of a release.")
     strategy = read_strategy(folder / "strategy.toml")

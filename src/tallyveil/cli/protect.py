@@ -225,9 +225,10 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     totals, worst = observed["totals"], observed["worst"]
     at = "" if guarantee["delta"] is None else f" at delta {guarantee['delta']:g}"
     solved = f"{totals['parents']:,} parents solved, {totals['general']:,} by a general solver"
+    gap = "unknown" if worst["gap"] is None else f"{worst['gap']:.2g}"
     typer.echo(str(output))
     typer.echo(f"epsilon {guarantee['epsilon']:.4g}{at}; {guarantee['words'].partition(', ')[2]}", err=True)
-    typer.echo(f"{solved}; worst certified gap {worst['gap']}; {totals['relaxed']:,} relaxed", err=True)
+    typer.echo(f"{solved}; worst certified gap {gap}; {totals['relaxed']:,} relaxed", err=True)
     for stamp in declared["stamps"]:
         typer.echo(f"stamped: {stamp}", err=True)
 

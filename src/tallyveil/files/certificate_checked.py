@@ -123,7 +123,9 @@ def check_signature(folder: Sealed, key: Ed25519PublicKey | None) -> str:
     if len(signature) != SIGNATURE_SIZE:
         raise BrokenError(f"{SIGNATURE} is no signature: it does not have {SIGNATURE_SIZE} bytes")
     if key is None:
-        raise UncheckedError("signed; give the signer's public key to check it (--public-key)")
+        raise UncheckedError(
+            f"{SIGNATURE} is there; whose signature it is can be told with the signer's public key only (--public-key)"
+        )
     if not isinstance(folder.certificate, bytes) or not signature_holds(key, signature, folder.certificate):
         raise BrokenError(f"{SIGNATURE} is not the signature of this {CERTIFICATE} by this key")
     return f"{CERTIFICATE}, and with it every file it lists, is signed with this key"

@@ -79,6 +79,10 @@ class Sealed:
         file.seek(0)
         return file
 
+    def size(self, name: str) -> int:
+        """How many bytes a file has."""
+        return self.read(name).seek(0, os.SEEK_END)
+
     def text(self, name: str) -> str:
         """A small file as text."""
         data = self.read(name).read(LARGEST_TEXT + 1)

@@ -66,6 +66,8 @@ def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
         raise InputError(
             f"{file}: cannot be read ({problem.strerror}). Make a key with: tallyveil keygen -o {file}"
         ) from None
+    if b"PUBLIC KEY" in data:
+        raise InputError(f"{file}: a public key, which cannot sign. Give the private one, the file without .pub.")
     if mode & 0o077 and os.name == "posix":
         raise InputError(f"{file}: others may read this key (mode {mode:04o}). Run: chmod 600 {file}")
     try:

@@ -15,6 +15,7 @@ from tallyveil.files.findings import BrokenError
 from tallyveil.files.manifest import Sealed
 
 _ARROW = b"ARROW:schema"  # where Arrow keeps the types of columns
+_MAGIC, _LENGTH = b"PAR1", 4  # at both ends of a file; bytes of the footer's length, before the end
 _WRITER = re.compile(r"parquet-cpp-arrow version [0-9.]+(-SNAPSHOT)?")
 
 
@@ -82,6 +83,8 @@ def checked_table(folder: Sealed, name: str, columns: Callable[[list[str]], pa.S
         for column in range(frame.num_columns):
             if getattr(frame.row_group(group).column(column), "metadata", None):
                 raise BrokenError(f"{name}: holds more than its columns (metadata of {found.names[column]})")
+    if _described(frame) != folder.size(name):
+        raise BrokenError(f"{name}: holds more than its columns (bytes that belong to none of them)")
     return CheckedTable(name, file)
 
 
@@ -92,6 +95,13 @@ def differs(name: str, found: pa.ChunkedArray, right: pa.ChunkedArray, *, column
     if not pc.all(same).as_py():
         at = int(pc.index(same, False).as_py())
         raise BrokenError(f"{name}, row {first + at + 1:,}, {column}: {mine[at].as_py()}, not {theirs[at].as_py()}")
+
+
+def _described(frame: pyarrow.parquet.FileMetaData) -> int:
+    """How many bytes a file has if its columns and its footer are all that it holds."""
+    groups = [frame.row_group(group) for group in range(frame.num_row_groups)]
+    columns = [group.column(column).total_compressed_size for group in groups for column in range(frame.num_columns)]
+    return int(len(_MAGIC) + sum(columns) + frame.serialized_size + _LENGTH + len(_MAGIC))
 
 
 def _spelled(column: pa.ChunkedArray) -> pa.ChunkedArray:

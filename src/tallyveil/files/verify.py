@@ -26,13 +26,11 @@ from tallyveil.files.layout import (
     STRATEGY,
     allowed_files,
     facility_columns,
-    measurement_name,
     release_columns,
     required_files,
     spine_columns,
 )
 from tallyveil.files.manifest import Sealed, shown
-from tallyveil.files.measured import measured_pairs
 from tallyveil.files.release_folder import facility_attribute, read_measured_spine, shaped_by_of
 from tallyveil.files.side import facilities_table, read_facilities
 from tallyveil.files.tables import read_counts
@@ -180,9 +178,11 @@ def read_source_strictly(folder: Sealed, people: Histogram, *, strictly: bool) -
     if strictly:
         _same_text(SOURCE, folder.text(SOURCE), codebook_to_toml(source))
     labels = {name: tuple(known) for name, known in people.schema.attributes.items()}
+    if _level_names(source) != people.spine.levels:
+        raise BrokenError(f"{SOURCE} has other levels than {CODEBOOK}")
     if {name: tuple(known) or labels.get(name) for name, known in source.attributes.items()} != labels:
         raise BrokenError(f"{SOURCE} has other attributes or labels than {CODEBOOK}")
-    return "a codebook with the attributes of the release", source
+    return "a codebook with the levels and attributes of the release", source
 
 
 def read_facilities_strictly(folder: Sealed, strategy: Strategy, people: Histogram) -> tuple[str, Facilities | None]:
@@ -201,16 +201,13 @@ def read_facilities_strictly(folder: Sealed, strategy: Strategy, people: Histogr
 
 
 def read_measured_spine_strictly(
-    folder: Sealed, certificate: Mapping[str, Any], strategy: Strategy, spine: Spine
+    folder: Sealed, certificate: Mapping[str, Any], spine: Spine
 ) -> tuple[str, OptimisedSpine | None]:
     """The spine that was measured, where it is another one than the published."""
     elsewhere = "measured_on" in certificate["declared"]
     if MEASURED_SPINE not in folder.files:
-        saved = any(measurement_name(*pair) in folder.files for pair in measured_pairs(strategy))
-        if elsewhere and saved:
-            raise BrokenError(f"{MEASURED_SPINE} is missing, though the measurements are on an optimised spine")
         if elsewhere:
-            raise UncheckedError("measured on an optimised spine that is not in the folder")
+            raise BrokenError(f"{MEASURED_SPINE} is missing, though the certificate declares an optimised spine")
         return "the published one", None
     if not elsewhere:
         raise BrokenError(f"{MEASURED_SPINE} is there, though the certificate declares no optimised spine")
@@ -220,6 +217,10 @@ def read_measured_spine_strictly(
     table.same_as(lambda first, last: units.slice(first, last - first), units.num_rows)
     sizes = ", ".join(f"{level} {optimised.spine.size(level):,}" for level in spine.levels)
     return f"optimised: {sizes}", optimised
+
+
+def _level_names(book: Codebook) -> tuple[str, ...]:
+    return (*([book.root] if book.root else []), *book.levels)
 
 
 def _same_text(name: str, found: str, right: str) -> None:

@@ -54,7 +54,8 @@ def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Numbe
         raise InputError(f"unknown field {', '.join(map(repr, unknown))}. Known are {', '.join(sorted(known))}.")
     missing = [name for name in ("mechanism", "levels", "queries") if name not in table]
     if missing:
-        raise InputError(f"field {', '.join(map(repr, missing))} is missing.")
+        fields = f"fields {', '.join(map(repr, missing))} are" if len(missing) > 1 else f"field {missing[0]!r} is"
+        raise InputError(f"{fields} missing. Start from one that is complete: tallyveil presets write NAME -o FILE")
     own: dict[str, Number] = {name: table[name] for name in ("epsilon", "rho") if name in table}
     if table["mechanism"] not in ("geometric", "gaussian"):
         raise BudgetError(f'mechanism must be "geometric" or "gaussian". Got {table["mechanism"]!r} instead.')
