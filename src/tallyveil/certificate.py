@@ -79,7 +79,7 @@ def declared_of(
             **figures.as_json(),
             "accountant": _ACCOUNTANTS[strategy.mechanism],
             "words": f"{_guarantee(strategy, figures)}, {agreement(strategy, schema)}",
-            "holds_for": _holds_for(strategy, schema),
+            "holds_for": _holds_for(strategy, schema, filter),
             "neighbours": strategy.neighbours,
             "neighbours_in_words": _NEIGHBOURS[strategy.neighbours],
             "total": _SAME_PEOPLE if strategy.neighbours == "replace-one" else None,
@@ -209,12 +209,14 @@ def _source(strategy: Strategy, constraint: Constraint, schema: Schema | None) -
     return "truth" if pins else constraint.source
 
 
-def _holds_for(strategy: Strategy, schema: Schema) -> str:
+def _holds_for(strategy: Strategy, schema: Schema, filter: Filter | None) -> str:  # noqa: A002 (the noun's name)
     """The neighbours that the guarantee is about, in full."""
     exact, held = invariants_in_words(strategy, schema), constraints_in_words(strategy, schema)
     if strategy.neighbours == "replace-one":
         exact.insert(0, "the number of people in all")
     parts = [_NEIGHBOURS[strategy.neighbours]]
+    if filter is not None:
+        parts.append(f"all records pass the filter ({filter.words()})")
     if exact:
         parts.append(f"both agree on all invariants ({'; '.join(exact)})")
     if held:

@@ -28,7 +28,7 @@ def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
         declared=declared,
         observed=read.get("observed"),
         guarantee=guarantee,
-        kept=", with everything below that must hold still holding" if _conditions(guarantee) else "",
+        kept=", so that all constraints listed below still hold" if _conditions(guarantee) else "",
         digest_tag=Markup(digest_tag(certificate_digest(read))),
         attributes=_in_order(declared["schema"]["attributes"], strategy.attributes),
         per_attribute=_in_order(guarantee["per_attribute"] or {}, strategy.attributes),

@@ -156,6 +156,10 @@ def print_account(figures: Account, *, stamped: bool = False) -> None:
         table.add_row(f"epsilon, within {name}", up(value), first)
         first = '"'
     Console().print(table)
+    if max((figures.per_attribute or {}).values(), default=0.0) > figures.epsilon:
+        typer.echo(
+            "Changing an attribute or a place takes one record out and puts another in: two counts differ, not one."
+        )
     if figures.basis is not None:
         typer.echo(
             f"Per attribute and within levels {figures.basis}, which needs a spine: see a release's certificate."

@@ -37,7 +37,10 @@ def protect(
     seed: Annotated[int | None, typer.Option(help="For research: anyone can take the noise away. Stamped.")] = None,
     key_file: Annotated[
         Path | None,
-        typer.Option(help="The run's secret key (mode 0600), made if missing; the same key, the same noise."),
+        typer.Option(
+            help="The run's secret key (mode 0600), made if missing; the same key, the same noise. It belongs to one "
+            "set of people: keep KEY.bound beside it."
+        ),
     ] = None,
     measurements: Annotated[
         list[str] | None,
@@ -226,11 +229,13 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     at = "" if guarantee["delta"] is None else f" at delta {guarantee['delta']:g}"
     solved = f"{totals['parents']:,} parents solved, {totals['general']:,} by a general solver"
     gap = "unknown" if worst["gap"] is None else f"{worst['gap']:.2g}"
-    typer.echo(str(output))
-    typer.echo(f"epsilon {guarantee['epsilon']:.4g}{at}; {guarantee['words'].partition(', ')[2]}", err=True)
     typer.echo(f"{solved}; worst certified gap {gap}; {totals['relaxed']:,} relaxed", err=True)
     for stamp in declared["stamps"]:
         typer.echo(f"stamped: {stamp}", err=True)
+    typer.echo(str(output))
+    held = guarantee["words"].partition(", ")[2]
+    what = "Protected" if not declared["stamps"] else "Protected, but stamped"
+    typer.echo(f"{what}: epsilon {guarantee['epsilon']:.4g}{at}, {held}.", err=True)
 
 
 def _key(seed: int | None, key_file: Path | None) -> RunKey | None:

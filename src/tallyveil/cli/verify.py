@@ -52,5 +52,6 @@ def conclusion(findings: list[Finding]) -> str:
         return f"Do not trust this folder: {', '.join(failing)} {'fails' if len(failing) == 1 else 'fail'}."
     done = len(findings) - len(unchecked)
     signed = "is signed with this key and " if any(f.name == "signature" and f.holds for f in findings) else ""
-    rest = f"; {', '.join(unchecked)} {'was' if len(unchecked) == 1 else 'were'} not checked" if unchecked else ""
-    return f"The folder {signed}holds in {done} checks{rest}."
+    names = " and ".join(filter(None, (", ".join(unchecked[:-1]), *unchecked[-1:])))
+    rest = f"; {names} {'was' if len(unchecked) == 1 else 'were'} not checked" if unchecked else ""
+    return f"The folder {signed}passes {done} checks{rest}."

@@ -77,7 +77,8 @@ def check_zeros(release: ReadRelease) -> str:
         label = schema.query("detailed").labels()[cell]
         where = f"{release.spine.leaf} {_code(release.spine, release.spine.leaf, unit)}"
         raise BrokenError(f"{where} has {leaves.count[wrong[0]]:,} persons in the impossible cell {label}")
-    return f"nobody in {int((~schema.possible).sum()):,} impossible cells"
+    impossible = int((~schema.possible).sum())
+    return f"nobody in {impossible:,} impossible cells" if impossible else "no cell is impossible"
 
 
 def check_bounds(release: ReadRelease) -> str:

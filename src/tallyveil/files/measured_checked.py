@@ -40,7 +40,7 @@ def check_measurements(release: ReadRelease) -> str:
         codes = shape.spine.codes[shape.spine.depth(level)][measured]
         variance = shape.variances(level, query)[spans[measured]]
         _check_frame(table, codes, release.schema.query(query).labels(), variance)
-    return f"{len(saved)} of {len(pairs)} saved, complete and in order"
+    return f"{len(saved)} of {len(pairs)} saved, complete and in order" if saved else "none saved"
 
 
 def all_saved(release: ReadRelease) -> tuple[int, int]:
