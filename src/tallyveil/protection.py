@@ -20,6 +20,7 @@ from tallyveil.facilities import Facilities
 from tallyveil.files.codebook import Codebook
 from tallyveil.files.measured import measured_pairs
 from tallyveil.files.release_folder import refuse_existing, write_release
+from tallyveil.files.signing import read_signing_key
 from tallyveil.histogram import Histogram
 from tallyveil.measurements import Measurements, Pair
 from tallyveil.mechanisms.measure import exact_answers, measure
@@ -126,6 +127,8 @@ def protect_to_folder(
     ``sign_with`` names a private key.
     """
     refuse_existing(folder)
+    if sign_with is not None:
+        read_signing_key(sign_with)  # one that cannot be used is refused now, not after noise was drawn
     people, built, run_key = _given(truth, facilities, seed, key)
     pairs = measured_pairs(strategy, measurements)
     release, noisy = _protected(
