@@ -131,3 +131,12 @@ class Histogram:
         yield from self.spine.canonical_bytes()
         yield self.schema.canonical().encode()
         yield from self.leaves.canonical_bytes()
+
+    def identifying_bytes(self) -> Iterator[bytes]:
+        """Who is counted, as bytes: what a run's key is bound to, and its noise depends on.
+
+        Those who pass a filter are other people even where everybody passes it: the same noise would show that.
+        """
+        yield from self.canonical_bytes()
+        if self.filter is not None:
+            yield f"filter {sorted(self.filter.where.items())}".encode()

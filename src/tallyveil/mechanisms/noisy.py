@@ -47,7 +47,7 @@ def noise_stream(people: Histogram, *measured: object, seed: int | None, key: Ru
     if seed is not None and key is not None:
         raise InputError("a seed and a key are both given. Give one.")
     run_key = key or (RunKey.from_system() if seed is None else RunKey.from_seed(seed))
-    return run_key.stream(chain([run_key.people(people.canonical_bytes())], _as_bytes(measured)))
+    return run_key.stream(chain([run_key.people(people.identifying_bytes())], _as_bytes(measured)))
 
 
 def noisy_answers(

@@ -140,15 +140,16 @@ class RunKey(_Secret):
         return digest
 
     def _bind(self, file: Path, bound: str) -> None:
+        file = file.resolve()  # a key has one binding, by whatever link it is named
         beside = file.with_name(f"{file.name}.bound")
         if not beside.exists():
             _write_new(beside, f"{bound}\n")
         known = beside.read_text(errors="replace").strip()
         if not hmac.compare_digest(known.encode(), bound.encode()):
             raise InputError(
-                f"{file}: this key was first used on other people or another list of units (see {beside.name}). "
-                f"Used on two versions of the data, it would tell exactly whether anybody changed. Name a new key "
-                f"file: the release then costs its own budget."
+                f"{file}: this key was first used on other people or another list of units or filter (see "
+                f"{beside.name}). Used on two versions of the data, it would tell exactly whether anybody changed. "
+                f"Name a new key file: the release then costs its own budget."
             )
 
     def stream(self, measured: Iterable[bytes]) -> Stream:

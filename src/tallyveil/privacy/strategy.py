@@ -116,6 +116,7 @@ class Strategy:
         put(self, "groupings", Frozen(dict(self.groupings)))
         put(self, "attributes", tuple(self.attributes))
         self._check_levels()
+        put(self, "queries", {level: self.queries[level] for level in self.levels})  # their order decides the spelling
         self._check_factors()
         put(self, "queries", self._checked_queries())
         put(self, "passes", self._checked_passes())

@@ -20,13 +20,14 @@ def measurement_stream(
 ) -> Stream:
     """The stream for measuring these people with this strategy, on an optimised spine if one is given.
 
-    Its key depends on the canonical counts, the spine, the schema, the mechanism, the measured queries with their
-    numbers and shares, and the parameter of every noise; not on constraints, post-processing or what is published.
+    Its key depends on the canonical counts and their filter, the spine, the schema, the mechanism, the measured queries
+    with their numbers and shares, and the parameter of every noise; not on constraints, post-processing or what is
+    published.
     """
     spine = people.spine if optimised is None else optimised.spine
     return key.stream(
         chain(
-            [key.people(people.canonical_bytes())],
+            [key.people(people.identifying_bytes())],
             spine.canonical_bytes(),
             strategy.canonical_bytes(),
             _parameters(strategy, spine),

@@ -139,15 +139,24 @@ def solve_generally(
     best = Found(x=near, gap=np.inf, distance=np.inf, violation=np.inf)
     for unit in (1.0, 10.0, 100.0, 0.1, 1000.0):
         found = _solved(nests, queries, own, limits, p, near, unit)
-        if found is not None and found.gap < best.gap:
-            best = found
+        best = _better(best, found)
         if best.gap <= _GOOD and best.violation <= _GOOD:
             return best
     again = _solved(nests, queries, own, limits, p, best.x, 1.0)  # around the best yet
-    best = again if again is not None and again.gap < best.gap else best
-    if best.gap == np.inf:
+    best = _better(best, again)
+    if best.violation == np.inf:
         raise TallyveilError("the general solver failed, though the constraints had been found feasible. Report this.")
     return best
+
+
+def _better(best: Found, found: Found | None) -> Found:
+    """The answer with the smaller gap, then violation.
+
+    A gap can be infinite though the answer is good: where cells are not measured, a slope that is negative by a
+    rounding error bounds nothing. Such an answer is taken all the same, uncertified: to end the run here would depend
+    on the noise.
+    """
+    return best if found is None or (found.gap, found.violation) >= (best.gap, best.violation) else found
 
 
 def _solved(

@@ -1,0 +1,109 @@
+"""Attacks that met a hole where two features meet, each kept as a test."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tallyveil import Histogram, Schema, Spine, Strategy
+from tallyveil.errors import EndedAfterNoise, InputError
+from tallyveil.histogram import Filter
+from tallyveil.mechanisms.measure import measure
+from tallyveil.privacy import RunKey
+from tallyveil.protection import protect, protect_to_folder
+
+SPINE = Spine.from_columns({"county": ["a", "b"]}, root="us")
+SCHEMA = Schema(attributes={"x": ["1", "2", "3"], "y": ["1", "2"]})
+PEOPLE = Histogram.from_entries(
+    SPINE, SCHEMA, unit=[0] * 6 + [1] * 6, cell=list(range(6)) * 2, count=[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
+)
+
+
+def outcome(strategy: Strategy, seed: int) -> str:
+    try:
+        protect(PEOPLE, strategy, seed=seed, threads=1)
+    except EndedAfterNoise as problem:
+        return str(problem)
+    return "a release"
+
+
+@pytest.mark.parametrize("asked", [["total"], ["x"], ["total", "x"], ["x", "y"]])
+@pytest.mark.parametrize(("mechanism", "budget"), [("geometric", "2"), ("gaussian", "3/10")])
+def test_a_root_whose_cells_are_not_measured_does_not_end_the_run(asked, mechanism, budget):
+    # Where cells are not measured the optimum is not unique, and no gap can be proved: that is no reason to end.
+    strategy = Strategy.proportional(
+        mechanism=mechanism,
+        budget=budget,
+        levels={"us": 1, "county": 1},
+        queries={"us": dict.fromkeys(asked, 1), "county": {"detailed": 1}},
+        attributes=("x", "y"),
+    )
+    assert Counter(outcome(strategy, seed) for seed in range(12)) == {"a release": 12}
+
+
+def test_the_answer_that_cannot_be_certified_is_still_the_nearest_one():
+    strategy = Strategy.proportional(
+        mechanism="gaussian",
+        budget="3/10",
+        levels={"us": 1, "county": 1},
+        queries={"us": {"x": 1}, "county": {"detailed": 1}},
+        attributes=("x", "y"),
+    )
+    for seed in range(12):
+        noisy = measure(PEOPLE, strategy, RunKey.from_seed(seed)).ask("us", "x", np.arange(3))
+        released = protect(PEOPLE, strategy, seed=seed).histogram.answer("x", level="us").dense()[0]
+        assert np.abs(released - nearest(noisy, PEOPLE.total())).max() < 1 + 1e-6
+
+
+def nearest(values: np.ndarray, total: int) -> np.ndarray:
+    """The non-negative numbers with this sum that are nearest to some values."""
+    down = np.sort(values)[::-1]
+    moves = (np.cumsum(down) - total) / np.arange(1, len(down) + 1)
+    move = moves[np.flatnonzero(down - moves > 0)[-1]]
+    return np.maximum(values - move, 0)
+
+
+def test_a_key_named_by_a_link_is_bound_as_the_key_itself(tmp_path):
+    RunKey.from_file(tmp_path / "key").people([b"these"])
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link"
+    link.symlink_to("../key")
+    RunKey.from_file(link).people([b"these"])
+    with pytest.raises(InputError, match="first used on other people"):
+        RunKey.from_file(link).people([b"others"])
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["link"]
+
+
+def test_a_key_is_refused_for_those_who_pass_a_filter_even_where_everybody_does(tmp_path):
+    # Otherwise two equal releases, with and without a filter that is not public, would say that nobody was left out.
+    strategy = replace(Strategy.default(SPINE, SCHEMA, epsilon=1), neighbours="add-or-remove")
+    measure(PEOPLE, strategy, RunKey.from_file(tmp_path / "key"))
+    for public in (False, True):
+        some = replace(PEOPLE, filter=Filter(where={"hiv": "no"}, public=public))
+        with pytest.raises(InputError, match="other people or another list of units or filter"):
+            measure(some, strategy, RunKey.from_file(tmp_path / "key"))
+
+
+def test_a_signing_key_that_cannot_be_used_is_refused_before_any_noise(tmp_path):
+    strategy = Strategy.default(SPINE, SCHEMA, epsilon=1)
+    key = RunKey.from_file(tmp_path / "key")
+    with pytest.raises(InputError, match="cannot be read"):
+        protect_to_folder(PEOPLE, strategy, tmp_path / "release", key=key, sign_with=tmp_path / "none")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["key"]  # it is not even bound
+
+
+def test_the_order_in_which_levels_are_written_does_not_change_how_queries_are_spelled():
+    tables = {"us": {"x": "1/2", "x * y": "1/2"}, "county": {"y*x": 1}}
+    both = [
+        Strategy(
+            mechanism="geometric",
+            budget=1,
+            levels={"us": "1/2", "county": "1/2"},
+            queries={level: tables[level] for level in order},
+        )
+        for order in (("us", "county"), ("county", "us"))
+    ]
+    assert both[0] == both[1]
+    assert list(both[0].spends()) == list(both[1].spends())
+    assert list(both[0].canonical_bytes()) == list(both[1].canonical_bytes())
