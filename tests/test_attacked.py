@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from tallyveil import Histogram, Schema, Spine, Strategy
-from tallyveil.errors import EndedAfterNoise, InputError
+from tallyveil.errors import BudgetError, EndedAfterNoise, InputError
 from tallyveil.histogram import Filter
 from tallyveil.mechanisms.measure import measure
-from tallyveil.privacy import RunKey
+from tallyveil.privacy import Bound, FacilityBounds, RunKey
+from tallyveil.privacy.budget import up_to_digits
 from tallyveil.protection import protect, protect_to_folder
 
 SPINE = Spine.from_columns({"county": ["a", "b"]}, root="us")
@@ -107,3 +108,79 @@ def test_the_order_in_which_levels_are_written_does_not_change_how_queries_are_s
     assert both[0] == both[1]
     assert list(both[0].spends()) == list(both[1].spends())
     assert list(both[0].canonical_bytes()) == list(both[1].canonical_bytes())
+
+
+# -- further findings of the same review -------------------------------------------------------------------------------
+
+
+def test_under_add_or_remove_bounds_that_leave_one_number_of_people_are_refused():
+    people = Histogram.from_entries(
+        Spine.from_columns({"block": ["1", "2"]}, root="town"),
+        Schema(attributes={"age": ["c", "a"]}),
+        unit=[0, 1],
+        cell=[0, 1],
+        count=[2, 3],
+    )
+    free = replace(Strategy.default(people.spine, people.schema, epsilon=1), neighbours="add-or-remove")
+    ways = [
+        (Bound(query="total", level="town", least=5), Bound(query="total", level="town", most=5)),
+        (Bound(query="age", level="town", least={"c": 2, "a": 3}, most={"c": 2, "a": 3}),),
+        (Bound(query="total", level="block", least={"*": 2}), Bound(query="total", level="town", most=5),
+         Bound(query="total", level="block", units=["2"], least=3)),
+    ]  # fmt: skip
+    for bounds in ways:
+        with pytest.raises(BudgetError, match="the constraints leave one number of people, 5"):
+            protect(people, replace(free, constraints=bounds), seed=1)
+        protect(people, replace(free, constraints=bounds, check_constraints=False), seed=1)
+
+
+def test_facility_bounds_that_fix_a_number_are_declared_as_an_invariant():
+    exactly = FacilityBounds(attribute="age", level="block", least=1, most={"c": 1, "a": 9})
+    free = FacilityBounds(attribute="age", level="block", least=1, most=9)
+    assert (exactly.pins, free.pins) == (True, False)
+
+
+def test_whatever_ends_a_run_after_noise_says_that_the_budget_counts(monkeypatch):
+    people = Histogram.from_entries(
+        Spine.from_columns({"block": ["1", "2"]}, root="town"),
+        Schema(attributes={"age": ["c", "a"]}), unit=[0], cell=[0], count=[2],
+    )  # fmt: skip
+    plan = Strategy.default(people.spine, people.schema, epsilon=1)
+
+    def broken(*_, **__):
+        raise KeyError("something")
+
+    monkeypatch.setattr("tallyveil.protection.topdown", broken)
+    with pytest.raises(EndedAfterNoise, match=r"something.*its budget \(epsilon 1\) counts as spent.*--key-file"):
+        protect(people, plan)
+    with pytest.raises(EndedAfterNoise, match=r"costs nothing more"):
+        protect(people, plan, seed=1)
+
+
+def test_what_cannot_be_drawn_is_refused_before_noise():
+    people = Histogram.from_entries(
+        Spine.from_columns({"block": ["1", "2"]}, root="town"),
+        Schema(attributes={"age": ["c", "a"]}), unit=[0], cell=[0], count=[2],
+    )  # fmt: skip
+    plan = Strategy.default(people.spine, people.schema, epsilon=1)
+    with pytest.raises(InputError, match="too wide to draw"):
+        protect(people, replace(plan, budget="1e-17"), seed=1)
+    with pytest.raises(InputError, match="replicate"):
+        protect(people, plan, seed=1, replicate=1 << 32)
+    with pytest.raises(InputError, match="threads must be 1 or more"):
+        protect(people, plan, seed=1, threads=-1)
+
+
+@pytest.mark.parametrize("attribute", ["block", "count"])
+def test_columns_that_would_have_one_name_are_refused_before_noise(tmp_path, attribute):
+    schema = Schema(attributes={attribute: ["c", "a"]})
+    people = Histogram.from_entries(
+        Spine.from_columns({"block": ["1", "2"]}, root="town"), schema, unit=[0], cell=[0], count=[2]
+    )
+    with pytest.raises(InputError, match=f"two columns of the release would be called '{attribute}'"):
+        protect_to_folder(people, Strategy.default(people.spine, schema, epsilon=1), tmp_path / "r", seed=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_losses_in_words_are_rounded_up():
+    assert up_to_digits(1 / 3, 6) == "0.333334"

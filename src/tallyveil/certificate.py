@@ -18,8 +18,8 @@ import numpy as np
 from tallyveil.histogram import Filter, Histogram
 from tallyveil.optimised import OptimisedSpine
 from tallyveil.privacy.account import Account, account_of
-from tallyveil.privacy.budget import rounded_up, text
-from tallyveil.privacy.constraints import Bound, Constraint, StructuralZero, pinning
+from tallyveil.privacy.budget import rounded_up, text, up_to_digits
+from tallyveil.privacy.constraints import Bound, Constraint, FacilityBounds, StructuralZero, pinning
 from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
@@ -176,9 +176,9 @@ def _guarantee(strategy: Strategy, figures: Account) -> str:
     """The guarantee in words; a loss below the budget is one that no pair of neighbours on this spine reaches."""
     if strategy.mechanism == "geometric":
         whole = figures.epsilon == rounded_up(strategy.budget)
-        return f"{text(strategy.budget) if whole else f'{figures.epsilon:.6g}'}-differential privacy (pure)"
+        return f"{text(strategy.budget) if whole else up_to_digits(figures.epsilon, 6)}-differential privacy (pure)"
     whole = figures.rho == rounded_up(strategy.budget)
-    rho = text(strategy.budget) if whole else f"{figures.rho:.6g}"
+    rho = text(strategy.budget) if whole or figures.rho is None else up_to_digits(figures.rho, 6)
     return f"zero-concentrated differential privacy with rho = {rho}"
 
 
@@ -203,10 +203,10 @@ def _zeros(schema: Schema) -> list[str]:
 
 def _source(strategy: Strategy, constraint: Constraint, schema: Schema | None) -> str:
     """Where a constraint comes from; one that fixes a value of the data is an invariant, whatever it is called."""
-    if not isinstance(constraint, Bound) or not strategy.check_constraints:
+    if not isinstance(constraint, Bound | FacilityBounds) or not strategy.check_constraints:
         return constraint.source
-    pins = constraint.pins if schema is None else constraint in pinning(strategy.constraints, schema)
-    return "truth" if pins else constraint.source
+    together = () if schema is None else pinning(strategy.constraints, schema)
+    return "truth" if constraint.pins or constraint in together else constraint.source
 
 
 def _holds_for(strategy: Strategy, schema: Schema, filter: Filter | None) -> str:  # noqa: A002 (the noun's name)

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from tallyveil.certificate import declared_of, observed_of, stamps_of_run
-from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
+from tallyveil.errors import BudgetError, EndedAfterNoise, InputError
 from tallyveil.facilities import Facilities
 from tallyveil.files.codebook import Codebook
 from tallyveil.files.measured import measured_pairs
 from tallyveil.files.release_folder import refuse_existing, write_release
 from tallyveil.files.signing import read_signing_key
+from tallyveil.files.write import refuse_clashing_names
 from tallyveil.histogram import Histogram
 from tallyveil.measurements import Measurements, Pair
 from tallyveil.mechanisms.measure import exact_answers, measure
@@ -102,7 +103,8 @@ def protect(
         people, strategy, built, run_key, replicate=replicate, threads=threads, failsafe=failsafe,
         optimised=optimised, progress=progress,
     )  # fmt: skip
-    return replace(release, measurements=noisy.saved(pairs)) if pairs else release
+    with _spent(strategy, run_key):
+        return replace(release, measurements=noisy.saved(pairs)) if pairs else release
 
 
 def protect_to_folder(
@@ -132,6 +134,7 @@ def protect_to_folder(
     if sign_with is not None:
         read_signing_key(sign_with)
     people, built, run_key = _given(truth, facilities, seed, key)
+    refuse_clashing_names(people)
     pairs = measured_pairs(strategy, measurements)
     release, noisy = _protected(
         people, strategy, built, run_key, replicate=0, threads=threads, failsafe=failsafe,
@@ -153,9 +156,23 @@ def checked_limits(
     exact = exact_answers(people, strategy)
     limits = run_limits(people.spine, people.schema, strategy, exact=exact, facilities=facilities, optimised=optimised)
     check_feasible(limits, exactly=not strategy.check_constraints)
+    if strategy.neighbours == "add-or-remove" and strategy.check_constraints:
+        _refuse_one_number_of_people(limits)
     if strategy.check_constraints:  # data that keep them also prove that they can be kept
         check_counts(people, limits.declared, limits.possible, whose="the data")
     return limits
+
+
+def _refuse_one_number_of_people(limits: RunLimits) -> None:
+    """Refuse bounds that leave one number of people only: no two datasets of which one has a person more keep them."""
+    bounds = [one.all() for one in limits.carried[limits.measured.levels[0]]]
+    least = max((sum(low.ravel().tolist()) for low, _ in bounds), default=0)
+    most = min((sum(high.ravel().tolist()) for _, high in bounds), default=least + 1)
+    if least == most:
+        raise BudgetError(
+            f'neighbours = "add-or-remove", but the constraints leave one number of people, {least:,}: nothing would '
+            f'be protected. Drop a constraint, use --unchecked-constraints, or "replace-one".'
+        )
 
 
 def _given(
@@ -195,8 +212,9 @@ def _protected(
         filter=people.filter,
     )
     limits = checked_limits(people, strategy, used, optimised=optimised)
+    pool = _pool(threads)
     noisy = measure(people, strategy, key, replicate=replicate, optimised=optimised)
-    with _spent(strategy, key), _pool(threads) as run:
+    with _spent(strategy, key), pool as run:
         histogram, solved = topdown(noisy, limits=limits, failsafe=failsafe, run=run, progress=progress)
     published = histogram if optimised is None else optimised.restored(histogram)
     release = Release(
@@ -214,7 +232,7 @@ def _spent(strategy: Strategy, key: RunKey) -> Iterator[None]:
     """Say of whatever ends a run after noise was drawn that its budget counts, and how to repeat it."""
     try:
         yield
-    except (TallyveilError, MemoryError, OSError, ArithmeticError) as problem:
+    except Exception as problem:  # whatever it is: that the run ended is seen
         what = str(problem) or type(problem).__name__
         again = (
             "Run it again with the same key file: it draws the same noise and costs nothing more."
@@ -231,6 +249,8 @@ class _pool:  # noqa: N801
     """Threads that do a level's pieces in order; all work still waiting is dropped when something goes wrong."""
 
     def __init__(self, threads: int | None) -> None:
+        if threads is not None and threads < 1:
+            raise InputError(f"threads must be 1 or more. Got {threads} instead.")
         self._threads = threads or os.cpu_count() or 1
 
     def __enter__(self) -> Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]:

@@ -7,6 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from tallyveil import Areas, Facilities, Histogram, Spine, Strategy, protect
+from tallyveil.certificate import FILTERED
 from tallyveil.errors import InputError
 from tallyveil.files import (
     read_areas,
@@ -102,10 +103,11 @@ def test_nhgis_tables_have_short_codes_and_a_codebook_that_explains_them(people,
 def test_nhgis_says_stamps_and_filter_in_the_first_lines_of_its_codebook(people, tmp_path):
     shaped = replace(people, stamps=("seeded: not for publication", "b"), filter=Filter(where={"level": "block"}))
     write_nhgis(shaped, tmp_path / "out", queries=["total"])
-    first = (tmp_path / "out" / "codebook.txt").read_text().splitlines()[:5]
+    first = (tmp_path / "out" / "codebook.txt").read_text().splitlines()[:6]
     assert first == [
         "Stamped: seeded: not for publication",
         "Stamped: b",
+        f"Stamped: {FILTERED}",
         "Filter: only rows with level = 'block' are counted",
         "",
         "Codebook",

@@ -133,6 +133,8 @@ def print_account(figures: Account, *, stamped: bool = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from tallyveil.privacy.budget import up_to_digits
+
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -140,7 +142,7 @@ def print_account(figures: Account, *, stamped: bool = False) -> None:
     at = "" if figures.delta is None else f" at delta {figures.delta:g}"
     table.add_row("epsilon", up(figures.epsilon), f"{'the loss' if stamped else 'the guarantee'}{at}")
     if figures.rho is not None:
-        table.add_row("rho", f"{figures.rho:.6g}", "the same as zero-concentrated differential privacy")
+        table.add_row("rho", up_to_digits(figures.rho, 6), "the same as zero-concentrated differential privacy")
     if figures.pld_epsilon is not None:
         table.add_row("pld epsilon", up(figures.pld_epsilon), "the same, computed more tightly")
     elif figures.pld_reason is not None:

@@ -218,6 +218,8 @@ def announce(people: Histogram, strategy: Strategy, published: list[Pair]) -> No
 
 def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     """Print where the release is and what it guarantees."""
+    from tallyveil.privacy.budget import up_to_digits
+
     declared, observed = release.certificate["declared"], release.certificate["observed"]
     guarantee = declared["guarantee"]
     if as_json:
@@ -235,7 +237,7 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     typer.echo(str(output))
     held = guarantee["words"].partition(", ")[2]
     what = "Protected" if not declared["stamps"] else "Protected, but stamped"
-    typer.echo(f"{what}: epsilon {guarantee['epsilon']:.4g}{at}, {held}.", err=True)
+    typer.echo(f"{what}: epsilon {up_to_digits(guarantee['epsilon'], 4)}{at}, {held}.", err=True)
 
 
 def _key(seed: int | None, key_file: Path | None) -> RunKey | None:

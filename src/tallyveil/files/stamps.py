@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from tallyveil.certificate import FILTERED
 from tallyveil.errors import InputError
 from tallyveil.histogram import Histogram
 
@@ -18,8 +19,11 @@ HOUSING = (
 
 
 def all_stamps(*parts: Histogram) -> tuple[str, ...]:
-    """The stamps of all parts, each once."""
-    return tuple(dict.fromkeys(stamp for part in parts for stamp in part.stamps))
+    """The stamps of all parts, each once; one more where only those who pass a filter that is not public count."""
+    filtered = any(part.filter is not None and not part.filter.public for part in parts)
+    return tuple(
+        dict.fromkeys([*(stamp for part in parts for stamp in part.stamps), *([FILTERED] if filtered else [])])
+    )
 
 
 def stamp_lines(*parts: Histogram) -> list[str]:

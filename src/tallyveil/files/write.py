@@ -25,12 +25,21 @@ from tallyveil.spine import Spine
 
 def counts_table(histogram: Histogram, first: int = 0, last: int | None = None) -> pa.Table:
     """The non-zero counts, one row each: geographic columns, attributes, ``count``; all entries, or some."""
+    refuse_clashing_names(histogram)
     leaves, span = histogram.leaves, slice(first, last)
     entries = np.arange(leaves.entries)[span]
     unit = np.searchsorted(leaves.start, entries, side="right") - 1
     columns = path_columns(histogram.spine, histogram.spine.leaf, unit)
     columns |= _label_columns(histogram, leaves.cell[span].astype(np.int64))
     return pa.table(columns | {"count": pa.array(leaves.count[span].astype(np.int64))})
+
+
+def refuse_clashing_names(histogram: Histogram) -> None:
+    """Refuse counts of which two columns would have one name: a level's, an attribute's, or ``count``."""
+    names = [*path_columns(histogram.spine, histogram.spine.leaf, np.zeros(1, np.int64)), *histogram.schema.attributes]
+    twice = next((name for i, name in enumerate(names) if name in {*names[:i], "count"}), None)
+    if twice is not None:
+        raise InputError(f"two columns of the release would be called {twice!r}. Rename the level or the attribute.")
 
 
 def persons_table(histogram: Histogram) -> pa.Table:

@@ -15,12 +15,14 @@ from tallyveil.histogram import Histogram
 from tallyveil.measurements import Index, Measurements
 from tallyveil.optimised import OptimisedSpine
 from tallyveil.privacy.constraints import Invariant
-from tallyveil.privacy.entropy import RunKey
+from tallyveil.privacy.entropy import RunKey, check_place
 from tallyveil.privacy.ledger import Ledger
-from tallyveil.privacy.sampling import draw
+from tallyveil.privacy.sampling import draw, sampler
+from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.streams import measurement_stream
 from tallyveil.schema import TOTAL
+from tallyveil.spine import Spine
 
 
 def measure(
@@ -49,6 +51,7 @@ def measure(
     histogram = people if optimised is None else optimised.moved(people)
     stream = measurement_stream(key, people, strategy, optimised=optimised)
     numbers = strategy.query_numbers()
+    _refuse_undrawable(strategy, histogram.spine, replicate)
     truth = dict(histogram.by_level())
     queries = {query: histogram.schema.query(query) for query in numbers}
 
@@ -86,6 +89,15 @@ def exact_answers(people: Histogram, strategy: Strategy) -> dict[tuple[str, str]
     if strategy.neighbours == "replace-one":
         wanted.append((TOTAL, people.spine.levels[0]))
     return {(people.schema.query(query).name, level): people.answer(query, level=level) for query, level in wanted}
+
+
+def _refuse_undrawable(strategy: Strategy, spine: Spine, replicate: int) -> None:
+    """Refuse noise that cannot be drawn before any is: too wide, or with a number that a stream has no place for."""
+    check_place(level=len(spine.levels) - 1, query=len(strategy.query_numbers()) - 1, replicate=replicate)
+    for level, shares in unit_shares(strategy, spine).items():
+        for span in np.unique(shares.spans[shares.spans > 0]).tolist():
+            for query in strategy.queries[level]:
+                sampler(strategy.noise(level, query, level_share=shares.shares[span]))
 
 
 def _spend(strategy: Strategy) -> None:

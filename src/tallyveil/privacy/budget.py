@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from numbers import Integral
 
@@ -63,6 +64,17 @@ def rounded_up(fraction: Fraction) -> float:
     except OverflowError:
         return math.inf
     return value if Fraction(value) >= fraction else math.nextafter(value, math.inf)
+
+
+def up_to_digits(value: float, digits: int) -> str:
+    """A loss to so many significant digits, rounded up.
+
+    >>> up_to_digits(1 / 3, 4), up_to_digits(17.1, 4), up_to_digits(1.0, 4)
+    ('0.3334', '17.1', '1')
+    """
+    exact_value = Decimal(repr(float(value)))
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(exact_value)
+    return f"{float(rounded):.{digits}g}"
 
 
 def rounded_down(fraction: Fraction) -> float:

@@ -71,6 +71,17 @@ class FacilityBounds:
         for name in ("least", "most"):
             object.__setattr__(self, name, Frozen(_whole_numbers("facility bounds", name, getattr(self, name))))
 
+    @property
+    def pins(self) -> bool:
+        """Whether it fixes how many people of a type there are: as many for each facility as there may be.
+
+        >>> FacilityBounds(attribute="hhgq", level="block", least={"prison": 8}, most={"prison": 8, "*": 99}).pins
+        True
+        """
+        types = dict.fromkeys([*self.least, *self.most, ALL])
+        limits = [(self.least.get(t, self.least.get(ALL, 0)), self.most.get(t, self.most.get(ALL))) for t in types]
+        return any(least == most and least > 0 for least, most in limits)
+
     def words(self) -> str:
         """The constraint as a sentence for the certificate."""
         least, most = (_per_type(table) for table in (self.least, self.most))

@@ -105,13 +105,7 @@ class RunKey(_Secret):
         """The key in a file that only its owner can read (mode 0600); a missing file is made with a new key."""
         file = Path(path)
         if not file.exists():
-            key = secrets.token_bytes(32)
-            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as out:
-                out.write(key.hex() + "\n")
-                out.flush()
-                os.fsync(out.fileno())
-            return cls(key, file=file)
+            _write_new(file, secrets.token_bytes(32).hex() + "\n")
         mode = stat.S_IMODE(file.stat().st_mode)
         if mode & 0o077:
             raise InputError(f"{file}: others may read this key file (mode {mode:04o}). Run: chmod 600 {file}")
@@ -192,6 +186,12 @@ class Stream(_Secret):
         raise AssertionError("a draw used 32,760 words: the stream is broken")  # probability below 2^-1000
 
 
+def check_place(*, level: int, query: int, replicate: int) -> None:
+    """Refuse numbers that a stream has no place for."""
+    _tag(level, query, 0)
+    _replicates(np.array([replicate], dtype=np.int64))
+
+
 def _digest(key: bytes, pieces: Iterable[bytes]) -> bytes:
     """The keyed digest of bytes in pieces; pieces are told apart, not just joined."""
     digest = hmac.new(key, digestmod=sha256)
@@ -210,9 +210,21 @@ def _write_new(path: Path, text: str) -> None:
             out.flush()
             os.fsync(out.fileno())
         with suppress(FileExistsError):
-            os.link(temporary, path)
+            _name(temporary, path)
     finally:
-        os.unlink(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _name(temporary: str, path: Path) -> None:
+    """Give a finished file its name, if nothing has it yet; where files cannot have two names, by renaming."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.replace(temporary, path)
 
 
 def _derived(secret: bytes, purpose: bytes) -> bytes:
