@@ -235,7 +235,7 @@ def _spent(strategy: Strategy, key: RunKey) -> Iterator[None]:
     except Exception as problem:  # whatever it is: that the run ended is seen
         what = str(problem) or type(problem).__name__
         again = (
-            "Run it again with the same key file: it draws the same noise and costs nothing more."
+            "Run it again with the same key file or seed: it draws the same noise and costs nothing more."
             if key.repeatable
             else "A run with a key file (--key-file) can be repeated with the same noise; this one cannot."
         )
