@@ -1,9 +1,9 @@
-# The developer's manual: every task is one line here. Needs git, make and python3 (3.11 to 3.13).
+# The developer's manual: every task is one line here. Needs git, make and python3 (3.11 to 3.14).
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test test-all lint format bench docs clean
+.PHONY: help demo test test-all lint format bench docs papers dist clean
 
 help:            ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -15,10 +15,10 @@ $(VENV)/user: pyproject.toml | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable . && touch $@
 
 $(VENV)/dev: pyproject.toml | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]' && touch $@
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable ./papers && touch $@
 
 $(VENV)/docs: pyproject.toml | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,docs]' && touch $@
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,docs]' --editable ./papers && touch $@
 
 $(VENV)/kernels: $(VENV)/user
 	$(BIN)/python -m tallyveil.cli.compiling && touch $@
@@ -39,10 +39,19 @@ format: $(VENV)/dev     ## put the style right
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 bench: $(VENV)/dev      ## our speed and memory beside the alternatives, in one run
-	$(BIN)/python bench/noise.py && $(BIN)/python bench/histogram.py && $(BIN)/python bench/ipums.py && $(BIN)/python bench/topdown.py && $(BIN)/python bench/epl.py && $(BIN)/python bench/sampling.py && $(BIN)/python bench/evaluate.py && $(BIN)/python bench/risk.py && $(BIN)/python bench/scan.py
+	$(BIN)/python bench/startup.py && $(BIN)/python bench/noise.py && $(BIN)/python bench/histogram.py && $(BIN)/python bench/ipums.py && $(BIN)/python bench/topdown.py && $(BIN)/python bench/epl.py && $(BIN)/python bench/sampling.py && $(BIN)/python bench/evaluate.py && $(BIN)/python bench/risk.py && $(BIN)/python bench/scan.py
 
 docs: $(VENV)/docs      ## the manual as pages, in docs/_build/html
-	$(BIN)/python docs/generate_reference.py && $(BIN)/sphinx-build -q -W -b html docs docs/_build/html
+	$(BIN)/python docs/generate_reference.py && $(BIN)/python docs/generate_graph.py && $(BIN)/sphinx-build -q -W -b html docs docs/_build/html
+
+papers: $(VENV)/dev     ## the papers' tables and figures computed again (in papers-out)
+	$(BIN)/tallyveil reproduce -o papers-out
+
+dist: $(VENV)/bin/pip   ## sdists and wheels of both distributions, checked and tried in an empty environment
+	rm -rf dist && $(BIN)/pip install --quiet --disable-pip-version-check build twine
+	$(BIN)/python -m build --outdir dist . && $(BIN)/python -m build --outdir dist papers && $(BIN)/twine check dist/*
+	rm -rf dist/empty && $(PYTHON) -m venv dist/empty && dist/empty/bin/pip install --quiet --disable-pip-version-check dist/*.whl
+	dist/empty/bin/tallyveil account --rho 1 && dist/empty/bin/tallyveil reproduce --list > dist/items.txt
 
 clean:           ## remove what the tasks above made
-	rm -rf $(VENV) tallyveil-demo docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) tallyveil-demo papers-out dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

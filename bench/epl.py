@@ -13,7 +13,7 @@ from time import perf_counter
 import numpy as np
 from scipy.stats import gaussian_kde
 
-from tallyveil.evaluate.epl import Settings, epl, smoothed
+from tallyveil.evaluate.epl.loss import Settings, epl, smoothed
 from tallyveil.evaluate.tally import tally
 
 N = 3_200_000

@@ -11,7 +11,7 @@ from time import perf_counter
 import pandas as pd
 
 import tallyveil as tv
-from tallyveil.evaluate.epl import epl
+from tallyveil.evaluate.epl.loss import epl
 
 STRATA = "votingage * hispanic * race"
 ATTRIBUTES = ["votingage", "hispanic", "race"]

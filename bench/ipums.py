@@ -17,10 +17,10 @@ from time import perf_counter
 import numpy as np
 
 from tallyveil import Histogram, Spine
-from tallyveil.counts import Counts
-from tallyveil.facilities import Facilities
 from tallyveil.files import read_ipums_1940, write_ipums_1940
-from tallyveil.schemas import PERSONS_1940, TYPES_1940, UNITS_2020
+from tallyveil.nouns.census_schemas import PERSONS_1940, TYPES_1940, UNITS_2020
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.facilities import Facilities
 
 DISTRICTS, PERSONS, SAMPLE = 10_000, 10_000_000, 200_000
 WANTED = 20  # times as fast as pandas

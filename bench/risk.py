@@ -12,13 +12,13 @@ from time import perf_counter
 
 import numpy as np
 
-from tallyveil.privacy.distributions import DiscreteGaussian
+from tallyveil.privacy.noise import DiscreteGaussian
 from tallyveil.privacy.sums import approximate_sum, sum_of_noise
-from tallyveil.risk.gibbs import Steps, gibbs, misfit
-from tallyveil.risk.hierarchy import Hierarchy
-from tallyveil.risk.intruder import Intruder
-from tallyveil.risk.levels import Above
-from tallyveil.risk.priors import NegativeBinomial, Poisson
+from tallyveil.risk.above.gibbs import Steps, gibbs, misfit
+from tallyveil.risk.above.hierarchy import Hierarchy
+from tallyveil.risk.above.levels import Above
+from tallyveil.risk.target.intruder import Intruder
+from tallyveil.risk.target.priors import NegativeBinomial, Poisson
 
 RHO_1 = Fraction("2.56") * Fraction(165, 4099) * Fraction(3945, 4097)  # 0.0992
 RHO_2 = Fraction("2.56") * Fraction(1256, 4099) * Fraction(1288, 4099)  # 0.2465

@@ -18,11 +18,11 @@ import piqp
 import scipy.sparse as sp
 
 import tallyveil as tv
-from tallyveil.schemas import PERSONS_2020
-from tallyveil.topdown import engine
-from tallyveil.topdown.estimate import DISTANCE, GAP, STEPS, _ordered, _solve_fast, estimate
-from tallyveil.topdown.nests import UNLIMITED, Limits, Nests
-from tallyveil.topdown.rounding import round_nests
+from tallyveil.engine import topdown as engine
+from tallyveil.engine.estimate.problem import DISTANCE, GAP, STEPS, _ordered, _solve_fast, estimate
+from tallyveil.engine.nests import UNLIMITED, Limits, Nests
+from tallyveil.engine.rounding.rounding import round_nests
+from tallyveil.nouns.census_schemas import PERSONS_2020
 
 SAMPLE = 24  # parents of each size class
 CLASSES = 8

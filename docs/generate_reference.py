@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from typer import Typer
 from typer.main import get_command
 
 from tallyveil.cli.main import app
@@ -29,7 +30,16 @@ def commands(words: str, command: Any) -> Iterator[tuple[str, Any]]:
     if command.invoke_without_command:
         yield words, command
     for name, one in inner.items():
-        yield from commands(f"{words} {name}", one)
+        yield from commands(f"{words} {name}", papers_command() if name == "reproduce" else one)
+
+
+def papers_command() -> Any:
+    """The command that tallyveil-papers adds; in the program itself there is only a way to it."""
+    from tallyveil_papers.command import reproduce
+
+    papers = Typer(add_completion=False)
+    papers.command("reproduce")(reproduce)
+    return get_command(papers)
 
 
 def section(words: str, command: Any) -> str:

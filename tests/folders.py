@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from tallyveil import verify_release
-from tallyveil.canonical import MANIFEST, canonical_bytes, certificate_digest, parse_json
-from tallyveil.certificate_page import certificate_html, digest_tag
-from tallyveil.files.manifest import manifest_of
+from tallyveil.files.release_folder.manifest import manifest_of
 from tallyveil.privacy.strategy_toml import read_strategy
+from tallyveil.release.canonical import MANIFEST, canonical_bytes, certificate_digest, parse_json
+from tallyveil.release.certificate_page import certificate_html, digest_tag
 
 
 def failing(folder: Path, **words) -> dict[str, str]:

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from tallyveil import Facilities, Histogram, Schema, Spine, Strategy
-from tallyveil.certificate import SEEDED, declared_of, observed_of
-from tallyveil.measurements import Measurements
+from tallyveil.engine.topdown import topdown
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
-from tallyveil.release import Relaxed, Release, Solved
-from tallyveil.topdown.engine import topdown
+from tallyveil.release.certificate import SEEDED, declared_of, observed_of
+from tallyveil.release.measurements import Measurements
+from tallyveil.release.release import Relaxed, Release, Solved
 
 CODES = {
     "county": ["01", "01", "01", "02", "03", "03"],

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+import tallyveil
+from command_line import run
 from tallyveil.privacy.strategy_toml import strategy_from_toml
-from test_cli import run
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -13,6 +14,20 @@ DOCS = Path(__file__).parent.parent / "docs"
 def test_the_command_line_reference_is_what_help_says():
     made = runpy.run_path(str(DOCS / "generate_reference.py"))["page"]()
     assert made == (DOCS / "reference" / "cli.md").read_text(), "run `make docs` and commit docs/reference/cli.md"
+
+
+def test_the_import_graph_of_the_architecture_is_the_one_that_the_imports_make():
+    made = runpy.run_path(str(DOCS / "generate_graph.py"))["page"]()
+    assert made == (DOCS.parent / "ARCHITECTURE.md").read_text(), (
+        "run docs/generate_graph.py and commit ARCHITECTURE.md"
+    )
+
+
+def test_every_public_name_is_in_the_reference():
+    page = (DOCS / "reference" / "python.md").read_text()
+    parts = {"schemas": "nouns.census_schemas"}
+    missing = [name for name in tallyveil.__all__ if f" tallyveil.{parts.get(name, name)}\n" not in page]
+    assert missing == []
 
 
 def test_the_strategy_file_in_the_manual_can_be_read():

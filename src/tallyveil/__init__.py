@@ -7,31 +7,78 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil import errors, evaluate, files, mechanisms, papers, populations, privacy, risk, schemas, topdown
-    from tallyveil.areas import Areas
-    from tallyveil.counts import Counts
-    from tallyveil.estimates import Estimates, Sample
-    from tallyveil.facilities import Facilities
-    from tallyveil.histogram import Histogram
-    from tallyveil.measurements import Measurements
-    from tallyveil.optimised import OptimisedSpine
+    from tallyveil import errors, evaluate, files, mechanisms, populations, privacy, risk
+    from tallyveil.engine.topdown import topdown
+    from tallyveil.files.release_folder.folder import read_release, write_release
+    from tallyveil.files.tables.read import read_counts
+    from tallyveil.mechanisms.measure import measure
+    from tallyveil.nouns import census_schemas as schemas
+    from tallyveil.nouns.areas import Areas
+    from tallyveil.nouns.counts import Counts
+    from tallyveil.nouns.estimates import Estimates, Sample
+    from tallyveil.nouns.facilities import Facilities
+    from tallyveil.nouns.histogram import Filter, Histogram
+    from tallyveil.nouns.optimised_spine import OptimisedSpine
+    from tallyveil.nouns.population import Population
+    from tallyveil.nouns.schema import Grouping, Query, Schema
+    from tallyveil.nouns.spine import Spine
     from tallyveil.privacy.strategy import Strategy
-    from tallyveil.protection import protect
-    from tallyveil.release import Release
-    from tallyveil.schema import Grouping, Query, Schema
-    from tallyveil.spine import Spine
-    from tallyveil.verification import sign_release, verify_release
+    from tallyveil.protection.protect import protect, protect_to_folder
+    from tallyveil.protection.verify import sign_release, verify_release
+    from tallyveil.release.measurements import Measurements
+    from tallyveil.release.release import Release
 
 __version__ = "0.1.0"
+
+# Where each public name lives: nouns first, then the verbs people need, then the parts of the package.
+_HOME = {
+    "Areas": "nouns.areas",
+    "Counts": "nouns.counts",
+    "Estimates": "nouns.estimates",
+    "Facilities": "nouns.facilities",
+    "Filter": "nouns.histogram",
+    "Grouping": "nouns.schema",
+    "Histogram": "nouns.histogram",
+    "Measurements": "release.measurements",
+    "OptimisedSpine": "nouns.optimised_spine",
+    "Population": "nouns.population",
+    "Query": "nouns.schema",
+    "Release": "release.release",
+    "Sample": "nouns.estimates",
+    "Schema": "nouns.schema",
+    "Spine": "nouns.spine",
+    "Strategy": "privacy.strategy",
+    "measure": "mechanisms.measure",
+    "protect": "protection.protect",
+    "protect_to_folder": "protection.protect",
+    "read_counts": "files.tables.read",
+    "read_release": "files.release_folder.folder",
+    "sign_release": "protection.verify",
+    "topdown": "engine.topdown",
+    "verify_release": "protection.verify",
+    "write_release": "files.release_folder.folder",
+}
+_PARTS = {
+    "errors": "errors",
+    "evaluate": "evaluate",
+    "files": "files",
+    "mechanisms": "mechanisms",
+    "populations": "populations",
+    "privacy": "privacy",
+    "risk": "risk",
+    "schemas": "nouns.census_schemas",
+}
 __all__ = [
     "Areas",
     "Counts",
     "Estimates",
     "Facilities",
+    "Filter",
     "Grouping",
     "Histogram",
     "Measurements",
     "OptimisedSpine",
+    "Population",
     "Query",
     "Release",
     "Sample",
@@ -41,44 +88,28 @@ __all__ = [
     "errors",
     "evaluate",
     "files",
+    "measure",
     "mechanisms",
-    "papers",
     "populations",
     "privacy",
     "protect",
+    "protect_to_folder",
+    "read_counts",
+    "read_release",
     "risk",
     "schemas",
     "sign_release",
     "topdown",
     "verify_release",
+    "write_release",
 ]
-
-_HOME = {
-    "Areas": "areas",
-    "Counts": "counts",
-    "Estimates": "estimates",
-    "Facilities": "facilities",
-    "Grouping": "schema",
-    "Histogram": "histogram",
-    "Measurements": "measurements",
-    "OptimisedSpine": "optimised",
-    "Query": "schema",
-    "Release": "release",
-    "Sample": "estimates",
-    "Schema": "schema",
-    "Spine": "spine",
-    "Strategy": "privacy.strategy",
-    "protect": "protection",
-    "sign_release": "verification",
-    "verify_release": "verification",
-}
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"tallyveil.{_HOME[name]}"), name)
-    if name in __all__:
-        return import_module(f"tallyveil.{name}")
+    if name in _PARTS:
+        return import_module(f"tallyveil.{_PARTS[name]}")
     raise AttributeError(f"module 'tallyveil' has no attribute {name!r}")
 
 

@@ -11,12 +11,12 @@ from scipy.stats import binomtest
 
 from tallyveil import Histogram, Schema, Spine
 from tallyveil.errors import InputError
-from tallyveil.estimates import Estimates, Sample
-from tallyveil.evaluate import events
-from tallyveil.evaluate.audit import audit, bound_of
+from tallyveil.evaluate.audit import events
+from tallyveil.evaluate.audit.audit import audit, bound_of
+from tallyveil.evaluate.audit.events import Search
+from tallyveil.evaluate.audit.views import View, look, neighbour, neighbours_in_words, views_of, watch
 from tallyveil.evaluate.direct import direct
-from tallyveil.evaluate.events import Search
-from tallyveil.evaluate.views import View, look, neighbour, neighbours_in_words, views_of, watch
+from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.privacy import DiscreteGaussian, Geometric, RunKey, epsilon_from_rho
 from tallyveil.privacy.sampling import draw
 

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 from tallyveil import Areas, Facilities, Histogram, OptimisedSpine, Schema, Spine, Strategy
-from tallyveil.counts import Counts
+from tallyveil.engine.carried import RunLimits, limits_by_level
+from tallyveil.engine.constraints import LevelLimits
+from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
-from tallyveil.evaluate.audit import Audit, audit
-from tallyveil.evaluate.views import View, neighbour
+from tallyveil.evaluate.audit.audit import Audit, audit
+from tallyveil.evaluate.audit.views import View, neighbour
 from tallyveil.mechanisms.measure import exact_answers, measure
+from tallyveil.nouns.census_schemas import PERSONS_1940
+from tallyveil.nouns.counts import Counts
 from tallyveil.privacy import Bound, Invariant, RunKey, account_of
 from tallyveil.privacy.constraints import FacilityBounds
-from tallyveil.protection import checked_limits
-from tallyveil.schemas import PERSONS_1940
-from tallyveil.topdown.carried import RunLimits, limits_by_level
-from tallyveil.topdown.constraints import LevelLimits
-from tallyveil.topdown.engine import topdown
+from tallyveil.protection.protect import checked_limits
 
 RUNS = 20_000
 

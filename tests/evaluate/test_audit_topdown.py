@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tallyveil import Histogram, Schema, Spine, Strategy, protect
-from tallyveil.evaluate.audit import audit
-from tallyveil.evaluate.views import neighbour
+from tallyveil.engine.topdown import topdown
+from tallyveil.evaluate.audit.audit import audit
+from tallyveil.evaluate.audit.views import neighbour
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import RunKey, account_of
-from tallyveil.topdown.engine import topdown
 
 SPINE = Spine.from_columns({"county": ["1", "1", "2", "2"], "block": ["11", "12", "21", "22"]}, root="us")
 SCHEMA = Schema(attributes={"age": ["child", "adult"]})

@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import gaussian_kde
 
 from tallyveil.errors import InputError
-from tallyveil.evaluate.epl import Settings, epl, frequencies, smoothed
-from tallyveil.evaluate.epl_band import band
-from tallyveil.evaluate.epl_clusters import ONE_CLUSTER, take
+from tallyveil.evaluate.epl.band import band
+from tallyveil.evaluate.epl.clusters import ONE_CLUSTER, take
+from tallyveil.evaluate.epl.loss import Settings, epl, frequencies, smoothed
 from tallyveil.evaluate.residuals import Residuals
 from tallyveil.evaluate.tally import tally
 

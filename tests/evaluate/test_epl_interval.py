@@ -7,8 +7,8 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.stats import beta
 
-from tallyveil.evaluate.epl import epl
-from tallyveil.evaluate.epl_interval import interval
+from tallyveil.evaluate.epl.interval import interval
+from tallyveil.evaluate.epl.loss import epl
 
 Z = 0.125
 SIZES = (2663, 26_630, 2_663_000)

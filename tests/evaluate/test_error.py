@@ -5,9 +5,7 @@ import pandas as pd
 import pytest
 
 from tallyveil import Areas, Histogram, Schema, Spine
-from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.estimates import Estimates
 from tallyveil.evaluate import (
     bias,
     derived,
@@ -22,9 +20,11 @@ from tallyveil.evaluate import (
     share,
     sizes,
 )
-from tallyveil.facilities import Facilities
+from tallyveil.nouns.census_schemas import PERSONS_1940
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.estimates import Estimates
+from tallyveil.nouns.facilities import Facilities
 from tallyveil.populations import Population
-from tallyveil.schemas import PERSONS_1940
 
 PARENTS, CHILDREN, CELLS = 40, 25, 6
 SCHEMA = Schema(attributes={"age": ["child", "adult"], "race": ["x", "y", "z"]})

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from tallyveil.evaluate import events
-from tallyveil.evaluate.binomial import log_bounds, lower, upper
-from tallyveil.evaluate.events import Event, Search, Statistic
+from tallyveil.evaluate.audit import events
+from tallyveil.evaluate.audit.binomial import log_bounds, lower, upper
+from tallyveil.evaluate.audit.events import Event, Search, Statistic
 
 RELATIONS = {
     "=": np.equal,

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import f_oneway, kstest
 
 from tallyveil.errors import InputError
-from tallyveil.evaluate.exchangeable import exchangeability
+from tallyveil.evaluate.epl.exchangeable import exchangeability
 from tallyveil.evaluate.residuals import Residuals
 
 

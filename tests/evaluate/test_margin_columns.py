@@ -12,14 +12,15 @@ from folders import edit as edit_table
 from folders import failing, reseal
 from small_release import small_noisy, small_people, small_release
 from tallyveil import Histogram, Schema, Strategy, sign_release
-from tallyveil.areas import Areas
-from tallyveil.certificate import declared_of, observed_of
 from tallyveil.errors import InputError
 from tallyveil.evaluate.margins import MarginClass, Margins
-from tallyveil.files import margin_columns, read_release, write_release
-from tallyveil.files.margin_columns import area_table, write_margins
-from tallyveil.files.signing import write_key_pair
-from tallyveil.release import Release
+from tallyveil.files import read_release, write_release
+from tallyveil.files.release_folder import margin_columns
+from tallyveil.files.release_folder.margin_columns import area_table, write_margins
+from tallyveil.files.release_folder.signing import write_key_pair
+from tallyveil.nouns.areas import Areas
+from tallyveil.release.certificate import declared_of, observed_of
+from tallyveil.release.release import Release
 
 
 @pytest.fixture(scope="module")

@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 
 from tallyveil import Histogram, Schema, Spine, Strategy
-from tallyveil.areas import Areas
 from tallyveil.errors import InputError
 from tallyveil.evaluate.coverage import coverage
 from tallyveil.evaluate.margins import LEAST, margins
 from tallyveil.evaluate.residuals import residuals
 from tallyveil.files import read_counts
+from tallyveil.nouns.areas import Areas
 from tallyveil.populations import census_1940, census_2020
 from tallyveil.privacy import Invariant
-from tallyveil.protection import protect
-from tallyveil.release import Release
+from tallyveil.protection.protect import protect
+from tallyveil.release.release import Release
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data" / "ri_2010_block.parquet"

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil import Areas, Histogram, Release, Schema, Spine
-from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.estimates import Estimates, Sample
 from tallyveil.evaluate import residuals
 from tallyveil.evaluate.tally import tally
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.populations import Population
 
 SPINE = Spine.from_columns({"county": ["1", "1", "2", "2"], "tract": ["1a", "1b", "2a", "2b"]}, root="state")

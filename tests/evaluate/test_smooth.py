@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from scipy.stats import gaussian_kde
 
 from tallyveil.errors import InputError
-from tallyveil.evaluate.smooth import log_density
+from tallyveil.evaluate.epl.smooth import log_density
 from tallyveil.evaluate.tally import tally
 
 

@@ -8,8 +8,8 @@ import pytest
 from test_audit import MOVED, PEOPLE, tree
 
 from tallyveil.errors import InputError
-from tallyveil.evaluate.audit import audit
-from tallyveil.files.store import FolderStore, FrameStore
+from tallyveil.evaluate.audit.audit import audit
+from tallyveil.runs.store import FolderStore, FrameStore
 
 
 def test_arrays_are_kept_by_name_and_found_again(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tallyveil import Histogram, Schema, Spine
-from tallyveil.schema import Grouping
+from tallyveil.nouns.schema import Grouping
 
 COLUMNS = {
     "state": ["09", "09", "44", "44", "44"],

@@ -13,11 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tallyveil import Histogram, Spine
-from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.facilities import Facilities
-from tallyveil.files import Census1940, ipums_write, read_ipums_1940, write_ipums_1940
-from tallyveil.schemas import PERSONS_1940, TYPES_1940, UNITS_2020
+from tallyveil.files import Census1940, read_ipums_1940, write_ipums_1940
+from tallyveil.files.formats import ipums_write
+from tallyveil.nouns.census_schemas import PERSONS_1940, TYPES_1940, UNITS_2020
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.facilities import Facilities
 
 LENGTHS = {"state": 2, "county": 6, "enumdist": 10}
 PROFILE = settings()
@@ -256,7 +257,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
 def test_entries_are_added_up_before_too_many_wait(read, monkeypatch):
     plain = read(SMALL)
-    monkeypatch.setattr("tallyveil.files.tally._WAITING", 1)
+    monkeypatch.setattr("tallyveil.files.formats.counting._WAITING", 1)
     assert same(read(SMALL, piece=300), plain)
 
 
@@ -401,7 +402,7 @@ def test_a_missing_file_a_folder_and_no_threads_are_refused(tmp_path, read):
 
 
 def test_a_file_in_which_no_household_begins_is_refused_before_it_fills_memory(read, monkeypatch):
-    monkeypatch.setattr("tallyveil.files.lines.LONGEST", 5000)
+    monkeypatch.setattr("tallyveil.files.formats.lines.LONGEST", 5000)
     with pytest.raises(InputError, match=r"extract\.dat: no new record begins in \d,\d{3} bytes\. This is not a file"):
         read(b"H" + b"0" * 100_000, piece=500)
 

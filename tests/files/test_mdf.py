@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from test_ipums import cell, cells, damaged, few, populations, same, town
 
 from tallyveil import Histogram, Spine
-from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.facilities import Facilities
 from tallyveil.files import (
     Census1940,
     Census2020,
-    mdf_write,
     read_mdf_1940,
     read_mdf_2020,
     write_mdf_1940,
     write_mdf_2020,
 )
-from tallyveil.files.stamps import HOUSING
-from tallyveil.schemas import PERSONS_2020, RACES_2020, TYPES_2020, UNITS_2020
+from tallyveil.files.formats import mdf_write
+from tallyveil.files.tables.stamps import HOUSING
+from tallyveil.nouns.census_schemas import PERSONS_2020, RACES_2020, TYPES_2020, UNITS_2020
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.facilities import Facilities
 
 BLOCKS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
 

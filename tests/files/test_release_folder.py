@@ -17,19 +17,19 @@ import pytest
 from folders import edit, failing, put, reseal
 from small_release import small_noisy, small_people, small_release
 from tallyveil import Areas, Histogram, Schema, Spine, Strategy
-from tallyveil.certificate import declared_of, observed_of
+from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
 from tallyveil.files import codebook_to_toml, read_codebook, read_counts, read_release, write_release
-from tallyveil.files.measured import file_name, measured_pairs, measurement_sizes, noisy_pieces
-from tallyveil.files.release_folder import new_folder
-from tallyveil.files.tables import UNITS_FROM_DATA
-from tallyveil.files.write import codebook_for, write_table
-from tallyveil.histogram import Filter
-from tallyveil.measurements import Measurements
+from tallyveil.files.release_folder.folder import new_folder
+from tallyveil.files.release_folder.measured import file_name, measured_pairs, measurement_sizes, noisy_pieces
+from tallyveil.files.tables.read import UNITS_FROM_DATA
+from tallyveil.files.tables.write import codebook_for, write_table
 from tallyveil.mechanisms.measure import measure
+from tallyveil.nouns.histogram import Filter
 from tallyveil.privacy import Invariant, RunKey
-from tallyveil.release import Release
-from tallyveil.topdown.engine import topdown
+from tallyveil.release.certificate import declared_of, observed_of
+from tallyveil.release.measurements import Measurements
+from tallyveil.release.release import Release
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_a_write_that_fails_leaves_nothing(release, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tallyveil.files.release_folder.certificate_bytes", interrupted)
+    monkeypatch.setattr("tallyveil.files.release_folder.folder.certificate_bytes", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_release(release, tmp_path / "r")
     assert list(tmp_path.iterdir()) == []
@@ -258,9 +258,9 @@ def test_a_killed_write_leaves_no_folder_of_that_name(tmp_path):
     code = (
         "import os, signal, sys\n"
         "from small_release import small_release\n"
-        "from tallyveil.files import release_folder\n"
-        "release_folder.certificate_bytes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "release_folder.write_release(small_release(), sys.argv[1])\n"
+        "from tallyveil.files.release_folder import folder\n"
+        "folder.certificate_bytes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "folder.write_release(small_release(), sys.argv[1])\n"
     )
     place = tmp_path / "r"
     tests = str(Path(__file__).parent.parent)

@@ -7,7 +7,6 @@ import pyarrow.parquet
 import pytest
 
 from tallyveil import Areas, Facilities, Histogram, Spine, Strategy, protect
-from tallyveil.certificate import FILTERED
 from tallyveil.errors import InputError
 from tallyveil.files import (
     read_areas,
@@ -20,10 +19,11 @@ from tallyveil.files import (
     write_release,
 )
 from tallyveil.files.atomic import replacing
-from tallyveil.files.side import areas_table, facilities_table, housing_table
-from tallyveil.files.write import level_table, write_table
-from tallyveil.histogram import Filter
-from tallyveil.schemas import UNITS_2020
+from tallyveil.files.tables.side import areas_table, facilities_table, housing_table
+from tallyveil.files.tables.write import level_table, write_table
+from tallyveil.nouns.census_schemas import UNITS_2020
+from tallyveil.nouns.histogram import Filter
+from tallyveil.release.certificate import FILTERED
 
 TYPES = ("house", "prison", "dorm")
 
@@ -155,7 +155,7 @@ def test_a_place_that_cannot_be_written_is_refused(people, tmp_path):
 
 def test_wide_columns_that_would_share_a_name_are_refused():
     from tallyveil import Schema
-    from tallyveil.files.write import wide_table
+    from tallyveil.files.tables.write import wide_table
 
     spine = Spine.from_columns({"a_b": ["1"]}, root="r")
     people = Histogram.from_entries(spine, Schema(attributes={"x": ["a"], "y": ["b"]}), unit=[0], cell=[0], count=[1])

@@ -21,8 +21,8 @@ from tallyveil.files import (
     read_units,
     write_counts,
 )
-from tallyveil.files.write import codebook_for, counts_table, persons_table, units_table, wide_table
-from tallyveil.histogram import Filter
+from tallyveil.files.tables.write import codebook_for, counts_table, persons_table, units_table, wide_table
+from tallyveil.nouns.histogram import Filter
 
 LAYOUTS = {"long": counts_table, "wide": wide_table, "persons": persons_table}
 
@@ -182,12 +182,12 @@ def test_a_column_of_counts_in_a_table_of_persons_is_refused_unless_it_is_ignore
 
 
 def test_reading_in_many_pieces_gives_the_same(people, tmp_path, monkeypatch):
-    from tallyveil.files import columns
+    from tallyveil.files.tables import columns
 
     file = tmp_path / "persons.parquet"
     write_counts(people, file, layout="persons")
     pieces = columns.batches
-    monkeypatch.setattr("tallyveil.files.tables.batches", lambda source: pieces(source, size=2))
+    monkeypatch.setattr("tallyveil.files.tables.read.batches", lambda source: pieces(source, size=2))
     assert same(read_counts(file, book(people, "persons"), units=people.spine), people)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tallyveil import Grouping, Histogram, Schema, Spine
-from tallyveil.privacy.distributions import Geometric
+from tallyveil.privacy.noise import Geometric
 
 # Some twenty chi-square tests accept a right law above this: together they fail by chance once in 500. What they must
 # reject, a law 10% off, lies far below it.

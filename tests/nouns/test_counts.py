@@ -8,7 +8,7 @@ from brute_force import patient, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.counts import Counts
+from tallyveil.nouns.counts import Counts
 
 
 @st.composite

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallyveil import Grouping, Histogram, Schema, Spine
-from tallyveil.estimates import Estimates, Sample
+from tallyveil.nouns.estimates import Estimates, Sample
 
 SPINE = Spine.from_columns({"county": ["1", "1", "3"], "tract": ["1a", "1b", "3a"]}, root="state")
 SCHEMA = Schema(attributes={"age": ["child", "adult"], "race": ["a", "b", "c"]})

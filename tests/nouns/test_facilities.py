@@ -8,9 +8,9 @@ from brute_force import columns, patient, refused, trees, units
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.counts import Counts
-from tallyveil.facilities import Facilities
-from tallyveil.spine import Spine
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.spine import Spine
 
 TYPES = ["household", "nursing", "prison"]
 TOWN = {"block": ["1", "2", "3"]}

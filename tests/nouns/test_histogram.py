@@ -10,10 +10,10 @@ from brute_force import all_factor_sets, answer, cells, columns, impossible, pat
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tallyveil.counts import Counts
-from tallyveil.histogram import Histogram
-from tallyveil.schema import Grouping, Schema
-from tallyveil.spine import Spine
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.schema import Grouping, Schema
+from tallyveil.nouns.spine import Spine
 
 TOWNS = {"county": ["x", "x", "y"], "town": ["xa", "xb", "yc"]}
 AGES = {"age": ["child", "adult"], "home": ["household", "nursing", "prison"]}

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from brute_force import refused
 
-from tallyveil.areas import Areas
-from tallyveil.facilities import Facilities
-from tallyveil.histogram import Histogram
-from tallyveil.optimised import OptimisedSpine, optimise_spine
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.optimised_spine import OptimisedSpine, optimise_spine
+from tallyveil.nouns.schema import Schema
+from tallyveil.nouns.spine import Spine
 from tallyveil.populations import census_2020
 from tallyveil.privacy import Strategy
-from tallyveil.schema import Schema
-from tallyveil.spine import Spine
 
 LEVELS = ("state", "county", "tract", "block_group", "block")
 TYPES = ("prison", "household", "college", "nursing")

@@ -6,7 +6,7 @@ from brute_force import all_factor_sets, cells, impossible, label_in, patient, r
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.schema import Grouping, Schema, factors_of
+from tallyveil.nouns.schema import Grouping, Schema, factors_of
 
 AGES = {"age": ["child", "adult"], "home": ["household", "nursing", "prison"]}
 KIND = Grouping(of="home", groups={"household": ["household"], "gq": ["nursing", "prison"]})

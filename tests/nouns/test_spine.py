@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil.errors import TallyveilError
-from tallyveil.spine import Spine
+from tallyveil.nouns.spine import Spine
 
 NEW_ENGLAND = {"state": ["44", "44", "09"], "county": ["44007", "44001", "09001"]}
 

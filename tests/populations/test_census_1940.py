@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tallyveil.errors import InputError
+from tallyveil.nouns.census_schemas import PERSONS_1940, TYPES_1940, UNITS_2020
 from tallyveil.populations.census_1940 import BY_RACE, HISPANIC, PERSONS, census_1940
-from tallyveil.schemas import PERSONS_1940, TYPES_1940, UNITS_2020
 
 SIZES = [1, 2, 3, 10, 500, 20_000, 3_000_000]
 STRATA = "votingage * hispanic * race"

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.histogram import Histogram
+from tallyveil.nouns.census_schemas import PERSONS_2020, RACES_2020, TYPES_2020, UNITS_2020
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
+from tallyveil.nouns.spine import Spine
 from tallyveil.populations import census_2020_people
 from tallyveil.populations.census_2020 import census_2020
-from tallyveil.populations.population import Population
-from tallyveil.schemas import PERSONS_2020, RACES_2020, TYPES_2020, UNITS_2020
-from tallyveil.spine import Spine
 
 DOCS = Path(__file__).parents[2] / "docs"
 RHODE_ISLAND = 1_052_567

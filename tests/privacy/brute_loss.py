@@ -23,11 +23,11 @@ from hypothesis import strategies as some
 from scipy.signal import fftconvolve
 
 from tallyveil import Histogram, Schema, Spine
-from tallyveil.areas import Areas
 from tallyveil.errors import InputError
-from tallyveil.optimised import OptimisedSpine
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.optimised_spine import OptimisedSpine
+from tallyveil.nouns.schema import Grouping
 from tallyveil.privacy import Geometric, Invariant, RunKey, Strategy, StructuralZero
-from tallyveil.schema import Grouping
 
 measuring = importlib.import_module("tallyveil.mechanisms.measure")
 KEY = RunKey.from_seed(14)

@@ -23,12 +23,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from tallyveil import Histogram, Schema, Spine, Strategy
-from tallyveil.areas import Areas
 from tallyveil.errors import InputError
 from tallyveil.mechanisms import averaged, geometric, raked, total_and_strata, with_invariant
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.schema import Grouping
 from tallyveil.privacy import Invariant, RunKey
 from tallyveil.privacy.entropy import Stream
-from tallyveil.schema import Grouping
 
 measuring = importlib.import_module("tallyveil.mechanisms.measure")
 MODULES = [importlib.import_module(f"tallyveil.mechanisms.{name}") for name in ("geometric", "raked", "averaged")]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from tallyveil.errors import BudgetError
-from tallyveil.privacy.accounting import (
+from tallyveil.privacy.conversions import (
     delta_from_rho,
     epsilon_from_rho,
     implied_epsilon,

@@ -5,10 +5,10 @@ import pickle
 import pytest
 
 from tallyveil.errors import InputError
+from tallyveil.nouns.schema import Grouping, Schema
+from tallyveil.nouns.spine import Spine
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, Strategy, StructuralZero
 from tallyveil.privacy.constraints import UNLIMITED, constraint_from_toml, pinning
-from tallyveil.schema import Grouping, Schema
-from tallyveil.spine import Spine
 
 SPINE = Spine.from_columns({"county": ["001", "003", "005"]}, root="state")
 SCHEMA = Schema(

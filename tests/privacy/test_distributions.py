@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 from rational import within
 
 from tallyveil.errors import BudgetError, InputError
-from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 
 SMALLEST = 1e-300  # a little above the smallest normal float
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tallyveil import Schema, Spine, Strategy
-from tallyveil.areas import Areas
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.census_schemas import PERSONS_2020
+from tallyveil.nouns.schema import Grouping
 from tallyveil.privacy import account_of, epsilon_from_rho
-from tallyveil.schema import Grouping
-from tallyveil.schemas import PERSONS_2020
 
 ROUNDING = 1e-11  # relative: declared figures are pushed outwards by less
 

@@ -23,8 +23,8 @@ from rational import (
 from scipy import stats
 
 from tallyveil.errors import InputError
-from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.entropy import RunKey, Stream
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.sampling import draw, draw_one, sampler, settle
 
 SIGN = 2**63

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyveil.errors import BudgetError, InputError, LedgerError
+from tallyveil.nouns.schema import Grouping, Schema
+from tallyveil.nouns.spine import Spine
 from tallyveil.privacy import (
     Bound,
     DiscreteGaussian,
@@ -18,8 +20,6 @@ from tallyveil.privacy import (
     unit_shares,
 )
 from tallyveil.privacy.strategy_toml import strategy_from_toml, strategy_to_toml
-from tallyveil.schema import Grouping, Schema
-from tallyveil.spine import Spine
 
 TWO_LEVELS = {"us": "1/2", "state": "1/2"}
 QUERIES = {"us": {"detailed": 1}, "state": {"total": "1/4", "age * race": "3/4"}}

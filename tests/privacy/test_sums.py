@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 from rational import within
 
 from tallyveil.errors import InputError
-from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.sums import approximate_sum, sum_of_noise
 
 unhurried = settings(deadline=None, max_examples=60)

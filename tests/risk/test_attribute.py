@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tallyveil.errors import InputError
 from tallyveil.privacy import DiscreteGaussian, Geometric, sum_of_noise
-from tallyveil.risk.attribute import Attribute
-from tallyveil.risk.intruder import Intruder
+from tallyveil.risk.target.attribute import Attribute
+from tallyveil.risk.target.intruder import Intruder
 
 small = st.fractions("1/4", 2, max_denominator=8)
 noises = st.one_of(small.map(lambda s: DiscreteGaussian(variance=s)), small.map(lambda z: Geometric(z=z + 1)))

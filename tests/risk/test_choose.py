@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from tallyveil import Strategy
 from tallyveil.errors import InputError
 from tallyveil.privacy import DiscreteGaussian, Geometric, account_of
-from tallyveil.risk.allocation import allocate, holds_for
-from tallyveil.risk.attacks import noises_of
-from tallyveil.risk.budgets import at_budget
-from tallyveil.risk.choose import choose, choose_for, exposures, unit_noises
-from tallyveil.risk.curve import curve, mean_abs
-from tallyveil.risk.empirical import ASSUMPTIONS, empirical_epsilon
-from tallyveil.risk.evidence import Evidence
-from tallyveil.risk.hierarchy import Hierarchy
-from tallyveil.risk.intruder import Exposure, Intruder
-from tallyveil.risk.kept_decisions import _searched, kept
-from tallyveil.risk.kept_posteriors import inverse_posterior
-from tallyveil.risk.levels import Above
+from tallyveil.risk.above.hierarchy import Hierarchy
+from tallyveil.risk.above.levels import Above
+from tallyveil.risk.budget.allocation import allocate, holds_for
+from tallyveil.risk.budget.budgets import at_budget
+from tallyveil.risk.budget.choose import choose, choose_for, exposures, unit_noises
+from tallyveil.risk.budget.curve import curve, mean_abs
+from tallyveil.risk.budget.empirical import ASSUMPTIONS, empirical_epsilon
+from tallyveil.risk.budget.kept_decisions import _searched, kept
+from tallyveil.risk.budget.kept_posteriors import inverse_posterior
+from tallyveil.risk.target.attacks import noises_of
+from tallyveil.risk.target.evidence import Evidence
+from tallyveil.risk.target.intruder import Exposure, Intruder
 
 PL94 = Strategy.preset("pl94-2020-us-persons")
 SMALL = Strategy(
@@ -201,7 +201,7 @@ def test_a_tail_of_several_gaussian_counts_moves_one_way_with_the_budget(weights
 def test_cells_and_patterns_of_geometric_counts_agree(z, prior, bound, monkeypatch):
     noises, intruders = tuple(Geometric(z=one) for one in z), [Intruder(prior=prior)]
     exactly, how = kept(noises, intruders, Fraction(bound))
-    monkeypatch.setattr("tallyveil.risk.kept_decisions.PATTERNS", 0)
+    monkeypatch.setattr("tallyveil.risk.budget.kept_decisions.PATTERNS", 0)
     cells, checked = kept(noises, intruders, Fraction(bound))
     assert (how, checked[:7]) == ("exact", "checked")
     assert np.array(cells) == pytest.approx(np.array(exactly), rel=1e-8)

@@ -14,7 +14,7 @@ from tallyveil import Strategy
 from tallyveil.errors import InputError
 from tallyveil.privacy import DiscreteGaussian, Geometric, Invariant
 from tallyveil.risk import Intruder, noises_of
-from tallyveil.risk.evidence import Evidence
+from tallyveil.risk.target.evidence import Evidence
 
 noises = st.one_of(
     st.fractions("1/2", 4, max_denominator=6).map(lambda z: Geometric(z=z)),

@@ -8,10 +8,10 @@ from scipy import stats
 
 from tallyveil.errors import InputError
 from tallyveil.privacy import DiscreteGaussian
-from tallyveil.risk.hierarchy import Hierarchy
-from tallyveil.risk.intruder import Intruder
-from tallyveil.risk.levels import Above
-from tallyveil.risk.priors import AtMost, NegativeBinomial, Poisson, fitted
+from tallyveil.risk.above.hierarchy import Hierarchy
+from tallyveil.risk.above.levels import Above
+from tallyveil.risk.target.intruder import Intruder
+from tallyveil.risk.target.priors import AtMost, NegativeBinomial, Poisson, fitted
 
 OWN, COUNTY = DiscreteGaussian(variance="5.04"), DiscreteGaussian(variance="2.0284")  # rho 0.0992 and 0.2465
 COUNTS = np.arange(200)

@@ -1,5 +1,6 @@
 """Scans: every person one by one, by hand, on small trees; and a whole simulated release against the prediction."""
 
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -13,8 +14,8 @@ from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import RunKey
 from tallyveil.privacy.constraints import FacilityBounds, Invariant
 from tallyveil.risk import Intruder
-from tallyveil.risk.groups import grouped
-from tallyveil.risk.scan import scan
+from tallyveil.risk.scan.groups import grouped
+from tallyveil.risk.scan.scan import scan
 
 SCHEMA = Schema(attributes={"home": ["house", "prison"], "age": ["child", "adult"]})
 SPINE = Spine.from_columns(
@@ -295,7 +296,7 @@ def test_pieces_and_threads_do_not_change_anything(monkeypatch):
     from concurrent.futures import ThreadPoolExecutor
 
     whole = scan(PEOPLE, plan(), measurements=measure(PEOPLE, plan(), RunKey.from_seed(1)))
-    monkeypatch.setattr("tallyveil.risk.scan_pieces.PIECE", 2)
+    monkeypatch.setattr(sys.modules["tallyveil.risk.scan.pieces"], "PIECE", 2)  # risk.scan is the function, too
     told = []
     with ThreadPoolExecutor(2) as pool:
         pieced = scan(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tallyveil.errors import InputError
 from tallyveil.privacy import DiscreteGaussian, Geometric
-from tallyveil.risk.intruder import Intruder
-from tallyveil.risk.several import Several
+from tallyveil.risk.target.intruder import Intruder
+from tallyveil.risk.target.several import Several
 
 noises = st.one_of(
     st.fractions("1/4", 3, max_denominator=20).map(lambda z: Geometric(z=z)),

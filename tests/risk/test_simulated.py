@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallyveil import Histogram, Schema, Spine, Strategy, protect
+from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
 from tallyveil.mechanisms.geometric import geometric
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import DiscreteGaussian, Geometric, Invariant, RunKey
-from tallyveil.risk.intruder import Intruder
-from tallyveil.risk.simulated import batch_names, simulate
-from tallyveil.risk.target import Figures, Target, before_postprocessing, most_common_other, path_of
-from tallyveil.topdown.engine import topdown
+from tallyveil.risk.simulate.simulated import batch_names, simulate
+from tallyveil.risk.target.intruder import Intruder
+from tallyveil.risk.target.target import Figures, Target, before_postprocessing, most_common_other, path_of
 
 SPINE = Spine.from_columns({"county": ["1", "1", "2"], "block": ["11", "12", "21"]}, root="us")
 SCHEMA = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})

@@ -68,9 +68,9 @@ def account(
 
 def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -> None:
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
-    from tallyveil.certificate import constraints_in_words, invariants_in_words
     from tallyveil.privacy.budget import text
-    from tallyveil.privacy.together import account_together
+    from tallyveil.privacy.several_releases import account_together
+    from tallyveil.release.certificate import constraints_in_words, invariants_in_words
 
     twice = next((folder for i, folder in enumerate(folders) if folder.resolve() in _resolved(folders[:i])), None)
     if twice is not None:
@@ -102,9 +102,9 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
 
 def _loss_and_stamps(folder: Path) -> tuple[Loss, list[str]]:
     """What a release's folder says of its noise, its spine and its stamps."""
-    from tallyveil.files.codebook import read_codebook
-    from tallyveil.files.geography import read_units
-    from tallyveil.files.release_folder import read_certificate, read_optimised, stamps_of
+    from tallyveil.files.release_folder.folder import read_certificate, read_optimised, stamps_of
+    from tallyveil.files.tables.codebook import read_codebook
+    from tallyveil.files.tables.geography import read_units
     from tallyveil.privacy.loss import Loss
     from tallyveil.privacy.strategy_toml import read_strategy
 

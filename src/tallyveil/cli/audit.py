@@ -13,8 +13,8 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.cli.audited import SimpleRuns, TopDownRuns
-    from tallyveil.evaluate.audit import Audit, Bound
-    from tallyveil.histogram import Histogram
+    from tallyveil.evaluate.audit.audit import Audit, Bound
+    from tallyveil.nouns.histogram import Histogram
 
 BATCH = 250  # runs that are made, and kept, together
 GAUSSIAN_DELTA = 1e-3  # what some thousand runs can still see
@@ -91,12 +91,12 @@ def audit(
     from tallyveil.cli.reading import job_of
     from tallyveil.cli.runs import Batches, settings_of
     from tallyveil.cli.tables import write_internal
-    from tallyveil.evaluate.audit import audit as run_audit
-    from tallyveil.evaluate.audit import batch_names, check_audit
-    from tallyveil.evaluate.views import neighbours_in_words, views_of
-    from tallyveil.files.release_folder import refuse_existing
-    from tallyveil.files.store import FolderStore
-    from tallyveil.files.tables import read_counts
+    from tallyveil.evaluate.audit.audit import audit as run_audit
+    from tallyveil.evaluate.audit.audit import batch_names, check_audit
+    from tallyveil.evaluate.audit.views import neighbours_in_words, views_of
+    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.tables.read import read_counts
+    from tallyveil.runs.store import FolderStore
 
     check_audit(runs, confidence, delta or 0.0)
     if output is not None and not (output / "runs" / "job.json").exists():

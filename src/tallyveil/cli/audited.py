@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, final
 
+from tallyveil.engine.constraints import check_counts, declared_limits, possible_cells
+from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
-from tallyveil.estimates import Estimates
-from tallyveil.evaluate.views import View, neighbour
-from tallyveil.facilities import Facilities
-from tallyveil.histogram import Histogram
+from tallyveil.evaluate.audit.views import View, neighbour
 from tallyveil.mechanisms.averaged import averaged
 from tallyveil.mechanisms.geometric import geometric
 from tallyveil.mechanisms.measure import measure
 from tallyveil.mechanisms.raked import raked
+from tallyveil.nouns.estimates import Estimates
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.schema import DETAILED, TOTAL
 from tallyveil.privacy import Invariant, RunKey, Strategy, account_of
 from tallyveil.privacy.budget import rounded_up
 from tallyveil.privacy.strategy import Neighbours
-from tallyveil.schema import DETAILED, TOTAL
-from tallyveil.topdown.constraints import check_counts, declared_limits, possible_cells
-from tallyveil.topdown.engine import topdown
 
 Simple = Literal["geometric", "raked", "averaged"]
 SIMPLE: dict[str, Callable[..., Estimates]] = {"geometric": geometric, "raked": raked, "averaged": averaged}

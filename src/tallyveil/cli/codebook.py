@@ -31,10 +31,10 @@ def codebook(
 
       tallyveil codebook blocks.csv -o blocks.toml
     """
-    from tallyveil.files.codebook import codebook_to_toml
-    from tallyveil.files.draft import draft_codebook
-    from tallyveil.files.tables import read_counts
-    from tallyveil.files.write import write_text
+    from tallyveil.files.tables.codebook import codebook_to_toml
+    from tallyveil.files.tables.draft import draft_codebook
+    from tallyveil.files.tables.read import read_counts
+    from tallyveil.files.tables.write import write_text
 
     if output is not None and output.exists():
         raise InputError(f"{output} exists. Name a new file; nothing is overwritten.")

@@ -31,7 +31,7 @@ def compile_kernels() -> None:
     from tallyveil.evaluate import epl, error, residuals
     from tallyveil.populations import census_1940
     from tallyveil.privacy import Strategy
-    from tallyveil.protection import protect
+    from tallyveil.protection.protect import protect
 
     hamlet = census_1940(persons=5_000, seed=1)
     release = protect(hamlet, Strategy.preset("e2e-2018", epsilon=1), seed=1)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tallyveil.histogram import Histogram
+    from tallyveil.nouns.histogram import Histogram
     from tallyveil.populations import Population
     from tallyveil.privacy import Strategy
-    from tallyveil.release import Release
+    from tallyveil.release.release import Release
 
 PERSONS, CENSUS_SEED, NOISE_SEED = 5_000_000, 1940, 1
 STRATIFIED = "votingage * hispanic * race"
@@ -32,7 +32,7 @@ def demo(
     """
     from tallyveil.cli.compiling import compiling_aloud
     from tallyveil.cli.synth import write_population
-    from tallyveil.files.release_folder import new_folder, refuse_existing
+    from tallyveil.files.release_folder.folder import new_folder, refuse_existing
     from tallyveil.populations import census_1940
     from tallyveil.privacy import Strategy
 
@@ -86,9 +86,9 @@ Next:
 
 def protected(census: Population, strategy: Strategy, output: Path) -> Release:
     """The protected census, written to a folder, with progress by level on stderr."""
-    from tallyveil.cli.progress import LevelProgress
-    from tallyveil.plan import effort_of
-    from tallyveil.protection import protect_to_folder
+    from tallyveil.protection.protect import protect_to_folder
+    from tallyveil.release.plan import effort_of
+    from tallyveil.runs.progress import LevelProgress
 
     work = effort_of(strategy, census.people.spine, census.people.schema, persons=PERSONS).work
     with LevelProgress(work) as progress:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tallyveil.evaluate.epl import EmpiricalLoss
+    from tallyveil.evaluate.epl.loss import EmpiricalLoss
     from tallyveil.evaluate.residuals import Residuals
 
 
@@ -63,7 +63,7 @@ def epl(
 
       tallyveil epl release --truth blocks.parquet --codebook blocks.toml --level county --query "age * race"
     """
-    from tallyveil.files.release_folder import refuse_existing
+    from tallyveil.files.release_folder.folder import refuse_existing
 
     if output is not None:
         refuse_existing(output)
@@ -73,7 +73,7 @@ def epl(
     else:
         residuals, known = _of_release(file, truth, codebook, level=level, query=query or "total", units=units)
         theory = known if theory is None else theory
-    from tallyveil.evaluate.epl import epl as estimate
+    from tallyveil.evaluate.epl.loss import epl as estimate
 
     loss = estimate(
         residuals,
@@ -98,7 +98,7 @@ def read_residuals(file: Path, column: str) -> NDArray[Any]:
     """A column of numbers; the first value that is none is an error with its place."""
     import numpy as np
 
-    from tallyveil.files.columns import batches
+    from tallyveil.files.tables.columns import batches
 
     parts = []
     for batch in batches(file):
@@ -155,7 +155,7 @@ def write_loss(loss: EmpiricalLoss, folder: Path) -> None:
     import pandas as pd
 
     from tallyveil.cli.tables import can_draw, write_frames
-    from tallyveil.files.release_folder import new_folder
+    from tallyveil.files.release_folder.folder import new_folder
     from tallyveil.report.plots import epl_plot, write_plot
 
     told = dict(loss.as_json())
@@ -180,7 +180,7 @@ def _of_release(
 ) -> tuple[Residuals, float | None]:
     """The residuals of a release, and the log ratio of its noise where that is known."""
     from tallyveil.cli.reading import read_given
-    from tallyveil.evaluate.epl import theory_of
+    from tallyveil.evaluate.epl.loss import theory_of
     from tallyveil.evaluate.residuals import residuals
 
     if truth is None or codebook is None or level is None:
@@ -198,7 +198,7 @@ def _numbers(batch: Any, column: str) -> NDArray[np.float64] | NDArray[np.int64]
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from tallyveil.files.columns import decoded
+    from tallyveil.files.tables.columns import decoded
 
     values = decoded(batch.table.column(column).combine_chunks())
     if pa.types.is_string(values.type):

@@ -14,13 +14,13 @@ from tallyveil.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tallyveil.areas import Areas
-    from tallyveil.evaluate.epl import EmpiricalLoss
+    from tallyveil.evaluate.epl.loss import EmpiricalLoss
     from tallyveil.evaluate.residuals import Over
-    from tallyveil.facilities import Facilities
-    from tallyveil.histogram import Histogram
+    from tallyveil.nouns.areas import Areas
+    from tallyveil.nouns.facilities import Facilities
+    from tallyveil.nouns.histogram import Histogram
     from tallyveil.privacy import Strategy
-    from tallyveil.release import Release
+    from tallyveil.release.release import Release
 
 
 def evaluate(
@@ -55,7 +55,7 @@ def evaluate(
     """
     from tallyveil.cli.reading import find_areas, find_homes, read_given
     from tallyveil.cli.tables import INTERNAL, write_frames
-    from tallyveil.files.release_folder import new_folder, refuse_existing
+    from tallyveil.files.release_folder.folder import new_folder, refuse_existing
 
     if over not in ("nonempty", "all"):
         raise InputError(f"--over must be nonempty or all. Got {over} instead.")
@@ -205,7 +205,7 @@ def _evaluate(
     import pandas as pd
 
     from tallyveil.evaluate import bias, error_by_size, implausible, residuals, sizes
-    from tallyveil.evaluate.epl import epl, theory_of
+    from tallyveil.evaluate.epl.loss import epl, theory_of
     from tallyveil.evaluate.error import asked_of, error_of
     from tallyveil.evaluate.tally import tally
 
@@ -260,7 +260,7 @@ def _joined(names: list[str], parts: list[Evaluation]) -> dict[str, pd.DataFrame
 def _write_plots(names: list[str], parts: list[Evaluation], place: Path) -> bool:
     """Draw the error, and for each release bias and loss; without the plotting library, say so and leave them out."""
     from tallyveil.cli.tables import can_draw
-    from tallyveil.files.measured import safe_name
+    from tallyveil.files.release_folder.measured import safe_name
     from tallyveil.report.plots import bias_plot, epl_plot, error_plot, write_plot
 
     if not can_draw():

@@ -19,7 +19,7 @@ def keygen(
 
       tallyveil keygen -o office
     """
-    from tallyveil.files.signing import write_key_pair
+    from tallyveil.files.release_folder.signing import write_key_pair
 
     public = write_key_pair(output)
     typer.echo(f"{output}: the private key. Whoever reads it can sign in your name; keep it, and never publish it.")

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tallyveil.certificate import agreement, stamps_of_run
 from tallyveil.cli.account import print_account
 from tallyveil.cli.presets import print_noise
-from tallyveil.files.measured import Sizes, measurement_sizes
-from tallyveil.measurements import Measurements, Pair
-from tallyveil.plan import PlannedNoise, effort_of, planned_noise, public_persons
+from tallyveil.files.release_folder.measured import Sizes, measurement_sizes
 from tallyveil.privacy import account_of
+from tallyveil.release.certificate import agreement, stamps_of_run
+from tallyveil.release.measurements import Measurements, Pair
+from tallyveil.release.plan import PlannedNoise, effort_of, planned_noise, public_persons
 
 if TYPE_CHECKING:
-    from tallyveil.histogram import Histogram
+    from tallyveil.nouns.histogram import Histogram
     from tallyveil.privacy import Strategy
 
 

@@ -11,10 +11,10 @@ import typer
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
-    from tallyveil.facilities import Facilities
-    from tallyveil.histogram import Histogram
+    from tallyveil.nouns.facilities import Facilities
+    from tallyveil.nouns.histogram import Histogram
     from tallyveil.privacy import RunKey, Strategy
-    from tallyveil.release import Release
+    from tallyveil.release.release import Release
 
 Pair = tuple[str, str]
 
@@ -79,10 +79,10 @@ def protect(
 
       tallyveil protect t.csv --codebook t.toml --strategy e2e-2018 --epsilon 1 --facilities f.csv -o release
     """
-    from tallyveil.files.codebook import read_codebook
-    from tallyveil.files.measured import measured_pairs
-    from tallyveil.files.release_folder import refuse_existing
-    from tallyveil.files.tables import read_counts
+    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.release_folder.measured import measured_pairs
+    from tallyveil.files.tables.codebook import read_codebook
+    from tallyveil.files.tables.read import read_counts
 
     if output is None and not plan:
         raise InputError("protect needs a folder to write: -o DIR. To see what would happen: --plan")
@@ -168,8 +168,8 @@ def choose_strategy(
 
 def find_facilities(file: Path | None, strategy: Strategy, people: Histogram) -> Facilities | None:
     """The facilities in the file; a strategy that bounds people by facilities needs them, no other takes them."""
-    from tallyveil.files.release_folder import facility_attribute
-    from tallyveil.files.side import read_facilities
+    from tallyveil.files.release_folder.folder import facility_attribute
+    from tallyveil.files.tables.side import read_facilities
 
     attribute = facility_attribute(strategy)
     if attribute is None:
@@ -205,8 +205,8 @@ def parse_pair(word: str) -> Pair:
 
 def announce(people: Histogram, strategy: Strategy, published: list[Pair]) -> None:
     """Say what is about to happen, and how large the measurements will be."""
-    from tallyveil.certificate import stamps_of_run
     from tallyveil.cli.planning import described, human_bytes, sizes_of
+    from tallyveil.release.certificate import stamps_of_run
 
     typer.echo(f"protecting {described(people, strategy)}, {strategy.unit} {strategy.budget}", err=True)
     if published:
@@ -251,9 +251,9 @@ def _key(seed: int | None, key_file: Path | None) -> RunKey | None:
 
 
 def _run(people: Histogram, strategy: Strategy, output: Path, **given: Any) -> Release:
-    from tallyveil.cli.progress import LevelProgress
-    from tallyveil.plan import effort_of, public_persons
-    from tallyveil.protection import protect_to_folder
+    from tallyveil.protection.protect import protect_to_folder
+    from tallyveil.release.plan import effort_of, public_persons
+    from tallyveil.runs.progress import LevelProgress
 
     persons = public_persons(people, strategy)
     work = effort_of(strategy, people.spine, people.schema, persons=persons).work

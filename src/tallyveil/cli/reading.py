@@ -11,10 +11,10 @@ import typer
 from tallyveil.errors import InputError, UnknownUnitError
 
 if TYPE_CHECKING:
-    from tallyveil.areas import Areas
-    from tallyveil.facilities import Facilities
-    from tallyveil.histogram import Histogram
-    from tallyveil.release import Release
+    from tallyveil.nouns.areas import Areas
+    from tallyveil.nouns.facilities import Facilities
+    from tallyveil.nouns.histogram import Histogram
+    from tallyveil.release.release import Release
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,9 @@ def read_given(truth: Path, releases: list[Path], codebook: Path, *, units: Path
 
     Without a list of units, that of the first folder is used: a truth that leaves out empty units has them too.
     """
-    from tallyveil.files.release_folder import read_release
-    from tallyveil.files.tables import read_counts
-    from tallyveil.release import Release
+    from tallyveil.files.release_folder.folder import read_release
+    from tallyveil.files.tables.read import read_counts
+    from tallyveil.release.release import Release
 
     borrowed = next((path for path in releases if (path / "spine.parquet").exists()), None) if units is None else None
     listed = units if borrowed is None else borrowed / "spine.parquet"
@@ -76,7 +76,7 @@ def read_given(truth: Path, releases: list[Path], codebook: Path, *, units: Path
 
 def find_areas(path: Path | None, people: Histogram) -> Areas | None:
     """The areas in a file, if one is named."""
-    from tallyveil.files.side import read_areas
+    from tallyveil.files.tables.side import read_areas
 
     if path is None:
         return None
@@ -88,7 +88,7 @@ def find_areas(path: Path | None, people: Histogram) -> Areas | None:
 
 def find_homes(housing: Path | None, given: Given) -> Histogram | Facilities | None:
     """Occupied homes: from a table of housing units, or from the facilities of a release."""
-    from tallyveil.files.side import read_housing
+    from tallyveil.files.tables.side import read_housing
 
     if housing is not None:
         return read_housing(housing, given.truth.spine)

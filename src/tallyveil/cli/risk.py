@@ -133,8 +133,8 @@ def _hierarchy(
     """What the unit above adds: figures before release for a true count, or given what was released."""
     from tallyveil.privacy import DiscreteGaussian
     from tallyveil.privacy.budget import exact
-    from tallyveil.risk.hierarchy import Hierarchy
-    from tallyveil.risk.levels import Above
+    from tallyveil.risk.above.hierarchy import Hierarchy
+    from tallyveil.risk.above.levels import Above
 
     if upper_rho is None or siblings is None:
         raise InputError("a unit above needs --upper-rho R and --siblings D.")

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tallyveil.privacy import Strategy
-    from tallyveil.risk.allocation import Allocation
-    from tallyveil.risk.choose import Choice
-    from tallyveil.risk.empirical import Empirical
+    from tallyveil.risk.budget.allocation import Allocation
+    from tallyveil.risk.budget.choose import Choice
+    from tallyveil.risk.budget.empirical import Empirical
 
 MEASURES = {
     "right_decision": "the probability that a target is rightly claimed",
@@ -81,11 +81,11 @@ def choose(
       tallyveil risk choose --strategy pl94-2020-us-persons --prior 1/50 --bound 1.05 --on risk --allocate -o moved
     """
     from tallyveil.cli.strategies import find_strategy
-    from tallyveil.files.release_folder import refuse_existing
-    from tallyveil.risk.allocation import allocate as move
-    from tallyveil.risk.allocation import holds_for
-    from tallyveil.risk.choose import choose as find
-    from tallyveil.schema import DETAILED
+    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.nouns.schema import DETAILED
+    from tallyveil.risk.budget.allocation import allocate as move
+    from tallyveil.risk.budget.allocation import holds_for
+    from tallyveil.risk.budget.choose import choose as find
 
     if output is not None:
         refuse_existing(output)
@@ -144,8 +144,8 @@ def _curve(chosen: Choice, priors: list[str], *, strategy: Strategy | None, **as
     """Budgets around the chosen one (or the strategy's, or 1), with progress."""
     import numpy as np
 
-    from tallyveil.cli.progress import Steps
-    from tallyveil.risk.curve import curve
+    from tallyveil.risk.budget.curve import curve
+    from tallyveil.runs.progress import Steps
 
     middle = chosen.value or (strategy.budget if strategy is not None else Fraction(1))
     quick = strategy is None or asked["queries"] is not None  # one count
@@ -163,10 +163,10 @@ def _curve(chosen: Choice, priors: list[str], *, strategy: Strategy | None, **as
 
 def _empirical(plan: Strategy, level: str, queries: list[str] | None, priors: list[str]) -> list[Empirical | None]:
     """Which single count would tell as much as the strategy at its own budget; None where floats cannot tell."""
-    from tallyveil.risk.attacks import noises_of
-    from tallyveil.risk.choose import exposures
-    from tallyveil.risk.empirical import empirical_epsilon
-    from tallyveil.risk.intruder import Intruder
+    from tallyveil.risk.budget.choose import exposures
+    from tallyveil.risk.budget.empirical import empirical_epsilon
+    from tallyveil.risk.target.attacks import noises_of
+    from tallyveil.risk.target.intruder import Intruder
 
     noises = noises_of(plan, level, queries=queries)
     found: list[Empirical | None] = []
@@ -200,7 +200,7 @@ def _write(
     folder: Path, told: dict[str, Any], chosen: Choice, table: pd.DataFrame | None, moved: Allocation | None
 ) -> None:
     from tallyveil.cli.tables import can_draw, write_frames
-    from tallyveil.files.release_folder import new_folder
+    from tallyveil.files.release_folder.folder import new_folder
     from tallyveil.privacy.strategy_toml import strategy_to_toml
     from tallyveil.report.plots import write_plot
     from tallyveil.report.risk_plots import risk_curve_plot

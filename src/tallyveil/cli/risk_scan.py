@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tallyveil.facilities import Facilities
-    from tallyveil.histogram import Histogram
-    from tallyveil.measurements import Measurements
+    from tallyveil.nouns.facilities import Facilities
+    from tallyveil.nouns.histogram import Histogram
     from tallyveil.privacy import Strategy
+    from tallyveil.release.measurements import Measurements
     from tallyveil.risk import Scan
 
 
@@ -71,7 +71,7 @@ def scan(
 
       tallyveil risk scan blocks.parquet --codebook b.toml --release release -o exposed
     """
-    from tallyveil.files.release_folder import refuse_existing
+    from tallyveil.files.release_folder.folder import refuse_existing
 
     if output is not None:
         refuse_existing(output)
@@ -127,8 +127,8 @@ def scan(
 def _released(
     truth: Path, release: Path, codebook: Path, units: Path | None, *, key: Path | None, seed: int | None
 ) -> tuple[Histogram, Strategy, Facilities | None, Measurements | None]:
-    from tallyveil.certificate import SEEDED
     from tallyveil.cli.reading import read_given
+    from tallyveil.release.certificate import SEEDED
 
     given = read_given(truth, [release], codebook, units=units)
     (one,) = given.releases.values()
@@ -152,7 +152,7 @@ def _planned(
     facilities: Path | None,
 ) -> tuple[Histogram, Strategy, Facilities | None]:
     from tallyveil.cli.protect import choose_strategy, find_facilities
-    from tallyveil.files.tables import read_counts
+    from tallyveil.files.tables.read import read_counts
 
     if strategy is None and epsilon is None and rho is None:
         raise InputError("a scan needs the noise: --rho R, --epsilon E, a --strategy, or a --release.")
@@ -165,7 +165,7 @@ def _what_was_saved(
     drawn: Measurements, plan: Strategy, levels: list[str] | None
 ) -> tuple[Measurements | None, list[str] | None]:
     """The measurements and the levels to scan: those of which a release saved something."""
-    from tallyveil.risk.scan import saved_queries
+    from tallyveil.risk.scan.scan import saved_queries
 
     there = {level: saved_queries(drawn, level) for level in plan.levels}
     if not any(there.values()):
@@ -196,7 +196,7 @@ def _check_key(release: Path, saved: Measurements | None, again: Measurements) -
     """Refuse a key or a seed that is not the release's, as far as that can be told."""
     import numpy as np
 
-    from tallyveil.risk.scan import saved_queries
+    from tallyveil.risk.scan.scan import saved_queries
 
     levels = again.spine.levels if saved is not None else ()
     pairs = [(level, query) for level in levels if saved is not None for query in saved_queries(saved, level)]
@@ -214,8 +214,8 @@ def _scan(people: Histogram, plan: Strategy, *, threads: int | None, **given: An
     import os
     from concurrent.futures import ThreadPoolExecutor
 
-    from tallyveil.cli.progress import LevelProgress
     from tallyveil.risk import scan as scan_people
+    from tallyveil.runs.progress import LevelProgress
 
     if threads is not None and threads < 1:
         raise InputError(f"--threads must be 1 or more. Got {threads} instead.")
@@ -336,7 +336,7 @@ def _show(found: Scan, people: Histogram) -> None:
 
 def _write(found: Scan, frames: dict[str, pd.DataFrame], output: Path) -> None:
     from tallyveil.cli.tables import can_draw, write_frames
-    from tallyveil.files.release_folder import new_folder
+    from tallyveil.files.release_folder.folder import new_folder
 
     with new_folder(output) as place:
         write_frames(frames, place, internal=True)

@@ -13,9 +13,9 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.cli.audited import TopDownRuns
-    from tallyveil.histogram import Histogram
-    from tallyveil.risk.simulated import Simulated
-    from tallyveil.risk.target import Target
+    from tallyveil.nouns.histogram import Histogram
+    from tallyveil.risk.simulate.simulated import Simulated
+    from tallyveil.risk.target.target import Target
 
 BATCH = 100  # runs that are made, and kept, together
 LINES = {
@@ -76,13 +76,13 @@ def simulate(
       --instead "adult*m" --prior 1/5 -o simulated
     """
     from tallyveil.cli.runs import Batches
-    from tallyveil.files.release_folder import refuse_existing
-    from tallyveil.files.store import FolderStore
-    from tallyveil.files.tables import read_counts
-    from tallyveil.risk.intruder import Intruder
-    from tallyveil.risk.simulated import batch_names, check_simulation
-    from tallyveil.risk.simulated import simulate as run_simulation
-    from tallyveil.risk.target import check_target
+    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.tables.read import read_counts
+    from tallyveil.risk.simulate.simulated import batch_names, check_simulation
+    from tallyveil.risk.simulate.simulated import simulate as run_simulation
+    from tallyveil.risk.target.intruder import Intruder
+    from tallyveil.risk.target.target import check_target
+    from tallyveil.runs.store import FolderStore
 
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be 1 or more. Got {workers} instead.")
@@ -150,7 +150,7 @@ def _mechanism(
 
 def _target(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: str | None) -> Target:
     from tallyveil.cli.audited import place_of
-    from tallyveil.risk.target import Target, most_common_other
+    from tallyveil.risk.target.target import Target, most_common_other
 
     leaf, number = place_of(people, f"{unit}:{cell}", "--unit and --cell")
     other: int | None = None
@@ -163,9 +163,9 @@ def _target(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: 
 
 def _check_counts(run: TopDownRuns, sides: dict[str, Histogram]) -> None:
     """Refuse hypotheses that the constraints rule out: then nothing needs to be learned."""
+    from tallyveil.engine.constraints import check_counts, declared_limits, possible_cells
     from tallyveil.mechanisms.measure import measure
     from tallyveil.privacy import RunKey
-    from tallyveil.topdown.constraints import check_counts, declared_limits, possible_cells
 
     if not run.strategy.check_constraints:
         return

@@ -15,8 +15,8 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.cli.audited import SimpleRuns, TopDownRuns
-    from tallyveil.cli.progress import Steps
-    from tallyveil.histogram import Histogram
+    from tallyveil.nouns.histogram import Histogram
+    from tallyveil.runs.progress import Steps
 
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 LONG = 3600.0  # seconds; more must be asked for
@@ -39,7 +39,7 @@ class Batches:
         self, workers: int | None, so_many: str, remedy: str, *, long: bool
     ) -> Iterator[tuple[Map, Callable[[int, int], None]]]:
         """Where they are made, and whom to tell of each; first it is said how long that will take."""
-        from tallyveil.cli.progress import Steps
+        from tallyveil.runs.progress import Steps
 
         known = sum(name in self.store for name in self.names) if self.store is not None else 0
         cores = workers or os.cpu_count() or 1

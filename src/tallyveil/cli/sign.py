@@ -18,6 +18,6 @@ def sign(
 
       tallyveil sign release --key office
     """
-    from tallyveil.verification import sign_release
+    from tallyveil.protection.verify import sign_release
 
     typer.echo(str(sign_release(folder, key)))

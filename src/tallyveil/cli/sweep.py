@@ -13,9 +13,9 @@ from tallyveil.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tallyveil.histogram import Histogram
+    from tallyveil.nouns.histogram import Histogram
     from tallyveil.privacy import Strategy
-    from tallyveil.release import Release
+    from tallyveil.release.release import Release
 
 
 KEYS = ["allocation", "strategy", "unit", "budget", "replicate", "level", "query", "statistic"]
@@ -55,7 +55,6 @@ def sweep(
     """
     import pandas as pd
 
-    from tallyveil.cli.progress import Steps
     from tallyveil.cli.protect import find_facilities
     from tallyveil.cli.reading import job_of
     from tallyveil.cli.tables import marked_internal, records, write_internal
@@ -63,10 +62,11 @@ def sweep(
     from tallyveil.evaluate.sweep import kept_name, trials
     from tallyveil.evaluate.sweep import sweep as run
     from tallyveil.files.atomic import replacing
-    from tallyveil.files.release_folder import refuse_existing
-    from tallyveil.files.store import FrameStore
-    from tallyveil.files.tables import read_counts
-    from tallyveil.protection import protect
+    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.tables.read import read_counts
+    from tallyveil.protection.protect import protect
+    from tallyveil.runs.progress import Steps
+    from tallyveil.runs.store import FrameStore
 
     if threads is not None and threads < 1:
         raise InputError(f"--threads must be 1 or more. Got {threads} instead.")
@@ -140,7 +140,7 @@ def _strategies(
 
 def _bounded(chosen: dict[str, list[Strategy]]) -> Strategy:
     """An allocation that needs facilities, if one does."""
-    from tallyveil.files.release_folder import facility_attribute
+    from tallyveil.files.release_folder.folder import facility_attribute
 
     first = [several[0] for several in chosen.values()]
     return next((strategy for strategy in first if facility_attribute(strategy) is not None), first[0])

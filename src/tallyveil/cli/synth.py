@@ -64,8 +64,8 @@ def synth(
 
 def write_population(population: Population, output: Path) -> list[Path]:
     """Write a population's tables beside each other; gives their names, the counts' first."""
-    from tallyveil.files.side import areas_table, facilities_table, housing_table
-    from tallyveil.files.write import beside, write_counts, write_table
+    from tallyveil.files.tables.side import areas_table, facilities_table, housing_table
+    from tallyveil.files.tables.write import beside, write_counts, write_table
 
     tables = {}
     if population.facilities is not None:

@@ -102,7 +102,7 @@ def marked_internal(frame: pd.DataFrame) -> pd.DataFrame:
 
 def write_internal(folder: Path) -> None:
     """Write ``INTERNAL.txt``, which says that all of a folder is internal."""
-    from tallyveil.files.write import write_text
+    from tallyveil.files.tables.write import write_text
 
     write_text(
         f"{INTERNAL}\nThis is so for every file of this folder and of the folders in it.\n", folder / "INTERNAL.txt"

@@ -12,9 +12,9 @@ import typer
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
-    from tallyveil.areas import Areas
     from tallyveil.evaluate.margins import Margins
-    from tallyveil.release import Release
+    from tallyveil.nouns.areas import Areas
+    from tallyveil.release.release import Release
 
 NOTES = (
     "Margins are of noise and post-processing only. What a census itself gets wrong (people missed, counted twice or "
@@ -58,8 +58,8 @@ def uncertainty(
     """
     from tallyveil.cli.reading import find_areas
     from tallyveil.cli.tables import print_table, records
-    from tallyveil.files.margin_columns import refuse_signed, write_margins
-    from tallyveil.files.release_folder import read_release, refuse_existing
+    from tallyveil.files.release_folder.folder import read_release, refuse_existing
+    from tallyveil.files.release_folder.margin_columns import refuse_signed, write_margins
 
     if replicates < 1:
         raise InputError(f"--replicates must be 1 or more. Got {replicates} instead.")
@@ -124,10 +124,10 @@ def _run(
     seed: int,
     threads: int | None,
 ) -> Margins:
-    from tallyveil.cli.progress import Steps
     from tallyveil.evaluate.margins import margins
-    from tallyveil.histogram import Histogram
-    from tallyveil.protection import protect
+    from tallyveil.nouns.histogram import Histogram
+    from tallyveil.protection.protect import protect
+    from tallyveil.runs.progress import Steps
 
     strategy = release.strategy
     assert strategy is not None
@@ -152,10 +152,10 @@ def _run(
 
 def _write_tables(release: Release, made: Margins, output: Path) -> None:
     from tallyveil.cli.tables import write_frames
-    from tallyveil.files.margin_columns import area_table
-    from tallyveil.files.release_folder import new_folder
-    from tallyveil.files.stamps import STAMPS, stamp_lines
-    from tallyveil.files.write import write_table, write_text
+    from tallyveil.files.release_folder.folder import new_folder
+    from tallyveil.files.release_folder.margin_columns import area_table
+    from tallyveil.files.tables.stamps import STAMPS, stamp_lines
+    from tallyveil.files.tables.write import write_table, write_text
 
     with new_folder(output) as place:
         write_frames({"margins": made.table}, place, internal=False)
@@ -166,7 +166,7 @@ def _write_tables(release: Release, made: Margins, output: Path) -> None:
 
 
 def _areas(release: Release, made: Margins) -> list[dict[str, object]] | None:
-    from tallyveil.files.margin_columns import area_table
+    from tallyveil.files.release_folder.margin_columns import area_table
 
     if made.areas is None:
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tallyveil.files.findings import Finding
+    from tallyveil.files.release_folder.findings import Finding
 
 STATES = {True: "holds", False: "fails", None: "unchecked"}
 
@@ -29,7 +29,7 @@ def verify(
 
       tallyveil verify release --public-key office.pub --json
     """
-    from tallyveil.verification import verify_release
+    from tallyveil.protection.verify import verify_release
 
     findings = verify_release(folder, public_key)
     holds = all(finding.holds is not False for finding in findings)

@@ -14,12 +14,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from tallyveil.areas import Areas
 from tallyveil.errors import InputError
 from tallyveil.evaluate.error import size_classes
 from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
-from tallyveil.histogram import Histogram
-from tallyveil.populations.population import Population
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
 
 Definition = Literal["cells", "product"]
 HOMOGENEITY, SIZE = "homogeneity", "size"

@@ -16,12 +16,12 @@ from typing import Any
 import pandas as pd
 
 from tallyveil.errors import InputError
-from tallyveil.evaluate.epl import epl
+from tallyveil.evaluate.epl.loss import epl
 from tallyveil.evaluate.error import statistics
 from tallyveil.evaluate.residuals import Residuals, Source, people_of, residuals
-from tallyveil.histogram import Histogram
 from tallyveil.mechanisms.sampling import as_share, sample
-from tallyveil.populations.population import Population
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
 
 FRACTIONS = tuple(Fraction(step, 20) for step in range(1, 20))  # 5 %, 10 %, ..., 95 %
 HALF = 0.5  # persons: a smaller median error has no logarithm to speak of, and is taken as this

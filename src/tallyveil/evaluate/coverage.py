@@ -9,9 +9,9 @@ import pandas as pd
 
 from tallyveil.evaluate.margins import CLASSES, Margins, class_of, class_sizes, class_words, residuals_at
 from tallyveil.evaluate.residuals import Over, people_of
-from tallyveil.histogram import Histogram
-from tallyveil.populations.population import Population
-from tallyveil.release import Release
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
+from tallyveil.release.release import Release
 
 ALL = "all"
 

@@ -13,10 +13,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from tallyveil.errors import InputError
-from tallyveil.estimates import Estimates, Sample
 from tallyveil.evaluate.residuals import Source, aligned, people_of, refuse_elsewhere
-from tallyveil.histogram import Histogram
-from tallyveil.populations.population import Population
+from tallyveil.nouns.estimates import Estimates, Sample
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], ArrayLike]

@@ -4,7 +4,7 @@ The mechanism is run on both, and for every k the frequencies of {error = k} and
 being the released count minus the true count *of D* on both sides. The log ratio is a noisy lower bound on epsilon,
 for the neighbours that were run: the paper moves a person, so two areas change, and events on one area alone
 cannot show more than half of what replace-one neighbours lose (erratum 10). The largest of many noisy ratios is
-biased upwards: for a bound that holds, use :func:`tallyveil.evaluate.audit.audit`.
+biased upwards: for a bound that holds, use :func:`tallyveil.evaluate.audit.audit.audit`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallyveil.errors import InputError
-from tallyveil.evaluate.binomial import lower, upper
+from tallyveil.evaluate.audit.binomial import lower, upper
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tallyveil.areas import Areas
 from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
 from tallyveil.evaluate.tally import tally
-from tallyveil.histogram import Histogram
-from tallyveil.populations.population import Population
-from tallyveil.schema import DETAILED, TOTAL, Schema
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
+from tallyveil.nouns.schema import DETAILED, TOTAL, Schema
 
 STATISTICS = ("median_abs", "mean_abs", "p95_abs", "max_abs", "rmse", "bias", "share_exact")
 

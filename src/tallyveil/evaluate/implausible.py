@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.estimates import Estimates, Sample
 from tallyveil.evaluate.residuals import Source, aligned, people_of
-from tallyveil.facilities import Facilities
-from tallyveil.histogram import Histogram
-from tallyveil.populations.population import Population
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.estimates import Estimates, Sample
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
 
 CHILDREN = ("child", "children", "minor", "minors", "under_18", "under 18", "<18", "0-17")
 HOUSEHOLD = "household"

@@ -26,16 +26,16 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from tallyveil._frozen import Frozen
-from tallyveil.areas import Areas
 from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import AREA, Over, Residuals, residuals
 from tallyveil.evaluate.tally import Tally, tally
-from tallyveil.files.layout import level_queries
-from tallyveil.histogram import Histogram
+from tallyveil.files.release_folder.layout import level_queries
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.schema import Query, Schema
 from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.release import Release
-from tallyveil.schema import Query, Schema
+from tallyveil.release.release import Release
 
 Rerun = Callable[[Histogram, int], Histogram]
 Whole = NDArray[np.int64]

@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil._compiled import compiled
-from tallyveil.areas import Areas
-from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.estimates import Estimates, Sample
-from tallyveil.histogram import Histogram
-from tallyveil.populations.population import Population
-from tallyveil.release import Release
-from tallyveil.schema import Query
-from tallyveil.spine import Spine
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.estimates import Estimates, Sample
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
+from tallyveil.nouns.schema import Query
+from tallyveil.nouns.spine import Spine
+from tallyveil.release.release import Release
 
 Source = Histogram | Population | Release | Sample | Estimates
 Over = Literal["nonempty", "all"]

@@ -10,11 +10,11 @@ from hashlib import sha256
 import pandas as pd
 
 from tallyveil.errors import InputError
-from tallyveil.evaluate.epl import epl
+from tallyveil.evaluate.epl.loss import epl
 from tallyveil.evaluate.error import asked_of, error_of
 from tallyveil.evaluate.residuals import Source, people_of, residuals
-from tallyveil.histogram import Histogram
-from tallyveil.populations.population import Population
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_to_toml
 

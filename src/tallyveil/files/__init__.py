@@ -1,20 +1,20 @@
 """Files in and files out: tables, side tables, and the formats of the Census Bureau and IPUMS."""
 
-from tallyveil.files.census import Census1940, Census2020
-from tallyveil.files.codebook import Codebook, codebook_from_toml, codebook_to_toml, read_codebook
-from tallyveil.files.draft import draft_codebook
-from tallyveil.files.findings import Finding
-from tallyveil.files.geography import read_units
-from tallyveil.files.ipums_read import read_ipums_1940
-from tallyveil.files.ipums_write import write_ipums_1940
-from tallyveil.files.margin_columns import write_margins
-from tallyveil.files.mdf_1940 import read_mdf_1940, write_mdf_1940
-from tallyveil.files.mdf_2020 import read_mdf_2020, write_mdf_2020
-from tallyveil.files.nhgis import write_nhgis
-from tallyveil.files.release_folder import read_release, write_release
-from tallyveil.files.side import read_areas, read_facilities, read_housing
-from tallyveil.files.tables import LABELS_FROM_DATA, UNITS_FROM_DATA, read_counts
-from tallyveil.files.write import write_counts
+from tallyveil.files.formats.census import Census1940, Census2020
+from tallyveil.files.formats.ipums_read import read_ipums_1940
+from tallyveil.files.formats.ipums_write import write_ipums_1940
+from tallyveil.files.formats.mdf_1940 import read_mdf_1940, write_mdf_1940
+from tallyveil.files.formats.mdf_2020 import read_mdf_2020, write_mdf_2020
+from tallyveil.files.formats.nhgis import write_nhgis
+from tallyveil.files.release_folder.findings import Finding
+from tallyveil.files.release_folder.folder import read_release, write_release
+from tallyveil.files.release_folder.margin_columns import write_margins
+from tallyveil.files.tables.codebook import Codebook, codebook_from_toml, codebook_to_toml, read_codebook
+from tallyveil.files.tables.draft import draft_codebook
+from tallyveil.files.tables.geography import read_units
+from tallyveil.files.tables.read import LABELS_FROM_DATA, UNITS_FROM_DATA, read_counts
+from tallyveil.files.tables.side import read_areas, read_facilities, read_housing
+from tallyveil.files.tables.write import write_counts
 
 __all__ = [
     "LABELS_FROM_DATA",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tallyveil.errors import InputError
-from tallyveil.estimates import Estimates
 from tallyveil.mechanisms.noisy import People, Replicates, noise_parameter, noise_stream, noisy_answers, people_of
+from tallyveil.nouns.estimates import Estimates
+from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy.budget import Number
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Neighbours
-from tallyveil.schema import TOTAL
 
 MOST_PARTS = 4096  # numbers of queries that a stream can tell apart
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.certificate import stamps_of_run
-from tallyveil.counts import Counts
-from tallyveil.histogram import Histogram
-from tallyveil.measurements import Index, Measurements
-from tallyveil.optimised import OptimisedSpine
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.optimised_spine import OptimisedSpine
+from tallyveil.nouns.schema import TOTAL
+from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.entropy import RunKey, check_place
 from tallyveil.privacy.ledger import Ledger
@@ -21,8 +21,8 @@ from tallyveil.privacy.sampling import draw, sampler
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.streams import measurement_stream
-from tallyveil.schema import TOTAL
-from tallyveil.spine import Spine
+from tallyveil.release.certificate import stamps_of_run
+from tallyveil.release.measurements import Index, Measurements
 
 
 def measure(

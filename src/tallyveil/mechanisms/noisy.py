@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.errors import BudgetError, InputError
-from tallyveil.histogram import Histogram
-from tallyveil.populations.population import Population
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
 from tallyveil.privacy.budget import Number, exact
-from tallyveil.privacy.distributions import Geometric
 from tallyveil.privacy.entropy import RunKey, Stream
+from tallyveil.privacy.noise import Geometric
 from tallyveil.privacy.sampling import draw
 from tallyveil.privacy.strategy import Neighbours
 

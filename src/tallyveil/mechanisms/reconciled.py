@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
-from tallyveil.estimates import Estimates
-from tallyveil.histogram import Histogram
 from tallyveil.mechanisms.geometric import geometric
 from tallyveil.mechanisms.noisy import (
     People,
@@ -28,10 +26,12 @@ from tallyveil.mechanisms.noisy import (
     noisy_answers,
     people_of,
 )
+from tallyveil.nouns.estimates import Estimates
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.schema import DETAILED, TOTAL
 from tallyveil.privacy.budget import Number
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Neighbours
-from tallyveil.schema import DETAILED, TOTAL
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
 from numpy.typing import NDArray
 
-from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.estimates import Sample
-from tallyveil.histogram import Histogram
 from tallyveil.mechanisms.noisy import People, people_of
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.estimates import Sample
+from tallyveil.nouns.histogram import Histogram
 from tallyveil.privacy.budget import Number, exact
 
 Whole = NDArray[np.int64]

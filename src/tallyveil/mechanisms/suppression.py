@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.errors import InputError
-from tallyveil.estimates import Estimates
 from tallyveil.mechanisms.noisy import People, people_of
+from tallyveil.nouns.estimates import Estimates
 
 Mask = NDArray[np.bool_]
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil._compiled import compiled
-from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.histogram import Histogram
 from tallyveil.mechanisms.noisy import People, people_of
 from tallyveil.mechanisms.sampling import as_share, draw_people, generator
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.histogram import Histogram
 from tallyveil.privacy.budget import Number
 
 Whole = NDArray[np.int64]

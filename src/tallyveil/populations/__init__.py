@@ -1,8 +1,8 @@
 """Synthetic censuses: people nobody has to hide, in the shapes that the papers study."""
 
+from tallyveil.nouns.population import Population
 from tallyveil.populations.census_1940 import census_1940
 from tallyveil.populations.census_2020 import census_2020
-from tallyveil.populations.population import Population
 from tallyveil.populations.uniform import uniform_tree
 
 __all__ = ["Population", "census_1940", "census_2020", "uniform_tree"]

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.facilities import Facilities
-from tallyveil.histogram import Histogram
-from tallyveil.populations.population import Population
-from tallyveil.schemas import PERSONS_1940, TYPES_1940, UNITS_2020
-from tallyveil.spine import Spine
+from tallyveil.nouns.census_schemas import PERSONS_1940, TYPES_1940, UNITS_2020
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
+from tallyveil.nouns.spine import Spine
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -12,15 +12,15 @@ import operator
 import numpy as np
 from numpy.random import PCG64, Generator
 
-from tallyveil.areas import Areas
 from tallyveil.errors import InputError
-from tallyveil.facilities import Facilities
-from tallyveil.histogram import Histogram
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.census_schemas import PERSONS_2020, TYPES_2020, UNITS_2020
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
+from tallyveil.nouns.spine import Index, Spine
 from tallyveil.populations.census_2020_ground import NATION, UNITS, make_ground
 from tallyveil.populations.census_2020_people import Residents, segregate, settle
-from tallyveil.populations.population import Population
-from tallyveil.schemas import PERSONS_2020, TYPES_2020, UNITS_2020
-from tallyveil.spine import Index, Spine
 
 # Group quarters by type, from correctional to other_noninstitutional.
 QUARTERS_SHARE = np.array([0.594, 0.040, 0.485, 0.027, 0.840, 0.100, 0.400]) / 100  # of persons in 2020: 2.5% in all

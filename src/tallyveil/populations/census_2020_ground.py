@@ -14,7 +14,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tallyveil._compiled import compiled
-from tallyveil.spine import Codes, Index, Spine
+from tallyveil.nouns.spine import Codes, Index, Spine
 
 Floats = NDArray[np.float64]
 

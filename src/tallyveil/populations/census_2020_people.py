@@ -15,10 +15,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tallyveil._compiled import compiled
-from tallyveil.counts import Counts
+from tallyveil.nouns.census_schemas import PERSONS_2020, RACES_2020, SINGLE_RACES_2020, TYPES_2020
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.spine import Index, Spine
 from tallyveil.populations.census_2020_ground import Floats
-from tallyveil.schemas import PERSONS_2020, RACES_2020, SINGLE_RACES_2020, TYPES_2020
-from tallyveil.spine import Index, Spine
 
 # Percent of all persons in 2020: the six races alone and two or more (not hispanic), and hispanic.
 GROUPS = np.array([57.84, 12.05, 0.52, 5.92, 0.19, 0.51, 4.09, 18.73])  # aian: 0.68 less those of tribal areas

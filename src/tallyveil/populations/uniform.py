@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil.counts import Counts
 from tallyveil.errors import InputError
-from tallyveil.histogram import Histogram
-from tallyveil.populations.population import Population
-from tallyveil.schema import Schema
-from tallyveil.spine import Spine
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.population import Population
+from tallyveil.nouns.schema import Schema
+from tallyveil.nouns.spine import Spine
 
 ONE_LABEL = Schema(attributes={"person": ("person",)})
 MOST_AREAS = 10**7

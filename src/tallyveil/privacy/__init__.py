@@ -1,23 +1,56 @@
-"""Budgets, accounting, distributions, exact noise and strategies."""
+"""Budgets, conversions, noise that is exact, strategies, and what they guarantee."""
 
-from tallyveil.privacy.account import Account, account_of, account_of_epsilon, account_of_rho
-from tallyveil.privacy.accounting import (
-    delta_from_rho,
-    epsilon_from_rho,
-    implied_epsilon,
-    rho_from_epsilon,
-    rho_of_pure,
-)
-from tallyveil.privacy.constraints import Bound, FacilityBounds, Invariant, StructuralZero
-from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
-from tallyveil.privacy.entropy import RunKey, Stream
-from tallyveil.privacy.ledger import Ledger
-from tallyveil.privacy.sampling import draw
-from tallyveil.privacy.shares import UnitShares, unit_shares
-from tallyveil.privacy.strategy import Spend, Strategy
-from tallyveil.privacy.streams import measurement_stream
-from tallyveil.privacy.sums import SumOfNoise, approximate_sum, sum_of_noise
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from tallyveil.privacy.constraints import Bound, FacilityBounds, Invariant, StructuralZero
+    from tallyveil.privacy.conversions import (
+        delta_from_rho,
+        epsilon_from_rho,
+        implied_epsilon,
+        rho_from_epsilon,
+        rho_of_pure,
+    )
+    from tallyveil.privacy.entropy import RunKey, Stream
+    from tallyveil.privacy.guarantee import Account, account_of, account_of_epsilon, account_of_rho
+    from tallyveil.privacy.ledger import Ledger
+    from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+    from tallyveil.privacy.sampling import draw
+    from tallyveil.privacy.shares import UnitShares, unit_shares
+    from tallyveil.privacy.strategy import Spend, Strategy
+    from tallyveil.privacy.streams import measurement_stream
+    from tallyveil.privacy.sums import SumOfNoise, approximate_sum, sum_of_noise
+
+_HOME = {
+    "Account": "guarantee",
+    "Bound": "constraints",
+    "DiscreteGaussian": "noise",
+    "FacilityBounds": "constraints",
+    "Geometric": "noise",
+    "Invariant": "constraints",
+    "Ledger": "ledger",
+    "RunKey": "entropy",
+    "Spend": "strategy",
+    "Strategy": "strategy",
+    "Stream": "entropy",
+    "StructuralZero": "constraints",
+    "SumOfNoise": "sums",
+    "UnitShares": "shares",
+    "account_of": "guarantee",
+    "account_of_epsilon": "guarantee",
+    "account_of_rho": "guarantee",
+    "approximate_sum": "sums",
+    "delta_from_rho": "conversions",
+    "draw": "sampling",
+    "epsilon_from_rho": "conversions",
+    "implied_epsilon": "conversions",
+    "measurement_stream": "streams",
+    "rho_from_epsilon": "conversions",
+    "rho_of_pure": "conversions",
+    "sum_of_noise": "sums",
+    "unit_shares": "shares",
+}
 __all__ = [
     "Account",
     "Bound",
@@ -47,3 +80,10 @@ __all__ = [
     "sum_of_noise",
     "unit_shares",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from the module it lives in: imported when it is first used."""
+    if name in _HOME:
+        return getattr(import_module(f"tallyveil.privacy.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'tallyveil.privacy' has no attribute {name!r}")

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from tallyveil._frozen import Frozen
 from tallyveil.errors import InputError, UnknownUnitError
-from tallyveil.schema import DETAILED, TOTAL, Schema, as_labels, factors_of
-from tallyveil.spine import Spine
+from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, as_labels, factors_of
+from tallyveil.nouns.spine import Spine
 
 ALL = "*"  # every type or row not named
 UNLIMITED = 1 << 60  # an upper bound that never binds

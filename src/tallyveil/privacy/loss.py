@@ -22,17 +22,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, product
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.optimised import OptimisedSpine
-from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
+from tallyveil.nouns.schema import DETAILED, Schema, factors_of
+from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.schema import DETAILED, Schema, factors_of
-from tallyveil.spine import Spine
+
+if TYPE_CHECKING:
+    from tallyveil.nouns.optimised_spine import OptimisedSpine
 
 Index = NDArray[np.int64]
 Noise = Geometric | DiscreteGaussian

@@ -16,7 +16,7 @@ from functools import lru_cache, reduce
 from itertools import combinations_with_replacement
 from typing import Any
 
-from tallyveil.privacy.accounting import epsilon_from_rho, implied_epsilon
+from tallyveil.privacy.conversions import epsilon_from_rho, implied_epsilon
 from tallyveil.privacy.loss import Loss, Noise
 
 LARGEST_RHO = 1000  # far beyond any use; the distribution grows with rho, at 10^9 beyond memory

@@ -27,8 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
-from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
 from tallyveil.privacy.entropy import Stream, Words
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.thresholds import (
     BITS,
     GUIDE,

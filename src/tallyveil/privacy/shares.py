@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.spine import Spine
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,12 +17,12 @@ from typing import Any, Literal, final
 
 from tallyveil._frozen import Frozen
 from tallyveil.errors import BudgetError, InputError
-from tallyveil.privacy.accounting import rho_from_epsilon
+from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, factors_of
+from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number, exact, exact_delta, text
 from tallyveil.privacy.constraints import Bound, Constraint, Invariant
-from tallyveil.privacy.distributions import DiscreteGaussian, Geometric
-from tallyveil.schema import DETAILED, TOTAL, Schema, factors_of
-from tallyveil.spine import Spine
+from tallyveil.privacy.conversions import rho_from_epsilon
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 
 Mechanism = Literal["geometric", "gaussian"]
 Neighbours = Literal["replace-one", "add-or-remove"]

@@ -7,12 +7,12 @@ from itertools import chain
 
 import numpy as np
 
-from tallyveil.histogram import Histogram
-from tallyveil.optimised import OptimisedSpine
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.optimised_spine import OptimisedSpine
+from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.entropy import RunKey, Stream
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.spine import Spine
 
 
 def measurement_stream(

@@ -16,10 +16,10 @@ from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.signal import fftconvolve
+from scipy.fft import irfft, next_fast_len, rfft
 
 from tallyveil.errors import InputError
-from tallyveil.privacy.distributions import DiscreteGaussian, Floats, Noise
+from tallyveil.privacy.noise import DiscreteGaussian, Floats, Noise
 
 _UNIT = 2.0**-53  # rounding error of one operation
 _DIRECT = 1 << 28  # products up to which a convolution is added up term by term
@@ -116,7 +116,7 @@ def _convolved(one: _Pieces, two: _Pieces, dropped: float) -> _Pieces:
         product = np.convolve(a, b)
         rounding = (shorter + 2) * _UNIT  # positive terms: relative to each sum, so to the whole
     else:
-        product = np.maximum(fftconvolve(a, b), 0.0)
+        product = convolved_by_fourier(a, b)
         size = len(product)
         norm = float(np.linalg.norm(a) * np.linalg.norm(b))
         rounding = 16 * _UNIT * math.log2(size) * norm * size  # Higham, Accuracy and Stability, Theorem 24.2
@@ -124,3 +124,15 @@ def _convolved(one: _Pieces, two: _Pieces, dropped: float) -> _Pieces:
     tails = np.cumsum(product[: len(product) // 2])
     spare = int(np.searchsorted(tails, dropped / 2))
     return _Pieces(product[spare : len(product) - spare], one.error + two.error + rounding + dropped)
+
+
+def convolved_by_fourier(a: Floats, b: Floats) -> Floats:
+    """The convolution of two series of probabilities, to a rounding error of the whole; none of it is negative.
+
+    >>> convolved_by_fourier(np.array([0.5, 0.5]), np.array([0.25, 0.75])).round(12).tolist()
+    [0.125, 0.5, 0.375]
+    """
+    size = len(a) + len(b) - 1
+    fast = next_fast_len(size, real=True)
+    product: Floats = irfft(rfft(a, fast) * rfft(b, fast), fast)[:size]
+    return np.maximum(product, 0.0)

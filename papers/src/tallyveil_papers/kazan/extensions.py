@@ -1,0 +1,156 @@
+"""kazan2022, what its examples say of other targets: sections 3.2 and 5."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from tallyveil.risk import Attribute, Hierarchy, Intruder, noises_of
+from tallyveil_papers.kazan import by_hand
+from tallyveil_papers.kazan.facts import PRIORS, bureau, paper_noise, rho_of
+from tallyveil_papers.kazan.levels import TABLE_5, two_levels
+from tallyveil_papers.kazan.tables import BUREAUS_RHO, ONE, exposure
+from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+
+OTHERS = 3  # m, the others with the target's characteristics: chosen here
+USEFUL = 0.01  # evidence that moves the odds by less is taken as not very useful
+ATTACKS: tuple[Literal["responded", "truthful"], ...] = ("responded", "truthful")
+
+
+def _with_known(known: int) -> Hierarchy:
+    """The two levels of section 4.3 for a target like whom so many others in the unit are."""
+    two = two_levels()
+    return Hierarchy(intruder=Intruder(prior="1/2", known=known), noise=two.noise, above=two.above)
+
+
+def _section_3_2(_: Setting) -> Outcome:
+    two, known = _with_known(5), 5
+    figures = []
+    for above, siblings in ((5, 0), (100, 95), (100, 94)):
+        ours = two.evidence([(above, siblings)])
+        x2 = np.arange(61) + max(0, above - 30)
+        likely = [
+            np.where(
+                x2 >= x1,
+                np.exp(-by_hand.RHO_2 * (above - x2) ** 2 - by_hand.RHO_1 / 27 * (siblings - x2 + x1) ** 2),
+                0.0,
+            ).sum()
+            for x1 in (known, known + 1)
+        ]
+        again = math.log(likely[1] / likely[0])
+        at = f"k1=5;X2*={above};Y1*={siblings}"
+        if above == known:
+            figures.append(Figure(name="what the level above adds to the log odds of 6", at=at, ours=ours, published=0,
+                                  relation="<", again=again, quote="more likely that X1 = 5 than X1 = 6"))  # fmt: skip
+        else:
+            figures.append(Figure(name="size of what the level above adds to the log odds of 6", at=at, ours=abs(ours),
+                                  published=USEFUL, relation="<", again=abs(again),
+                                  quote="likely not very useful in deciding"))  # fmt: skip
+    note = (
+        "The text names the count above alone. What is released of the siblings is taken as 0 with a count above of 5, "
+        "and as 95 or 94 with one of 100; not very useful is taken to mean that the odds move by less than 1%."
+    )
+    return Outcome(figures=figures, notes=[note])
+
+
+def _section_5(_: Setting) -> Outcome:
+    figures = [*_not_unique(), *_not_unique_above()]
+    rows = []
+    for p in PRIORS:  # Eq. 37, as its text says and as it is printed
+        prior = float(Fraction(p))
+        text, printed = (
+            Attribute(priors={"hispanic": str(one), "not hispanic": str(1 - one)}, noises=paper_noise(rho_of("block")))
+            for one in (Fraction(p), 1 - Fraction(p))
+        )
+        told = [float(one.posterior({"hispanic": 2, "not hispanic": 0})["hispanic"]) for one in (text, printed)]
+        log_odds = math.log(prior / (1 - prior)) + (2 * 2 - 1 + 1) * by_hand.RHO_1  # (2 d - 1) rho of each cell
+        again, risk = 1 / (1 + math.exp(-log_odds)), text.risk("hispanic")
+        figures += [
+            Figure(name="P[hispanic] given (2, 0), Eq. 37 as its text says", at=f"p_v={p}", ours=told[0], again=again),
+            Figure(name="risk R of a hispanic target, Eq. 37 as its text says", at=f"p_v={p}", ours=risk,
+                   again=_two_cells(prior) / prior),
+        ]  # fmt: skip
+        rows.append({"p_v": p, "as the text says": told[0], "as Eq. 37 is printed": told[1],
+                     "risk R, as the text says": risk})  # fmt: skip
+        for attack in ATTACKS:  # Eq. 36 and 38: Eq. 9 with another name for p
+            noises = noises_of(bureau(), "block", attack=attack, queries=["detailed"])
+            ours = Intruder(prior=p).against(*noises).marginal_posterior
+            figures.append(Figure(name=f"marginal posterior, {attack}, Bureau's noise", at=f"p={p}", ours=ours,
+                                  again=by_hand.average(BUREAUS_RHO, prior)))  # fmt: skip
+    notes = [
+        "Did the target respond (Eq. 36), and truthfully (Eq. 38)? Both are Eq. 9 with another name for p: Table 4 and "
+        "Figures 1 to 3 are theirs too.",
+        f"Section 5 prints no numbers. m = {OTHERS} was chosen here. With one level the claims of section 5.2 are "
+        "identities, and have no published number; with two they are sums over other counts. The table has the "
+        "posterior of an unknown attribute both ways.",
+    ]
+    return Outcome(figures=figures, tables={"unknown attribute": pd.DataFrame(rows)}, notes=notes)
+
+
+def _not_unique() -> list[Figure]:
+    """Section 5.2 with one level: probabilities do not change, counts are shifted by m."""
+    figures = []
+    for p in PRIORS:
+        unique, several = exposure(p), exposure(p, known=OTHERS)
+        at = f"p={p};m={OTHERS}"
+        figures += [
+            Figure(name="marginal posterior, m others having them (identity)", at=at, ours=several.marginal_posterior,
+                   again=unique.marginal_posterior),
+            Figure(name="P[right decision], m others having them (identity)", at=at, ours=several.right_decision,
+                   again=unique.right_decision),
+            Figure(name="shift of the smallest count that is claimed (identity)", at=at,
+                   ours=several.threshold - unique.threshold, again=OTHERS),
+        ]  # fmt: skip
+    return figures
+
+
+def _not_unique_above() -> list[Figure]:
+    """Section 5.2 with two levels: the same, and the counts above are shifted too."""
+    (x1, x2, y), m = TABLE_5, OTHERS
+    unique, several = two_levels(), _with_known(m)
+    one, other = unique.decision([1]), several.decision([1 + m])
+    changes = {
+        "P[right decision]": other.right_decision - one.right_decision,
+        "gain": other.gain - one.gain,
+        "loss": other.loss - one.loss,
+        "P[X1 = k1 + 1 | D] of Table 5": several.posterior(x1 + m, [(x2 + m, y)]) - unique.posterior(x1, [(x2, y)]),
+        "smallest count that is claimed, less m": several.threshold([(x2 + m, y)]) - m - unique.threshold([(x2, y)]),
+    }
+    figures = [
+        Figure(name=f"{name}: change when m others have them", at=f"two levels;m={m}", ours=value, published=0,
+               tolerance=1e-9, quote="would not change, while all plots involving X1* and X2* would be shifted by m")
+        for name, value in changes.items()
+    ]  # fmt: skip
+    right = by_hand.decided(1)[0]
+    return [*figures, Figure(name="P[right decision], m others having them", at=f"two levels;m={m}",
+                             ours=other.right_decision, again=right)]  # fmt: skip
+
+
+def _two_cells(prior: float) -> float:
+    """Eq. 14 for two cells of which the target is counted in the first, by hand."""
+    k, p = by_hand.law(by_hand.RHO_1)
+    likely = p > 1e-16
+    k, p = k[likely], p[likely]
+    log_odds = by_hand.RHO_1 * (2.0 * (k[:, None] + 1) - 1 - (2 * k - 1)) + math.log(prior / (1 - prior))
+    return float(p @ (1 / (1 + np.exp(-log_odds))) @ p)
+
+
+SECTION_3_2 = Item(
+    key="kazan2022.section3.2", title="When the level above tells something", where="Section 3.2",
+    what="The text's example: 5 others have the characteristics, and 5 or 100 are counted above.",
+    calls=("risk.Hierarchy.evidence",), tolerance="None: less likely, and odds that move by less than 1%.",
+    compute=_section_3_2,
+)  # fmt: skip
+SECTION_5 = Item(
+    key="kazan2022.section5", title="Other attacks, and targets who are not unique", where="Sections 5.1 and 5.2",
+    what="The claims of section 5.2 with m = 3, on one level and on two; an unknown attribute (Eq. 37) both ways; "
+    "whether the target responded (36), and truthfully (38).",
+    calls=("risk.Attribute", "risk.noises_of", "risk.Hierarchy.decision", *ONE),
+    tolerance="1e-9: probabilities are to be the same.", compute=_section_5,
+    erratum="Erratum 11: Eq. 37 puts p_v on the other vector than its text, which calls it the probability that "
+    "the target is Hispanic. The text is followed.",
+)  # fmt: skip

@@ -1,0 +1,116 @@
+"""What the items of kazan2022 share: its budgets and noises, its published numbers beside ours, and charts."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import pandas as pd
+
+from tallyveil.privacy import DiscreteGaussian, Strategy
+from tallyveil.privacy.budget import Number
+from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair
+from tallyveil_papers.registry import Figure, published
+
+RHO = Fraction("2.56")  # section 2.3; the Bureau's exact one is (542/339)^2
+PRIORS = ("1/2", "1/5", "1/10", "1/50")  # the four intruders of section 4.2
+PUBLISHED = "kazan_reiter_2022_values"
+HALF_A_UNIT = "Half a unit of the last printed digit: both are exact but for rounding."
+COLOURS = (BLUE, ORANGE, "#009e73", "#cc79a7", INK)
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [12, 4])
+HALF_WIDTH = WIDTH * 2 // 3
+
+
+@lru_cache
+def bureau() -> Strategy:
+    """The 2020 redistricting file's strategy: shares, and the noise that was really added."""
+    return Strategy.preset("pl94-2020-us-persons")
+
+
+def rho_of(level: str) -> Fraction:
+    """The paper's rho for the detailed query at a level: 2.56 times the Bureau's shares."""
+    return RHO * bureau().share(level, "detailed")
+
+
+def paper_noise(rho: Number) -> DiscreteGaussian:
+    """DG(1/(2 rho)), the paper's noise (Definition 5)."""
+    return DiscreteGaussian(variance=1 / (2 * Fraction(rho)))
+
+
+def bureau_noise(level: str) -> DiscreteGaussian:
+    """The noise of the detailed query in the 2020 file: variance 1/rho, twice the paper's (erratum 9)."""
+    noise = bureau().noise(level, "detailed")
+    assert isinstance(noise, DiscreteGaussian)
+    return noise
+
+
+@lru_cache
+def _rows() -> dict[tuple[str, str, str], float]:
+    table = published(PUBLISHED).fillna({"at": ""})
+    return {(row.item, row.quantity, row.at): float(row.published) for row in table.itertuples()}
+
+
+def beside(
+    item: str,
+    quantity: str,
+    at: str,
+    ours: float,
+    *,
+    digits: int,
+    chance: float = 0.0,
+    as_printed: float | None = None,
+    again: float | None = None,
+    again_within: float = 0.0,
+) -> Figure:
+    """A figure beside its published number, which has so many ``digits`` after the point.
+
+    ``chance`` is how far chance may have taken the published number: some standard errors.
+    """
+    return Figure(
+        name=quantity,
+        at=at,
+        ours=ours,
+        published=_rows()[item, quantity, at],
+        tolerance=rounding(digits) + chance,
+        as_printed=as_printed,
+        again=again,
+        again_within=again_within,
+    )
+
+
+def rounding(digits: int) -> float:
+    """Half a unit of the last of so many digits after the point."""
+    return 0.5 * 10.0**-digits * (1 + 1e-9)
+
+
+def lines(table: pd.DataFrame, *, x: Any, y: Any, by: str, name: str | None, width: int = HALF_WIDTH) -> Any:
+    """A line for each value of ``by``, told apart by colour and by dashes."""
+    alt = altair()
+    order = list(dict.fromkeys(table[by]))
+    colours = alt.Scale(domain=order, range=list(COLOURS[: len(order)]))
+    dashes = alt.Scale(domain=order, range=list(DASHES[: len(order)]))
+    legend = alt.Legend(title=name, symbolSize=400, symbolStrokeWidth=2)
+    chart = alt.Chart(table).mark_line(strokeWidth=1.8, clip=True)
+    colour = alt.Color(f"{by}:N", sort=order, scale=colours, legend=legend)
+    dash = alt.StrokeDash(f"{by}:N", sort=order, scale=dashes, legend=legend)
+    return chart.encode(x=x, y=y, color=colour, strokeDash=dash).properties(width=width, height=HEIGHT)
+
+
+def rule(*, x: float | None = None, y: float | None = None, colour: str = INK, dash: tuple[int, ...] = (3, 3)) -> Any:
+    """A dashed line across a panel."""
+    alt = altair()
+    place = {"x": alt.X("at:Q")} if x is not None else {"y": alt.Y("at:Q")}
+    rows = pd.DataFrame({"at": [x if x is not None else y]})
+    return alt.Chart(rows).mark_rule(color=colour, strokeDash=list(dash)).encode(**place)
+
+
+def budget_axis(name: str, title: str, low: float, high: float) -> Any:
+    """A logarithmic axis of rho with the implied epsilon under each number."""
+    alt = altair()
+    values = [10.0**e for e in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    both = "[format(datum.value, '~g'), format(sqrt(2 * datum.value), '.2~f')]"
+    axis = alt.Axis(values=values, labelExpr=both)
+    scale = alt.Scale(type="log", nice=False, domain=[low, high])
+    return alt.X(f"{name}:Q", scale=scale, axis=axis, title=[title, "(below: implied epsilon)"])

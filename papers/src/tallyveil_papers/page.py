@@ -1,0 +1,108 @@
+"""One page with all items: side by side, with charts and verdicts. It needs no script and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Sequence
+from datetime import date
+from importlib.resources import files
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from tallyveil_papers.registry import VERDICTS, Setting
+from tallyveil_papers.runner import Done, versions
+
+PAPERS = {
+    "flaxman2019": "Flaxman A. (2019), Empirical quantification of privacy loss with examples relevant to the 2020 US "
+    "Census",
+    "petti2020": "Petti S., Flaxman A. (2020), Differential privacy in the 2020 US census: what will it do? "
+    "Quantifying the accuracy/privacy tradeoff, Gates Open Research 3:1722",
+    "petti2020-appendix": "Flaxman A., Petti S. (2020), Supplementary Methods Appendix to it: Design and validation of "
+    "Empirical Privacy Loss (EPL) metric, doi 10.5281/zenodo.3727242",
+    "kazan2022": "Kazan Z., Reiter J. (2022), Assessing Statistical Disclosure Risk for Differentially Private, "
+    "Hierarchical Count Data, with Application to the 2020 U.S. Decennial Census",
+}
+WORDS = {
+    "agrees": "agrees",
+    "erratum": "differs as the erratum says",
+    "stand-in": "stand-in population",
+    "differs": "differs",
+    "not compared": "not compared",
+    "shown": "no published number",
+}
+MEANING = {
+    "agrees": "within the tolerance",
+    "erratum": "ours follows from the definitions; another computation gives what is printed, or words are too strong",
+    "stand-in": "computed on made-up people: direction, and a factor of two; never agreement",
+    "differs": "anything else, and what could not be computed",
+    "not compared": "with the reason",
+    "shown": "for completeness; some computed a second way",
+}
+SHORT = 30  # rows of a table that the page shows; longer ones are linked
+
+
+def page_of(done: Sequence[Done], setting: Setting, *, seconds: float) -> str:
+    """The page as text."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"figure": figure, "verdict": WORDS.get}
+    template = environment.from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
+    verdicts = [verdict for one in done for verdict in one.figures.verdict]
+    return template.render(
+        papers=[
+            (key, title, [_section(one) for one in done if one.item.paper == key]) for key, title in PAPERS.items()
+        ],
+        counts=[(name, sum(one.verdict == name for one in done)) for name in WORDS],
+        numbers=[(name, verdicts.count(name)) for name in WORDS],
+        compared=sum(verdict in ("agrees", "erratum", "stand-in", "differs") for verdict in verdicts),
+        left_out=verdicts.count("not compared"),
+        meaning=MEANING,
+        setting=setting,
+        seconds=seconds,
+        today=date.today().isoformat(),
+        versions={**versions(), "python": platform.python_version()},
+    )
+
+
+def _section(done: Done) -> dict[str, Any]:
+    """What the page shows of an item."""
+    rows = _records(done.figures)
+    rows.sort(key=lambda row: -VERDICTS.index(row["verdict"]) if row["verdict"] != "not compared" else 1)
+    read = {name: pd.read_csv(done.folder / f"{name}.csv") for name in done.tables}
+    return {
+        "done": done,
+        "item": done.item,
+        "rows": rows,  # what differs is seen first, what is not compared last
+        "charts": [(name, Markup((done.folder / f"{name}.svg").read_text(encoding="utf-8"))) for name in done.charts],
+        "tables": [(name, list(frame), frame.map(cell).to_numpy().tolist()) for name, frame in read.items()
+                   if 0 < len(frame) <= SHORT],
+        "has": {name: any(row[name] is not None for row in rows) for name in ("as_printed", "again", "left_out")},
+    }  # fmt: skip
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
+    return records
+
+
+def cell(value: Any) -> str:
+    """A value of a table: a number to four figures, or words."""
+    if isinstance(value, bool | str):
+        return str(value)
+    return figure(None if pd.isna(value) else float(value))
+
+
+def figure(value: float | None) -> str:
+    """A number to four figures; a dash where there is none.
+
+    >>> figure(0.57386), figure(132404766.0), figure(None), figure(0.0)
+    ('0.5739', '132,404,766', '-', '0')
+    """
+    if value is None or not math.isfinite(value):
+        return "-"
+    if value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,216 @@
+"""Run items one after another and keep what each gave in a folder, so that an interrupted run is gone on with.
+
+A folder ``DIR/key`` has ``item.json`` (verdict, seconds, words), ``figures.csv``, further tables, and charts as SVG and
+PNG. It is written whole or not at all. One that the same code made in the same setting, and that nobody has touched, is
+not made again; nor are finished pieces of an item's long work.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from time import perf_counter
+from typing import Any, final, get_type_hints
+
+import pandas as pd
+
+from tallyveil import __version__
+from tallyveil.errors import InputError
+from tallyveil.files.release_folder.folder import new_folder
+from tallyveil.report.plots import write_plot
+from tallyveil.runs.store import FrameStore, job_folder
+from tallyveil_papers.registry import DIFFERS, Item, Outcome, Setting, worst
+
+Progress = Callable[["Done", bool], None]  # an item, and whether it was computed now
+PACKAGES = ("numpy", "scipy", "numba", "pandas")
+_PIECES = ".pieces"  # of long work
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Done:
+    """An item that was computed: its folder has the rest."""
+
+    item: Item
+    folder: Path
+    verdict: str
+    seconds: float
+    notes: tuple[str, ...]
+    failed: str
+    charts: tuple[str, ...]
+    tables: tuple[str, ...]
+    figures: pd.DataFrame
+
+
+def run_items(items: Sequence[Item], folder: Path, setting: Setting, progress: Progress | None = None) -> list[Done]:
+    """Compute items, or take what was computed before; the folder is for one setting."""
+    place = job_folder(folder, job_of(setting))
+    setting = replace(setting, map=_kept_pieces(place / _PIECES, setting.map))
+    done = []
+    for item in items:
+        one = read_done(item, place / item.key)
+        made = one is None
+        if one is None:
+            one = _make(item, place / item.key, setting)
+        done.append(one)
+        if progress is not None:
+            progress(one, made)
+    return done
+
+
+def job_of(setting: Setting) -> dict[str, Any]:
+    """What a folder is made for."""
+    job: dict[str, Any] = {"persons": setting.persons, "replicates": setting.replicates, "seed": setting.seed}
+    if setting.ipums is not None:
+        told = setting.ipums.stat()
+        job |= {"ipums": setting.ipums.name, "bytes": told.st_size, "changed": told.st_mtime_ns}
+    return job
+
+
+@cache
+def code() -> str:
+    """Which code computes: a digest of the package's own files, and the versions of the others."""
+    digest = sha256(repr(versions()).encode())
+    for root in (Path(str(files(name))) for name in ("tallyveil", __package__)):
+        for path in sorted(root.rglob("*.py")) + sorted(root.rglob("*.csv")):
+            digest.update(path.relative_to(root).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def versions() -> dict[str, str]:
+    """Of this library and of those it computes with."""
+    return {"tallyveil": __version__, **{name: version(name) for name in PACKAGES}}
+
+
+def read_done(item: Item, place: Path) -> Done | None:
+    """What an item's folder holds; nothing if it is not whole, failed, or was made by other code."""
+    try:
+        told = json.loads((place / "item.json").read_text(encoding="utf-8"))
+        whole = all(_digest(place / name) == digest for name, digest in told["files"].items())
+        if told["failed"] or told["code"] != code() or not whole:
+            return None
+        return _done(item, place, told)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _done(item: Item, place: Path, told: Mapping[str, Any]) -> Done:
+    figures = pd.read_csv(place / "figures.csv", dtype={"at": str, "quote": str, "allowed": str})
+    return Done(
+        item=item,
+        folder=place,
+        verdict=DIFFERS if told["failed"] else worst(figures.verdict),
+        seconds=told["seconds"],
+        notes=tuple(told["notes"]),
+        failed=told["failed"],
+        charts=tuple(told["charts"]),
+        tables=tuple(told["tables"]),
+        figures=figures,
+    )
+
+
+def _make(item: Item, place: Path, setting: Setting) -> Done:
+    """Compute an item and write its folder; one that fails is written down as differing, with what went wrong."""
+    start, failed = perf_counter(), ""
+    try:
+        outcome = item.compute(setting)
+    except Exception as problem:  # whatever goes wrong in one item, the others are computed
+        outcome, failed = Outcome(figures=[]), f"{type(problem).__name__}: {problem}"
+    seconds = round(perf_counter() - start, 2)
+    shutil.rmtree(place, ignore_errors=True)
+    with _appearing(place) as folder:
+        outcome.frame().to_csv(folder / "figures.csv", index=False)
+        for name, frame in outcome.tables.items():
+            frame.to_csv(folder / f"{file_name(name)}.csv", index=False)
+        for name, chart in outcome.charts.items():
+            write_plot(chart, folder / file_name(name))
+        told = {
+            "key": item.key,
+            "title": item.title,
+            "verdict": DIFFERS if failed else outcome.verdict,
+            "failed": failed,
+            "seconds": seconds,
+            "notes": list(outcome.notes),
+            "charts": [file_name(name) for name in outcome.charts],
+            "tables": [file_name(name) for name in outcome.tables],
+            "code": code(),
+            "versions": versions(),
+            "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
+        }
+        (folder / "item.json").write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return _done(item, place, told)
+
+
+@contextmanager
+def _appearing(place: Path) -> Iterator[Path]:
+    """A new folder, but if another run makes the same."""
+    try:
+        with new_folder(place) as folder:
+            yield folder
+    except InputError:
+        if place.exists():
+            raise InputError(
+                f"{place}: another run makes it, too. Wait until that is done; then run this again."
+            ) from None
+        raise
+
+
+def file_name(name: str) -> str:
+    """A chart's or table's name as that of a file.
+
+    >>> file_name("table 6, exact")
+    'table_6_exact'
+    """
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
+
+
+def _digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _kept_pieces(folder: Path, spread: Callable[..., Iterable[Any]]) -> Callable[..., Iterable[Any]]:
+    """A map that keeps each piece of work; pieces are dataclasses of frames."""
+
+    def kept(work: Callable[..., Any], *pieces: Sequence[Any]) -> Iterator[Any]:
+        kind, store = get_type_hints(work)["return"], _store(folder)
+        names = [field.name for field in fields(kind)]
+
+        def known(key: str) -> Any:
+            """What was kept of a case; nothing if a part is missing or cannot be read."""
+            try:
+                return kind(**{name: store[f"{key}-{name}"] for name in names})
+            except (KeyError, InputError):
+                return None
+
+        cases = {
+            f"{work.__name__}-{sha256(repr(case).encode()).hexdigest()[:12]}": case
+            for case in zip(*pieces, strict=True)
+        }
+        new = {key: case for key, case in cases.items() if known(key) is None}
+        made = iter(spread(work, *zip(*new.values(), strict=True)) if new else ())
+        for key in cases:
+            if key in new:
+                one = next(made)
+                store.update({f"{key}-{name}": getattr(one, name) for name in names})
+            yield known(key)
+        list(made)  # so that it ends
+
+    return kept
+
+
+def _store(folder: Path) -> FrameStore:
+    try:
+        return FrameStore(folder, job={"code": code()})
+    except InputError:  # of other code
+        shutil.rmtree(folder)
+        return FrameStore(folder, job={"code": code()})

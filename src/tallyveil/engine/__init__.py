@@ -1,0 +1,1 @@
+"""TopDown: from measurements to consistent whole-number counts."""

@@ -1,0 +1,229 @@
+"""Constraints as bounds on the rows of queries: what is declared, what a run is solved with, and the check of counts.
+
+A constraint is declared for the units of a level of the *published* spine. A run on that spine is solved with the same
+bounds, carried up the tree (``carried``). A run on an optimised spine is solved on other units, so each constraint is
+translated, or refused before any noise:
+
+- where a level has the standard units, in another order perhaps, the bounds are put into that order;
+- the parts of a unit of the level below the root are siblings: its bounds hold for them together (their ``owner``);
+- parts of units further down have different parents, and new block groups are no standard units. To enforce a
+  standard unit's bounds on them would fix numbers that nothing declares, or not fix the ones declared.
+
+Data and release are always checked on the published spine, against what was declared there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.engine.nests import UNLIMITED, Index, Limits, Nests
+from tallyveil.errors import InputError
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.optimised_spine import OptimisedSpine
+from tallyveil.nouns.schema import Query, Schema
+from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.constraints import ALL, Bound, FacilityBounds, Invariant, StructuralZero
+from tallyveil.privacy.strategy import Strategy
+
+Bounds = tuple[Index, Index]
+Exact = Mapping[tuple[str, str], Counts]
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LevelLimits:
+    """Bounds on a query's rows for all units of a level.
+
+    Attributes
+    ----------
+    of
+        Gives least and most for some owners, by position: owners by rows.
+    owner
+        The owner of each unit, where siblings are bounded together; otherwise each unit is its own.
+    words
+        The constraints they come from.
+    """
+
+    query: Query
+    of: Callable[[Index], Bounds]
+    owners: int
+    words: tuple[str, ...]
+    owner: Index | None = None
+
+    @property
+    def name(self) -> str:
+        """The constraints in words."""
+        return "; ".join(self.words)
+
+    def all(self) -> Bounds:
+        """Least and most for all owners."""
+        return self.of(np.arange(self.owners))
+
+    def at(self, nests: Nests) -> Limits:
+        """The limits of the children of some nests."""
+        if self.owner is None:
+            least, most = self.of(nests.child)
+            owner = np.arange(len(nests.child))
+        else:
+            least, most = self.all()
+            owner = self.owner[nests.child]
+        return Limits(name=self.name, row_of_cell=self.query.row_of_cell, least=least, most=most, owner=owner)
+
+
+def declared_limits(
+    spine: Spine, schema: Schema, strategy: Strategy, *, exact: Exact, facilities: Facilities | None = None
+) -> dict[str, list[LevelLimits]]:
+    """The bounds that a strategy declares for each level of the published spine; ``exact`` are the invariants."""
+    table: dict[str, list[LevelLimits]] = {level: [] for level in spine.levels}
+    for (query, level), answers in exact.items():
+        words = Invariant(query=query, level=level).words()
+        table[level].append(_exact_limits(schema.query(query), answers, words))
+    for constraint in strategy.constraints:
+        if isinstance(constraint, FacilityBounds):
+            if facilities is None:
+                raise InputError(
+                    f"the strategy bounds persons by facilities ({constraint.words()}), but no facilities are given. "
+                    f"Give the table of facilities, or take the constraint out of the strategy."
+                )
+            if facilities.spine is not spine and facilities.spine != spine:
+                raise InputError(
+                    f"the facilities are on another spine ({facilities.spine}) than the counts ({spine}). Build them "
+                    f"on that one."
+                )
+            table[constraint.level].append(_facility_limits(constraint, facilities, schema))
+        if isinstance(constraint, Bound):
+            table[constraint.level].append(_bound_limits(constraint, spine, schema))
+    return table
+
+
+def translated_limits(
+    declared: Mapping[str, Sequence[LevelLimits]], optimised: OptimisedSpine | None
+) -> dict[str, list[LevelLimits]]:
+    """The declared bounds for the units that are measured; on an optimised spine, or refused."""
+    if optimised is None:
+        return {level: list(limits) for level, limits in declared.items()}
+    return {level: [_translated(one, level, optimised) for one in limits] for level, limits in declared.items()}
+
+
+def possible_cells(schema: Schema, strategy: Strategy) -> NDArray[np.bool_]:
+    """Which cells may hold anybody: the schema's structural zeros and the strategy's."""
+    possible = schema.possible.copy()
+    for zero in strategy.constraints:
+        if isinstance(zero, StructuralZero):
+            cells = dict(zero.cells)
+            possible &= Schema(attributes=schema.attributes, zeros=[cells]).possible
+    return possible
+
+
+def check_counts(
+    histogram: Histogram, limits: Mapping[str, Sequence[LevelLimits]], possible: NDArray[np.bool_], *, whose: str
+) -> None:
+    """Refuse counts that break a constraint: the error names the unit and the constraint.
+
+    ``limits`` are those declared for the levels of the histogram's own spine (``declared_limits``).
+    """
+    spine, schema = histogram.spine, histogram.schema
+    closed = np.flatnonzero(~possible[histogram.leaves.cell])
+    if len(closed):
+        unit = int(np.searchsorted(histogram.leaves.start, closed[0], side="right")) - 1
+        cell = schema.query("detailed").labels()[int(histogram.leaves.cell[closed[0]])]
+        code = bytes(spine.codes[-1][unit]).decode()
+        raise InputError(f"{whose}: {spine.leaf} {code!r} counts people in {cell!r}, which a constraint says is empty.")
+    for level, counts in histogram.by_level():
+        for one in limits[level]:
+            answers = counts.merged(np.arange(counts.units + 1), one.query.row_of_cell, one.query.size)
+            wrong = _first_break(answers, one)
+            if wrong is not None:
+                unit, row, count, least, most = wrong
+                code = bytes(spine.codes[spine.depth(level)][unit]).decode()
+                bounds = f"exactly {least:,}" if least == most else f"{least:,} to {most:,}"
+                raise InputError(
+                    f"{whose}: {level} {code!r} has {count:,} in {one.query.labels()[row]!r} of {one.query.name!r}, "
+                    f"not {bounds} ({one.name}). Correct the counts, the facilities or the constraint."
+                )
+
+
+def _first_break(answers: Counts, one: LevelLimits) -> tuple[int, int, int, int, int] | None:
+    """The first unit and row outside its bounds."""
+    for first in range(0, answers.units, _CHUNK):
+        last = min(first + _CHUNK, answers.units)
+        table = answers.dense(first, last)
+        least, most = one.of(np.arange(first, last))
+        wrong = np.argwhere((table < least) | (table > most))
+        if len(wrong):
+            at, row = map(int, wrong[0])
+            return first + at, row, int(table[at, row]), int(least[at, row]), int(most[at, row])
+    return None
+
+
+def _exact_limits(query: Query, answers: Counts, words: str) -> LevelLimits:
+    return LevelLimits(
+        query=query, of=lambda units: (answers.taken(units).dense(),) * 2, owners=answers.units, words=(words,)
+    )
+
+
+def _facility_limits(constraint: FacilityBounds, facilities: Facilities, schema: Schema) -> LevelLimits:
+    query = schema.query(constraint.attribute)
+    if facilities.types != query.row_labels[0]:
+        raise InputError(
+            f"facilities are of the types {', '.join(facilities.types)}; attribute {constraint.attribute!r} has "
+            f"{', '.join(query.row_labels[0])}. Give them the same labels in the same order."
+        )
+    built = facilities.at(constraint.level)
+    per = [
+        np.array([table.get(name, table.get(ALL, none)) for name in facilities.types], np.int64)
+        for table, none in ((constraint.least, 0), (constraint.most, int(UNLIMITED)))
+    ]
+
+    def of(units: Index) -> Bounds:
+        table = built.taken(units).dense()
+        return _times(table, per[0]), _times(table, per[1])
+
+    return LevelLimits(query=query, of=of, owners=built.units, words=(constraint.words(),))
+
+
+def _times(table: Index, per: Index) -> Index:
+    """Products, or ``UNLIMITED`` where they would be above it."""
+    large = table * per.astype(np.float64) >= UNLIMITED
+    return np.where(large, UNLIMITED, table * np.where(large, 0, per))
+
+
+def _bound_limits(constraint: Bound, spine: Spine, schema: Schema) -> LevelLimits:
+    query = schema.query(constraint.query)
+    least, most = constraint.limits(schema)
+    applies = np.ones(spine.size(constraint.level), np.bool_)
+    if constraint.units:
+        applies[:] = False
+        applies[spine.locate(constraint.level, list(constraint.units))] = True
+
+    def of(units: Index) -> Bounds:
+        here = applies[units, None]
+        return np.where(here, least, 0), np.where(here, most, UNLIMITED)
+
+    return LevelLimits(query=query, of=of, owners=len(applies), words=(constraint.words(),))
+
+
+def _translated(one: LevelLimits, level: str, optimised: OptimisedSpine) -> LevelLimits:
+    """Bounds on standard units as bounds on the units of an optimised spine."""
+    units = optimised.part_of.get(level)
+    if units is None:
+        raise InputError(
+            f"{one.name}: the optimised spine rebuilds the level {level!r}, so its units are not measured as they are "
+            f"published. Drop the constraint, or use the standard spine."
+        )
+    if optimised.keeps(level):
+        return replace(one, of=lambda some: one.of(units[some]))
+    if optimised.spine.depth(level) != 1:
+        unit = int(np.argmax(np.bincount(units) > 1))
+        code = bytes(optimised.standard.codes[optimised.standard.depth(level)][unit]).decode()
+        raise InputError(
+            f"{one.name}: the optimised spine splits {level} {code!r} between units of the level above, so its parts "
+            f"cannot be bounded together. Drop the constraint, or use the standard spine."
+        )
+    return replace(one, owner=units)

@@ -1,0 +1,141 @@
+"""Decide before any noise whether the constraints can hold at all, from bounds, invariants and structural zeros alone.
+
+First unit by unit, from the leaves up, with the bounds that are carried up (``carried``): no row may have a least above
+its most. Where that is not enough to know (``RunLimits.sums_decide``), an integer program looks for one set of counts
+on the whole tree that keeps everything. It is on few variables: cells that no constraint tells apart are one, and
+levels below the last that is constrained are left out. A tree too large for it is not decided: there a conflict is met,
+if it exists, in the run itself.
+
+Data are not looked at. Those that keep all constraints prove that they can hold, so a run that checks the data needs no
+program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import scipy.sparse as sp
+
+from tallyveil.engine.carried import RunLimits
+from tallyveil.engine.conflict import listed, whole_solution
+from tallyveil.engine.constraints import LevelLimits
+from tallyveil.engine.nests import UNLIMITED, Index
+from tallyveil.errors import InputError
+from tallyveil.nouns.spine import Spine
+
+LARGEST = 1 << 19  # variables of the program: beyond, it takes minutes
+_CHUNK = 1 << 18
+_TRIED = 200  # units of a level that are tried one by one, to name the smallest part of the tree in conflict
+
+Own = Sequence[tuple[int, LevelLimits]]
+
+
+def check_feasible(limits: RunLimits, *, exactly: bool = True) -> None:
+    """Refuse constraints that no counts can keep: the error names unit, level and constraints.
+
+    Without ``exactly`` only each unit's bounds are compared with each other, which is quick for any tree.
+    """
+    for level in reversed(limits.measured.levels):
+        for one in limits.carried[level]:
+            _refuse_empty_ranges(one, level, limits)
+    if exactly and not limits.sums_decide:
+        _refuse_by_program(limits)
+
+
+def _refuse_empty_ranges(one: LevelLimits, level: str, limits: RunLimits) -> None:
+    for first in range(0, one.owners, _CHUNK):
+        least, most = one.of(np.arange(first, min(first + _CHUNK, one.owners)))
+        wrong = np.argwhere(least > most)
+        if len(wrong):
+            at, row = map(int, wrong[0])
+            unit = limits.unit(level, first + at, owner=one.owner is not None)
+            words = dict.fromkeys(words for other in limits.carried[level] for words in other.words)
+            raise InputError(
+                f"the constraints cannot hold: {unit} would have at least {least[at, row]:,} and at most "
+                f"{most[at, row]:,} in {one.query.labels()[row]!r} of {one.query.name!r} ({'; '.join(words)}). "
+                f"Loosen a constraint."
+            )
+
+
+def _refuse_by_program(limits: RunLimits) -> None:
+    own = [(depth, one) for depth, level in enumerate(limits.measured.levels) for one in limits.own[level]]
+    if _fits(limits, own, 0, 0) is not False:
+        return
+    depth, unit = _smallest_part(limits, own)
+    below = [(at, one) for at, one in own if at >= depth]
+    names = next(
+        some
+        for size in range(1, len(below) + 1)
+        for some in combinations(below, size)
+        if _fits(limits, some, depth, unit) is False
+    )
+    words = dict.fromkeys(one.name for _, one in names)
+    raise InputError(
+        f"the constraints cannot hold: no counts of {limits.unit(limits.measured.levels[depth], unit)} and the units "
+        f"in it keep {listed(list(words))}. Loosen one of them."
+    )
+
+
+def _smallest_part(limits: RunLimits, own: Own) -> tuple[int, int]:
+    """Depth and position of a unit in which the constraints cannot hold, though they can in each of its children."""
+    spine, depth, unit = limits.measured, 0, 0
+    while depth + 1 < len(spine.levels):
+        children = range(int(spine.first_child[depth][unit]), int(spine.first_child[depth][unit + 1]))
+        inside = [(at, one) for at, one in own if at > depth]
+        tried = children if len(children) <= _TRIED and inside else range(0)
+        found = next((child for child in tried if _fits(limits, inside, depth + 1, child) is False), None)
+        if found is None:
+            break
+        depth, unit = depth + 1, found
+    return depth, unit
+
+
+def _fits(limits: RunLimits, own: Own, depth: int, unit: int) -> bool | None:
+    """Whether some whole counts inside a unit keep these bounds on the units in it; None if it was too large to tell.
+
+    Bounds on parts together count where the unit is the root.
+    """
+    spine = limits.measured
+    own = [(at, one) for at, one in own if at >= depth and (one.owner is None or depth == 0)]
+    if not own:
+        return True
+    deepest = max(at for at, _ in own)
+    first, last = _span(spine, depth, unit, deepest)
+    cell = np.flatnonzero(limits.possible)
+    row = np.unique(np.stack([one.query.row_of_cell[cell] for _, one in own]), axis=1)
+    groups, units = row.shape[1], last - first
+    if units * groups > LARGEST:
+        return None
+    matrix, least, most = [], [], []
+    for rows, (at, one) in zip(row, own, strict=True):
+        owner, owners = _owners(spine, one, at, deepest, first, last)
+        low, high = (bounds.reshape(-1) for bounds in one.of(owners))
+        slot = (owner[:, None] * one.query.size + rows).reshape(-1)
+        member = sp.csr_matrix((np.ones(len(slot)), (slot, np.arange(len(slot)))), shape=(len(low), len(slot)))
+        asks = (low > 0) | (high < UNLIMITED)
+        matrix.append(member[asks])
+        least.append(low[asks].astype(np.float64))
+        most.append(np.where(high < UNLIMITED, high, np.inf)[asks])
+    size = units * groups
+    if size == 0:
+        return all((one <= 0).all() for one in least)
+    return whole_solution(np.zeros(size), matrix, least, most, np.full(size, np.inf)) is not None
+
+
+def _owners(spine: Spine, one: LevelLimits, at: int, deepest: int, first: int, last: int) -> tuple[Index, Index]:
+    """For each unit ``first`` to ``last`` of the deepest level which of the owners it falls under, and the owners."""
+    above = np.arange(first, last)
+    for depth in range(deepest - 1, at - 1, -1):
+        above = np.searchsorted(spine.first_child[depth], above, side="right") - 1
+    owners, owner = np.unique(above if one.owner is None else one.owner[above], return_inverse=True)
+    return owner.reshape(-1), owners
+
+
+def _span(spine: Spine, depth: int, unit: int, deepest: int) -> tuple[int, int]:
+    """The units of the deepest level that lie in a unit."""
+    first, last = unit, unit + 1
+    for at in range(depth, deepest):
+        first, last = int(spine.first_child[at][first]), int(spine.first_child[at][last])
+    return first, last

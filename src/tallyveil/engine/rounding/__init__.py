@@ -1,0 +1,1 @@
+"""Whole numbers from estimates: stages, largest fractions, flows and integer programs."""

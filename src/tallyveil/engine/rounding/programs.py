@@ -1,0 +1,113 @@
+"""Rounding by integer programs (HiGHS), where the limits of a nest do not nest and a flow cannot do it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array, csr_array, eye_array, hstack
+
+from tallyveil.engine.conflict import only_nest, whole_solution
+from tallyveil.engine.nests import UNLIMITED, Limits, Nests
+from tallyveil.engine.rounding.stages import Partition, numbered
+
+WHOLE = 1e-6  # as near to a whole number as this counts as whole
+
+
+def round_by_program(
+    x: NDArray[Any], p: int, nests: Nests, limits: Sequence[Limits], stages: Sequence[Partition]
+) -> NDArray[np.int64] | None:
+    """Round one nest by integer programs, one a stage: to floors and ceilings, or else to any whole numbers."""
+    n, m = x.shape
+    children = slice(int(nests.child_start[p]), int(nests.child_start[p + 1]))
+    cells = slice(int(nests.cell_start[p]), int(nests.cell_start[p + 1]))
+    cell, count = nests.cell[cells], nests.count[cells]
+    near = np.rint(x)
+    floor = np.where(np.abs(x - near) <= WHOLE, near, np.floor(x)).astype(np.int64)
+    rest = x - floor
+    bound: list[tuple[csr_array, Any, Any]] = []  # matrix, least and most of what is added to the floors
+    if count[0] >= 0:
+        units = count - floor.sum(axis=0)
+        bound.append((_sums(np.zeros(n, dtype=np.int64), np.arange(m), m), units, units))
+    for limit in limits:
+        owners, group = np.unique(limit.owner[children], return_inverse=True)
+        matrix = _sums(group.reshape(-1), limit.row_of_cell[cell], limit.least.shape[1])
+        already = matrix @ floor.reshape(-1)
+        least, most = limit.least[owners].reshape(-1), limit.most[owners].reshape(-1)
+        bound.append((matrix, least - already, np.where(most >= UNLIMITED, np.inf, most - already)))
+    margins = [_sums(np.arange(n), numbered(stage[cell]), int(numbered(stage[cell]).max()) + 1) for stage in stages]
+    for low, high in (
+        (np.zeros((n, m)), (rest > WHOLE).astype(float)),
+        (-floor.astype(float), np.full((n, m), np.inf)),
+    ):
+        added = _nearest_whole(rest.reshape(-1), low.reshape(-1), high.reshape(-1), bound, margins)
+        if added is not None:
+            return np.asarray(floor + added.reshape(n, m), dtype=np.int64)
+    return None
+
+
+def any_table(p: int, nests: Nests, limits: Sequence[Limits]) -> NDArray[np.int64] | None:
+    """Some whole table of a nest that keeps the parent's counts and the limits; None if there is none."""
+    nest, own = only_nest(nests, limits, p)
+    n, m = nest.shape(0)
+    matrix, least, most = [], [], []
+    if nest.count[0] >= 0:
+        matrix.append(_sums(np.zeros(n, dtype=np.int64), np.arange(m), m))
+        least.append(nest.count.astype(np.float64))
+        most.append(least[-1])
+    for limit in own:
+        matrix.append(_sums(limit.owner, limit.row_of_cell[nest.cell], limit.least.shape[1]))
+        least.append(limit.least.reshape(-1).astype(np.float64))
+        most.append(np.where(limit.most >= UNLIMITED, np.inf, limit.most).reshape(-1))
+    found = whole_solution(np.zeros(n * m), matrix, least, most, np.full(n * m, np.inf))
+    return None if found is None else found.reshape(n, m)
+
+
+def _nearest_whole(
+    rest: NDArray[Any],
+    low: NDArray[Any],
+    high: NDArray[Any],
+    bound: list[tuple[csr_array, Any, Any]],
+    margins: Sequence[csr_array],
+) -> NDArray[np.int64] | None:
+    """The whole numbers within bounds whose margins are nearest to those of ``rest``, one margin after another."""
+    added, size = None, len(rest)
+    constraints = [LinearConstraint(matrix, least, most) for matrix, least, most in bound]
+    for margin in margins:
+        rows = margin.shape[0]
+        cost, lower, upper, held = np.zeros(size), low, high, constraints
+        if rows == size and (high <= 1).all():  # cells at floor or ceiling: linear
+            cost = 1 - 2 * rest
+        else:  # as many variables more, each at least the change of a row in either direction
+            cost = np.concatenate([cost, np.ones(rows)])
+            lower, upper = np.concatenate([low, np.zeros(rows)]), np.concatenate([high, np.full(rows, np.inf)])
+            held = [
+                LinearConstraint(hstack([c.A, csr_array((c.A.shape[0], rows))], format="csr"), c.lb, c.ub)
+                for c in constraints
+            ]
+            wanted, change = margin @ rest, eye_array(rows, format="csr")
+            held.append(LinearConstraint(hstack([margin, change], format="csr"), wanted, np.inf))
+            held.append(LinearConstraint(hstack([margin, -change], format="csr"), -np.inf, wanted))
+        whole = np.concatenate([np.ones(size), np.zeros(len(cost) - size)])
+        answer = milp(
+            cost, integrality=whole, bounds=Bounds(lower, upper), constraints=held, options={"mip_rel_gap": 0.0}
+        )
+        if answer.x is None:
+            return None
+        added = np.rint(answer.x[:size]).astype(np.int64)
+        constraints = [*constraints, LinearConstraint(margin, margin @ added, margin @ added)]
+    for matrix, least, most in bound:
+        sums = matrix @ added
+        if (sums < least).any() or (sums > most).any():
+            return None
+    return added
+
+
+def _sums(group: NDArray[np.int64], row: NDArray[Any], rows: int) -> csr_array:
+    """The matrix that adds a table (children by cells) up over groups of children and rows of cells."""
+    target = group[:, None] * rows + row[None, :]
+    shape = ((int(group.max()) + 1) * rows, target.size)
+    return coo_array((np.ones(target.size), (target.reshape(-1), np.arange(target.size))), shape=shape).tocsr()

@@ -1,0 +1,80 @@
+"""From real tables to whole ones: the least total change that keeps parents' counts and limits exactly.
+
+Every entry goes to its floor or its ceiling. In mode "cells" the cells change as little as possible in all. In mode
+"margins" the children's totals do first; then, with those held, the first attribute's margin, and so on down to the
+cells. Which of a column's fractions go up is a flow of units from columns (cells of the parent) through each child's
+margins, finest to coarsest: sets that nest, so the best flow is whole [1]_. Where only the parent's counts bind, taking
+the largest fractions of every cell is that optimum. Limits that do not nest need an integer program. So do limits that
+siblings share on rows finer than a margin to be rounded; large nests leave such margins to the later stages instead.
+Should the solver of these programs fail on the way, the cells alone are rounded by one, and then by one that asks for
+no more than a table that keeps everything. It counts as a program too.
+
+References
+----------
+.. [1] Cox & Ernst, Controlled Rounding, INFOR 20 (1982).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.engine.nests import Limits, Nests
+from tallyveil.engine.rounding.network import FLOWED, STUCK, round_by_flow, rules_of
+from tallyveil.engine.rounding.programs import any_table, round_by_program
+from tallyveil.engine.rounding.stages import nested, stages_of
+from tallyveil.errors import InputError
+from tallyveil.nouns.schema import Schema
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rounded:
+    """Whole counts laid out like the tables they came from, and how many nests needed more than largest fractions."""
+
+    counts: NDArray[np.int64]
+    flows: int
+    programs: int
+
+
+class Unroundable(InputError):  # noqa: N818 (it says what the nest is)
+    """No whole table of this nest keeps the parent's counts and the limits; ``nest`` counts from 0."""
+
+    def __init__(self, nest: int) -> None:
+        super().__init__(
+            f"nest {nest}: no whole table keeps the parent's counts and all limits. Loosen a limit of its children."
+        )
+        self.nest = nest
+
+
+def round_nests(
+    x: NDArray[np.float64], nests: Nests, limits: Sequence[Limits], schema: Schema, rounding: str
+) -> Rounded:
+    """Round the tables of several nests. ``rounding`` is "margins" or "cells"."""
+    queries = [limit.row_of_cell for limit in limits]
+    stages = stages_of(schema, queries, rounding)
+    counts = np.empty(len(x), dtype=np.int64)
+    outcome = np.full(len(nests), STUCK, dtype=np.int64)
+    if stages is not None:
+        rules = rules_of(limits, nested(queries) if len(stages) == 1 else list(stages[:-1]), len(stages) > 1, schema)
+        n = nests
+        layout = (n.child_start, n.cell_start, n.cell, n.count, n.block_start)
+        arrays = [np.require(array, np.int64, ["C", "W"]) for array in layout]  # one type of array: compiled once
+        round_by_flow(np.require(x, np.float64, ["C", "W"]), *arrays, rules, counts, outcome)
+    elif rounding == "margins":
+        stages = (np.zeros(schema.cells, dtype=np.int32), np.arange(schema.cells, dtype=np.int32))
+    else:
+        stages = (np.arange(schema.cells, dtype=np.int32),)
+    stuck = np.flatnonzero(outcome == STUCK)
+    for p in map(int, stuck):
+        table = round_by_program(nests.table(x, p), p, nests, limits, stages)
+        if table is None:  # the solver lost its way between the stages: the cells alone
+            table = round_by_program(nests.table(x, p), p, nests, limits, stages[-1:])
+        if table is None:
+            table = any_table(p, nests, limits)
+        if table is None:
+            raise Unroundable(p)
+        counts[nests.block_start[p] : nests.block_start[p + 1]] = table.reshape(-1)
+    return Rounded(counts=counts, flows=int((outcome == FLOWED).sum()), programs=len(stuck))

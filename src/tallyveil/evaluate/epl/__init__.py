@@ -1,0 +1,1 @@
+"""Empirical privacy loss."""

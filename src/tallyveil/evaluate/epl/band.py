@@ -1,0 +1,246 @@
+r"""How far the smoothed curve of empirical privacy loss may be off: a band for all of it, and its maximum without bias.
+
+A residual :math:`k` moves :math:`\log p(x)/p(x+1)` by its influence over n, with :math:`w_k(x)` the kernel around it:
+
+.. math:: \phi_k(x) = w_k(x)/p(x) - w_k(x+1)/p(x+1)
+
+The variance is the sum of squares of influences, summed within clusters first. The band is as many standard errors wide
+as the largest deviation of a Gaussian process with the same correlations exceeds with the stated probability (what
+Gaussian multipliers of the clusters give, drawn from their covariance; few clusters show too few directions, so it is
+at least what independent residuals would give). Student's quantile replaces the normal one at each point, as the
+variance there is itself an estimate (:mod:`tallyveil.evaluate.epl.clusters`). It is a band for the smoothed density's
+curve: smoothing itself moves the curve, for which see :mod:`tallyveil.evaluate.epl.interval`.
+
+All this needs residuals under the kernel: next to a single one the curve is the kernel's own slope, and hardly any
+influence shows. With kernel weights :math:`W_c(x)` summed by cluster, those that count at x are
+:math:`(\sum W_c)^2 / \sum W_c^2`; where they are fewer than 6 anywhere, or clusters fewer than 8, there is no band.
+
+The maximum of a noisy curve is too large. Chernozhukov, Lee & Rosen [1]_ take the maximum of the curve less k standard
+errors, k the median of the largest deviation over those x that may attain the maximum (their section 3.3, with their
+:math:`\gamma_n = 1 - 0.1/\log n`): its median is not above the true maximum.
+
+References
+----------
+.. [1] Chernozhukov, Lee & Rosen, Intersection bounds: estimation and inference, Econometrica 81, 2013.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.special import ndtr, ndtri, stdtrit
+
+from tallyveil.evaluate.epl.clusters import Clusters, freedom
+from tallyveil.evaluate.epl.smooth import log_density
+from tallyveil.evaluate.tally import Floats, Integers, Tally
+
+_LEAST = 6.0  # fewer residuals under the kernel, or clusters of them: no band (docs/epl.md has what was simulated)
+_CLUSTERS = 8
+_NODES = 600  # the band is computed at so many points at most, and between them interpolated
+_BINS = 20_000
+_DRAWS = 2000
+_ROWS = 8192
+_JITTER = 1e-9  # neighbouring points are so alike that their correlations have no root otherwise
+
+
+class Band(NamedTuple):
+    """Standard error and half the band's width at each ratio, and the maximum without its upward bias.
+
+    ``effective`` is how many clusters (residuals, if independent) count under the kernel where they are fewest.
+    """
+
+    error: Floats
+    half: Floats
+    corrected: float
+    effective: float
+    clusters: int | None
+
+    def too_few(self) -> str | None:
+        """Why the band is not to be relied on; None where it is."""
+        if self.clusters is not None and self.clusters < _CLUSTERS:
+            return f"residuals come in {self.clusters} clusters, and {_CLUSTERS} are needed"
+        if self.effective >= _LEAST:
+            return None
+        those = "residuals" if self.clusters is None else "clusters of residuals"
+        fewest = f"as few as {math.floor(10 * self.effective) / 10:.1f} {those} count under the kernel"
+        return f"{fewest} somewhere in the search range, and {_LEAST:g} are needed"
+
+
+class Bins(NamedTuple):
+    """Residuals in narrow bins: where each bin is, how many are in it, and what gives a residual's bin."""
+
+    centre: Floats
+    filled: Integers
+    low: int
+    step: float
+
+    def number(self, values: NDArray[np.generic]) -> Integers:
+        """The bin of each residual; -1 for those too far away to matter."""
+        place = np.rint(np.asarray(values, dtype=np.float64) / self.step) - self.low
+        inside = (place >= 0) & (place < len(self.centre))
+        return np.where(inside, place, -1).astype(np.int64)
+
+
+def band(
+    counted: Tally,
+    points: Floats,
+    log_p: Floats,
+    *,
+    width: float,
+    confidence: float,
+    seed: int,
+    clusters: tuple[NDArray[np.generic], Clusters] | None = None,
+) -> Band:
+    """The band of the curve ``log_p[:-1] - log_p[1:]``.
+
+    Parameters
+    ----------
+    counted, points, log_p, width
+        The residuals, and what :func:`tallyveil.evaluate.epl.smooth.log_density` made of them.
+    clusters
+        Residuals one by one, and their clusters.
+    confidence, seed
+        How surely the band holds the whole curve, and the seed of the draws that set its width.
+    """
+    stride = max(1, math.floor(width / 4))
+    ratios = len(points) - 1
+    dense = -(-ratios // stride) <= _NODES
+    nodes = np.unique(np.append(np.arange(0, ratios, stride if dense else -(-ratios // _NODES)), ratios - 1))
+    bins = _bins(counted, points, width)
+    weights = partial(_weights, bins, points, log_p, width=width, n=counted.n)
+    alone = _independent(weights, bins.filled, nodes, counted.n)
+    spread = alone
+    if clusters is not None:
+        values, of = clusters
+        zero = int(bins.number(np.zeros(1))[0])
+        table = of.table(bins.number(values), len(bins.centre), zero=None if zero < 0 else zero)
+        spread = _between_clusters(weights, table, nodes)
+    effective = min(spread.effective, _under_kernel(counted, points, log_p, width))
+    error = np.sqrt(np.maximum(np.diag(spread.covariance), 0.0)) / counted.n
+    curve = log_p[nodes] - log_p[nodes + 1]
+    if dense:
+        found = [_draws(one.covariance, seed) for one in (spread, alone)[: 1 if clusters is None else 2]]
+        sups = [float(np.quantile(np.abs(draws).max(axis=1), confidence)) for draws in found]
+        critical = max(*sups, float(ndtri((1 + confidence) / 2)))
+        shift = _shift(curve, error, found[int(np.argmax(sups))], counted.n)
+    else:  # as if all points were independent: wider
+        critical = float(-ndtri((1 - confidence ** (1 / ratios)) / 2))
+        shift = float(-ndtri(-math.expm1(math.log(0.5) / (2 * ratios))))
+
+    def everywhere(times: Floats | float) -> Floats:
+        log_size = np.log(np.maximum(error * times, 1e-300))
+        return np.asarray(np.exp(np.interp(np.arange(ratios), nodes, log_size)))
+
+    half, off = (everywhere(-stdtrit(spread.freedom, ndtr(-deviations))) for deviations in (critical, shift))
+    corrected = float(np.max(np.abs(log_p[:-1] - log_p[1:]) - off))
+    return Band(everywhere(1.0), half, max(0.0, corrected), effective, None if clusters is None else clusters[1].number)
+
+
+class _Spread(NamedTuple):
+    """Covariance of the influences' sums at the nodes, its degrees of freedom, and how many count at the worst one."""
+
+    covariance: Floats
+    freedom: Floats
+    effective: float
+
+
+def _independent(weights: Callable[[Integers], Floats], filled: Integers, nodes: Integers, n: int) -> _Spread:
+    parts = [weights(nodes), weights(nodes + 1)]
+    phi = parts[0] - parts[1]
+    squares = phi**2
+    free = _freedom(filled @ squares, filled @ squares**2, n)
+    counting = [_counting(filled @ part, filled @ part**2) for part in parts]
+    return _Spread(phi.T @ (filled[:, None] * phi), free, min(counting))
+
+
+def _between_clusters(weights: Callable[[Integers], Floats], table: csr_matrix, nodes: Integers) -> _Spread:
+    """Sum over clusters of the outer products of their summed influences."""
+    at = np.unique(np.append(nodes, nodes + 1))
+    left, right = np.searchsorted(at, nodes), np.searchsorted(at, nodes + 1)
+    here, clusters = weights(at), table.shape[0]
+    covariance, fourth = np.zeros((len(nodes), len(nodes))), np.zeros(len(nodes))
+    total, squared = np.zeros(len(at)), np.zeros(len(at))
+    for first in range(0, clusters, _ROWS):
+        summed = table[first : first + _ROWS] @ here
+        influence = summed[:, left] - summed[:, right]
+        covariance += influence.T @ influence
+        influence *= influence
+        fourth += np.einsum("ij,ij->j", influence, influence)
+        total += summed.sum(axis=0)
+        squared += np.einsum("ij,ij->j", summed, summed)
+    free = _freedom(np.diag(covariance), fourth, clusters)
+    return _Spread(covariance * clusters / max(clusters - 1, 1), free, _counting(total, squared))
+
+
+def _freedom(second: Floats, fourth: Floats, number: int) -> Floats:
+    return freedom(np.divide(fourth, second**2, out=np.ones_like(fourth), where=second > 1e-100), number)
+
+
+def _counting(total: Floats, squared: Floats) -> float:
+    """How many count where they are fewest: the sum's square over the sum of squares."""
+    return float(np.divide(total**2, squared, out=np.zeros(len(squared)), where=squared > 1e-100).min())
+
+
+def _under_kernel(counted: Tally, points: Floats, log_p: Floats, width: float) -> float:
+    """How many residuals count under the kernel at the worst point: by their weights, and by how near they are.
+
+    The nearest that a residual can be is the point itself, or the next whole number; for many residuals all around a
+    point both are the same.
+    """
+    scale = math.log(counted.n * width * math.sqrt(2 * math.pi))
+    log_sum = log_p + scale
+    log_squares = log_density(counted, points, width=width / math.sqrt(2)) + scale - math.log(2) / 2
+    nearest = np.abs(points - np.rint(points)) if counted.whole else np.zeros(len(points))
+    log_near = log_sum + (nearest / width) ** 2 / 2 + math.log(2) / 2
+    return float(np.exp(min((2 * log_sum - log_squares).min(), log_near.min())))
+
+
+def _bins(counted: Tally, points: Floats, width: float) -> Bins:
+    """Bins of a fiftieth of the width, of one whole number at least for whole residuals, as far as kernels reach."""
+    least, most = points[0] - 11 * width, points[-1] + 11 * width
+    step = max(width / 50, (most - least) / _BINS)
+    if counted.whole:
+        step = max(1.0, math.floor(step))
+    low = math.floor(least / step)
+    size = math.ceil(most / step) - low + 1
+    bins = Bins((low + np.arange(size)) * step, np.zeros(size, dtype=np.int64), low, step)
+    place = bins.number(counted.value)
+    count = np.bincount(place[place >= 0], weights=counted.count[place >= 0], minlength=size)
+    return bins._replace(filled=count.astype(np.int64))
+
+
+def _weights(bins: Bins, points: Floats, log_p: Floats, at: Integers, *, width: float, n: int) -> Floats:
+    """Kernel over density for a residual in each bin (rows) at each point (columns); over residuals they sum to n."""
+    exponent = -(((points[at] - bins.centre[:, None]) / width) ** 2) / 2
+    exponent -= log_p[at] + math.log(width * math.sqrt(2 * math.pi))
+    weights: Floats = np.exp(np.minimum(exponent, math.log(n)))
+    total = bins.filled @ weights
+    return weights * np.divide(n, total, out=np.zeros(len(at)), where=total > 1e-100)
+
+
+def _draws(covariance: Floats, seed: int) -> Floats:
+    """Draws of a Gaussian process with this covariance, each point at variance 1 (0 where it has none)."""
+    error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    inverse = np.divide(1.0, error, out=np.zeros_like(error), where=error > 1e-12 * error.max(initial=0))
+    correlation = covariance * inverse[:, None] * inverse
+    root = np.linalg.cholesky(correlation + _JITTER * np.eye(len(error)))
+    normal = np.random.default_rng(seed).standard_normal((_DRAWS, len(error)))
+    result: Floats = normal @ root.T
+    return result
+
+
+def _shift(curve: Floats, error: Floats, draws: Floats, n: int) -> float:
+    """How many standard errors to take off before the maximum (section 3.3 of [1]_, for the curve and its negative)."""
+    kappa = float(np.quantile(np.abs(draws).max(axis=1), 1 - 0.1 / math.log(max(n, 3))))
+    threshold = np.max(np.abs(curve) - kappa * error) - 2 * kappa * error
+    rising, falling = curve >= threshold, -curve >= threshold
+    largest = np.maximum(
+        draws[:, rising].max(axis=1, initial=-np.inf), (-draws[:, falling]).max(axis=1, initial=-np.inf)
+    )
+    return max(0.0, float(np.median(largest)))

@@ -1,0 +1,75 @@
+"""Layouts of microdata detail files (MDF): rows as the Census Bureau writes them, fields cut by ``|``.
+
+A layout says which columns name the place, which are codes of a cell, and which number a unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.files.formats.counting import Integers
+
+IGNORED, PLACE, CODE, BLOCK_GROUP, UNIT_NUMBER, PERSONS = range(6)  # what a column is for
+LARGEST = 200  # codes are below this
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column that is read.
+
+    Attributes
+    ----------
+    width
+        How many digits it has, 0 where any number will do.
+    codes
+        What each code adds to the number of the row's combination of codes.
+    """
+
+    name: str
+    role: int = CODE
+    width: int = 0
+    codes: Mapping[int, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Layout:
+    """The columns of a file.
+
+    Attributes
+    ----------
+    what
+        What a row is, for messages: ``"persons"``.
+    names
+        All columns in order.
+    columns
+        Those that are read.
+    cell_of
+        The cell of each combination of codes, -1 where the codes contradict each other.
+    header
+        Whether a header line is needed.
+    """
+
+    what: str
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    cell_of: NDArray[np.int32]
+    header: bool
+
+
+def tables(names: Sequence[str], layout: Layout) -> tuple[Integers, NDArray[np.int32]]:
+    """Role, width and scale of each column of the file, and what each of its codes adds."""
+    columns = np.zeros((len(names), 3), np.int64)
+    adds = np.full((len(names), LARGEST), -1, np.int32)
+    ten = 1
+    for column in reversed(layout.columns):
+        at = names.index(column.name)
+        columns[at] = column.role, column.width, ten if column.role == PLACE else 1
+        if column.role == PLACE:
+            ten *= 10**column.width
+        for code, more in (column.codes or {}).items():
+            adds[at, code] = more
+    return columns, adds

@@ -1,0 +1,168 @@
+"""Checks on the certificate and its page: they declare what the other files give, and agree with each other."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
+from tallyveil.files.release_folder.folder import shaped_by_of, stamps_of
+from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, PAGE, SIGNATURE, SOURCE
+from tallyveil.files.release_folder.manifest import Sealed, regular_file
+from tallyveil.files.release_folder.signing import SIGNATURE_SIZE, signature_holds
+from tallyveil.files.release_folder.strict import ReadRelease
+from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.read import LABELS_FROM_DATA, UNITS_FROM_DATA
+from tallyveil.privacy.strategy import Strategy
+from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
+from tallyveil.release.certificate import declared_of, observed_of, stamps_of_run
+from tallyveil.release.certificate_page import certificate_html, digest_tag
+from tallyveil.release.release import Relaxed, Solved
+
+_TAG = re.compile('<meta name="certificate-sha256"[^>]*>')
+
+
+def check_page(folder: Sealed, certificate: Mapping[str, Any]) -> str:
+    """The page carries the digest of this certificate, shows its stamps, and hides and runs nothing."""
+    page = folder.text(PAGE)
+    if _TAG.findall(page) != [digest_tag(certificate_digest(certificate))]:
+        raise BrokenError(f"{PAGE} does not carry the SHA-256 of this {CERTIFICATE}: one of them was changed")
+    hidden = next((mark for mark in ("<!--", "<script") if mark in page.lower()), None)
+    if hidden is not None:
+        raise BrokenError(f"{PAGE} has a {'comment' if hidden == '<!--' else 'script'}, which no certificate has")
+    missing = [stamp for stamp in stamps_of(certificate) if html.escape(stamp) not in page]
+    if missing:
+        raise BrokenError(f"{PAGE} does not show the stamp: {missing[0]}")
+    return f"carries the SHA-256 of {CERTIFICATE} and shows its stamps"
+
+
+def check_rendering(
+    folder: Sealed, certificate: Mapping[str, Any], strategy: Strategy | None, *, other: str | None
+) -> str:
+    """The page, rendered again, comes out the same; not where it was made by ``other`` versions."""
+    if other is not None:
+        raise UncheckedError(f"{other}: the page is rendered again on the same versions only")
+    if strategy is None:
+        raise UncheckedError("the strategy cannot be read")
+    if certificate_html(certificate, strategy) != folder.text(PAGE):
+        raise BrokenError(f"{PAGE} is not the page of this certificate")
+    return "rendered again, the page is the same"
+
+
+def check_declared(release: ReadRelease) -> str:
+    """The declared part is what the strategy, the spine and the schema give, versions aside."""
+    if "measured_on" in release.declared and release.optimised is None:
+        raise UncheckedError("the spine that was measured cannot be read")
+    right = declared_of(
+        release.strategy,
+        release.spine,
+        release.schema,
+        facilities=release.facilities is not None or "facilities" in shaped_by_of(release.certificate),
+        stamps=stamps_of(release.certificate),
+        optimised=release.optimised,
+        filter=release.people.filter,
+    )
+    place = next(_differences(release.declared, parse_json(canonical_bytes(right)), skip=("versions",)), None)
+    if place is not None:
+        raise BrokenError(f"{CERTIFICATE}, {place}")
+    versions = release.declared.get("versions")
+    if not isinstance(versions, Mapping) or not all(isinstance(name, str) for name in versions.values()):
+        raise BrokenError(f"{CERTIFICATE}, declared versions: {_short(versions)} is no table of versions")
+    return "what strategy, spine and schema give"
+
+
+def check_observed(certificate: Mapping[str, Any]) -> str:
+    """The observed part has the figures of each level, their sums and the worst of them, and nothing else."""
+    observed = certificate["observed"]
+    try:
+        right = observed_of([_solved(level) for level in observed["levels"]])
+    except (KeyError, TypeError) as problem:
+        raise BrokenError(f"{CERTIFICATE}, observed: not the figures of levels ({problem})") from None
+    place = next(_differences(observed, right, place="observed", giver="the levels give"), None)
+    if place is not None:
+        raise BrokenError(f"{CERTIFICATE}, {place}")
+    return "the figures of the levels add up"
+
+
+def check_stamps(release: ReadRelease, source: Codebook | None) -> str:
+    """The stamps are those of the codebook, and none is missing that follows from filters, labels or units."""
+    stamps = stamps_of(release.certificate)
+    if release.declared.get("stamps") != list(release.people.stamps):
+        raise BrokenError(f"{CERTIFICATE}, declared stamps: not those of {CODEBOOK}")
+    needed = [*stamps_of_run(release.people, release.strategy, seeded=False), *source_stamps(source)]
+    missing = [stamp for stamp in needed if stamp not in stamps]
+    if missing:
+        raise BrokenError(f"{CERTIFICATE}, declared stamps: {missing[0]!r} is missing")
+    if source is not None and source.filter != release.people.filter:
+        raise BrokenError(f"{SOURCE} and {CODEBOOK} differ in which rows were counted")
+    return "; ".join(stamps) or "none"
+
+
+def source_stamps(source: Codebook | None) -> tuple[str, ...]:
+    """What counts read with a codebook are stamped with, given a public list of units."""
+    if source is None:
+        return ()
+    labels = source.labels_from is not None or not all(source.attributes.values())
+    units = [UNITS_FROM_DATA] if source.units_from is not None else []
+    return (*source.stamps, *([LABELS_FROM_DATA] if labels else []), *units)
+
+
+def check_signature(folder: Sealed, key: Ed25519PublicKey | None) -> str:
+    """The certificate is signed with the private half of a public key."""
+    if SIGNATURE not in folder.files:
+        if key is not None:
+            raise BrokenError(f"not signed: there is no {SIGNATURE}")
+        raise UncheckedError("not signed, so a change of all files together cannot be noticed by anybody")
+    with regular_file(folder.place / SIGNATURE) as file:
+        signature = file.read(SIGNATURE_SIZE + 1)
+    if len(signature) != SIGNATURE_SIZE:
+        raise BrokenError(f"{SIGNATURE} is no signature: it does not have {SIGNATURE_SIZE} bytes")
+    if key is None:
+        raise UncheckedError(
+            f"{SIGNATURE} is there; whose signature it is can be told with the signer's public key only (--public-key)"
+        )
+    if not isinstance(folder.certificate, bytes) or not signature_holds(key, signature, folder.certificate):
+        raise BrokenError(f"{SIGNATURE} is not the signature of this {CERTIFICATE} by this key")
+    return f"{CERTIFICATE}, and with it every file it lists, is signed with this key"
+
+
+def _solved(level: Mapping[str, Any]) -> Solved:
+    """How a level was solved, from JSON: a bound that could not be given is null there."""
+    bounds = {name: math.inf if level[name] is None else level[name] for name in ("gap", "distance", "violation")}
+    relaxed = tuple(Relaxed(**{**one, "constraints": tuple(one["constraints"])}) for one in level["relaxed"])
+    return Solved(**{**level, **bounds, "relaxed": relaxed})
+
+
+def _differences(
+    stated: Any,
+    right: Any,
+    *,
+    skip: tuple[str, ...] = (),
+    place: str = "declared",
+    giver: str = "the strategy gives",
+) -> Iterator[str]:
+    """Where two JSON values differ; floats may differ in their last digits, as they do between platforms."""
+    if isinstance(stated, Mapping) and isinstance(right, Mapping):
+        for key in [*right, *(key for key in stated if key not in right)]:
+            if key not in skip and (key in stated) != (key in right):
+                yield f"{place} {key}: {_short(stated.get(key))}, but {giver} {_short(right.get(key))}"
+            elif key not in skip:
+                yield from _differences(stated.get(key), right.get(key), place=f"{place} {key}", giver=giver)
+    elif isinstance(stated, list) and isinstance(right, list) and len(stated) == len(right):
+        for i, (one, other) in enumerate(zip(stated, right, strict=True)):
+            yield from _differences(one, other, place=f"{place} {i + 1}", giver=giver)
+    elif isinstance(right, float) and isinstance(stated, float | int) and not isinstance(stated, bool):
+        if not math.isclose(stated, right, rel_tol=1e-9):
+            yield f"{place}: {_short(stated)}, but {giver} {right}"
+    elif type(stated) is not type(right) or stated != right:
+        yield f"{place}: {_short(stated)}, but {giver} {_short(right)}"
+
+
+def _short(value: Any, size: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= size else f"{text[:size]}..."

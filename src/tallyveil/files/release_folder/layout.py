@@ -1,0 +1,137 @@
+"""What a release's folder holds: the names of its files, and the columns and types of its tables. Nothing else does.
+
+The writer writes what stands here and ``verify`` accepts nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tallyveil.files.release_folder.measured import file_name, measured_pairs, safe_name
+from tallyveil.files.tables.write import has_named_root, path_columns
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.schema import DETAILED, TOTAL, Query, Schema
+from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.constraints import FacilityBounds, Invariant
+from tallyveil.privacy.strategy import Strategy
+from tallyveil.release.measurements import Index, Pair
+
+MARGIN = "_moe90"  # ends the name of a column with the 90% margins of error of the column before it
+CERTIFICATE, SIGNATURE, PAGE = "certificate.json", "certificate.sig", "certificate.html"
+STRATEGY, CODEBOOK, SOURCE = "strategy.toml", "codebook.toml", "source.toml"
+RELEASE, SPINE, FACILITIES = "release.parquet", "spine.parquet", "facilities.parquet"
+MEASURED_SPINE = "measurements/spine.parquet"
+FIELDS = ("declared", "observed")  # of a certificate, besides its list of files
+ALWAYS = (CERTIFICATE, PAGE, STRATEGY, CODEBOOK, RELEASE, SPINE)
+
+_CODES = pa.dictionary(pa.int32(), pa.string())
+MEASURED = pa.schema({"unit": _CODES, "cell": _CODES, "value": pa.int64(), "variance": pa.float64()})
+
+
+def level_name(level: str) -> str:
+    """The file of a level's table.
+
+    >>> level_name("block group")
+    'levels/block%20group.parquet'
+    """
+    return f"levels/{safe_name(level)}.parquet"
+
+
+def measurement_name(query: str, level: str, *, exact: bool = False) -> str:
+    """The file of a query's measurements at a level, or of its exact answers."""
+    return f"measurements/{'exact/' if exact else ''}{safe_name(level)}/{file_name(query)}.parquet"
+
+
+def exact_pairs(strategy: Strategy, schema: Schema) -> list[Pair]:
+    """What is published without noise: the invariants, and everybody, where neighbours are equally many."""
+    wanted = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
+    if strategy.neighbours == "replace-one":
+        wanted.append((TOTAL, next(iter(strategy.levels))))
+    return list(dict.fromkeys((schema.query(query).name, level) for query, level in wanted))
+
+
+def saved_pairs(folder: Path, strategy: Strategy) -> dict[Pair, Path]:
+    """The (query, level) pairs whose measurements are in a release's folder."""
+    paths = {(query, level): folder / measurement_name(query, level) for query, level in measured_pairs(strategy)}
+    return {pair: path for pair, path in paths.items() if path.exists()}
+
+
+def required_files(strategy: Strategy, schema: Schema, levels: Iterable[str], there: Collection[str]) -> set[str]:
+    """The files that a folder must have, given those that are there: measurements bring the exact answers along."""
+    names = {*ALWAYS, *map(level_name, levels)}
+    if any(isinstance(constraint, FacilityBounds) for constraint in strategy.constraints):
+        names.add(FACILITIES)
+    if any(name.startswith("measurements/") and name != MEASURED_SPINE for name in there):
+        names |= {measurement_name(query, level, exact=True) for query, level in exact_pairs(strategy, schema)}
+    return names
+
+
+def allowed_files(strategy: Strategy, schema: Schema, levels: Iterable[str], there: Collection[str]) -> set[str]:
+    """The files that a folder may have, given those that are there."""
+    names = required_files(strategy, schema, levels, there) | {SIGNATURE, SOURCE, MEASURED_SPINE}
+    return names | {measurement_name(query, level) for query, level in measured_pairs(strategy)}
+
+
+def level_queries(strategy: Strategy, schema: Schema, level: str) -> list[str]:
+    """The queries in a level's table: the total, and those measured there, except detailed."""
+    names = dict.fromkeys(schema.query(query).name for query in (TOTAL, *strategy.queries[level]))
+    return [name for name in names if name != DETAILED]
+
+
+def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequence[str], units: Index) -> pa.Table:
+    """Some rows of a level's table, made from the level's counts: a row per unit, columns ``query:label*label``."""
+    part = counts.taken(units)
+    columns: dict[str, Any] = path_columns(histogram.spine, level, units)
+    for query in map(histogram.schema.query, queries):
+        answers = part.merged(np.arange(len(units) + 1), query.row_of_cell, query.size).dense()
+        columns |= {name: pa.array(numbers) for name, numbers in zip(query_columns(query), answers.T, strict=True)}
+    return pa.table(columns)
+
+
+def query_columns(query: Query) -> list[str]:
+    """The columns of a query in a level's table: ``query:label*label``, or ``total`` alone."""
+    return [query.name if query.name == label else f"{query.name}:{label}" for label in query.labels()]
+
+
+def release_columns(spine: Spine, schema: Schema) -> pa.Schema:
+    """The columns of ``release.parquet``."""
+    coded = dict.fromkeys([*_path(spine, spine.leaf), *schema.attributes], _CODES)
+    return pa.schema({**coded, "count": pa.int64()})
+
+
+def spine_columns(levels: Iterable[str]) -> pa.Schema:
+    """The columns of ``spine.parquet``."""
+    return pa.schema(dict.fromkeys(levels, _CODES))
+
+
+def facility_columns(spine: Spine) -> pa.Schema:
+    """The columns of ``facilities.parquet``."""
+    return pa.schema({spine.leaf: pa.string(), "type": _CODES, "count": pa.int64()})
+
+
+def level_columns(spine: Spine, schema: Schema, strategy: Strategy, level: str) -> pa.Schema:
+    """The columns of a level's table, without margins of error."""
+    counts = [name for query in level_queries(strategy, schema, level) for name in query_columns(schema.query(query))]
+    return pa.schema({**dict.fromkeys(_path(spine, level), _CODES), **dict.fromkeys(counts, pa.int64())})
+
+
+def with_margins(columns: pa.Schema, there: Collection[str]) -> pa.Schema:
+    """The columns of a level's table with those margins of error that are there, each after its count."""
+    fields = []
+    for field in columns:
+        fields.append(field)
+        margin = f"{field.name}{MARGIN}"
+        if field.type == pa.int64() and margin in there and margin not in columns.names:
+            fields.append(pa.field(margin, pa.int64()))
+    return pa.schema(fields)
+
+
+def _path(spine: Spine, level: str) -> list[str]:
+    names = list(spine.levels[: spine.depth(level) + 1])
+    return names[1:] if has_named_root(spine) else names

@@ -1,0 +1,153 @@
+"""Margins of error beside the counts: a column ``<column>_moe90`` after each count in a release's tables by level."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import ArrayLike, NDArray
+
+from tallyveil.errors import InputError
+from tallyveil.files.atomic import replacing_together
+from tallyveil.files.release_folder.folder import certificate_bytes, read_certificate
+from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, MARGIN, SIGNATURE, level_name, query_columns
+from tallyveil.files.release_folder.manifest import sha256_of
+from tallyveil.files.tables.codebook import read_codebook
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.schema import Schema
+from tallyveil.release.canonical import MANIFEST
+
+PIECE = 1 << 16  # rows that are held at once
+
+
+class MarginsOf(Protocol):
+    """What gives margins of error: ``tallyveil.evaluate.Margins`` does."""
+
+    @property
+    def confidence(self) -> float:
+        """The share of errors that they cover."""
+
+    @property
+    def classes(self) -> Mapping[tuple[str, str], Any]:
+        """By (level, query), what there are margins for."""
+
+    def of(self, level: str, query: str, counts: ArrayLike) -> NDArray[np.int64]:
+        """The margins of released counts."""
+
+
+def write_margins(folder: str | PathLike[str], margins: MarginsOf) -> list[Path]:
+    """Put margins beside the counts in ``levels/`` of a release's folder, for the levels and queries they are for.
+
+    Margins that were there before for the same columns are replaced. The certificate's list of files is brought up to
+    date: the tables and ``certificate.json`` take their places together when all are on disk, or nothing changes. What
+    the certificate declares stays as it is. A table that is not the one listed is refused, and so is a signed folder.
+    """
+    if round(margins.confidence, 9) != 0.9:
+        raise InputError(f"margins of {margins.confidence:.0%} cannot be called {MARGIN}. Make margins of 90%.")
+    place = Path(folder)
+    refuse_signed(place)
+    book = read_codebook(place / CODEBOOK)
+    asked: dict[str, list[str]] = {}
+    for level, query in margins.classes:
+        asked.setdefault(level, []).append(query)
+    levels = [level for level in (*([book.root] if book.root else []), *book.levels) if level in asked]
+    names = [level_name(level) for level in levels]  # areas off the spine have no table
+    certificate = read_certificate(place) if (place / CERTIFICATE).exists() else {}
+    listed = certificate.get(MANIFEST)
+    if isinstance(listed, Mapping):
+        _refuse_changed(place, names, listed)
+    tables = [place / name for name in names]
+    missing = next((table for table in tables if not table.exists()), None)
+    if missing is not None:
+        raise InputError(f"{missing}: no such table, so margins have no place. Write the release as a folder again.")
+    targets = [*tables, *([place / CERTIFICATE] if isinstance(listed, Mapping) else [])]
+    with replacing_together(targets) as waiting:
+        for level, table, new in zip(levels, tables, waiting, strict=False):
+            _rewrite(table, new, level, _columns(book.schema, asked[level]), margins)
+        if isinstance(listed, Mapping):
+            digests = {name: sha256_of(new) for name, new in zip(names, waiting, strict=False)}
+            parts = {name: part for name, part in certificate.items() if name != MANIFEST}
+            waiting[-1].write_bytes(certificate_bytes(parts, {**listed, **digests}))
+    return tables
+
+
+def refuse_signed(folder: str | PathLike[str]) -> None:
+    """Refuse a folder that is signed: new columns would break the signature."""
+    signature = Path(folder) / SIGNATURE
+    if os.path.lexists(signature):
+        raise InputError(
+            f"{signature}: the folder is signed, and margins would change what was signed. Use --no-write with -o DIR, "
+            f"or remove the signature, add margins and sign again."
+        )
+
+
+def area_table(people: Histogram, areas: Areas, margins: MarginsOf, *, level: str = "area") -> pa.Table:
+    """The counts of areas off the spine with their margins, a row for each area, columns as in ``levels/``."""
+    columns: dict[str, Any] = {"area": pa.array(areas.names, pa.string())}
+    counts = areas.tabulate(people.leaves)
+    for query in (query for place, query in margins.classes if place == level):
+        asked = people.schema.query(query)
+        answers = counts.merged(np.arange(counts.units + 1), asked.row_of_cell, asked.size).dense()
+        for name, numbers in zip(query_columns(asked), answers.T, strict=True):
+            columns[name] = pa.array(numbers)
+            columns[f"{name}{MARGIN}"] = pa.array(margins.of(level, query, areas.sizes()))
+    return pa.table(columns)
+
+
+def _columns(schema: Schema, queries: Sequence[str]) -> dict[str, str]:
+    """The query of each column."""
+    columns = {name: query for query in queries for name in query_columns(schema.query(query))}
+    clash = next((name for name in columns if f"{name}{MARGIN}" in columns), None)
+    if clash is not None:
+        raise InputError(f"the column {clash}{MARGIN} has counts, so margins cannot be called so. Rename that label.")
+    return columns
+
+
+def _refuse_changed(place: Path, names: Sequence[str], listed: Mapping[str, Any]) -> None:
+    """Refuse tables that are not those of the certificate: listing them anew would vouch for whatever changed them."""
+    for name in names:
+        if (place / name).is_file() and listed.get(name) != sha256_of(place / name):
+            raise InputError(
+                f"{place / name}: not the file that {CERTIFICATE} lists, so margins are not added. Copy the folder "
+                f"again; see: tallyveil verify {place}"
+            )
+
+
+def _rewrite(path: Path, target: Path, level: str, columns: Mapping[str, str], margins: MarginsOf) -> None:
+    """Copy a table, piece by piece, with margins after the columns that have them."""
+    try:
+        with pyarrow.parquet.ParquetFile(path, read_dictionary=_dictionaries(path)) as file:
+            empty = file.schema_arrow.empty_table()
+            first = _with_margins(empty, level, columns, margins).schema
+            with pyarrow.parquet.ParquetWriter(target, first, compression="zstd") as writer:
+                for batch in file.iter_batches(batch_size=PIECE):
+                    piece = _with_margins(pa.Table.from_batches([batch]), level, columns, margins)
+                    writer.write_table(piece.cast(first))
+    except pa.ArrowException as problem:
+        raise InputError(
+            f"{path}: cannot be read as Parquet ({str(problem).splitlines()[0]}). Copy the folder again."
+        ) from None
+
+
+def _dictionaries(path: Path) -> list[str]:
+    kinds = pyarrow.parquet.read_schema(path)
+    return [field.name for field in kinds if pa.types.is_dictionary(field.type)]
+
+
+def _with_margins(table: pa.Table, level: str, columns: Mapping[str, str], margins: MarginsOf) -> pa.Table:
+    old = {f"{name}{MARGIN}" for name in columns}
+    made: dict[str, Any] = {}
+    for name in table.column_names:
+        if name in old:
+            continue
+        made[name] = table.column(name)
+        if name in columns:
+            made[f"{name}{MARGIN}"] = pa.array(margins.of(level, columns[name], table.column(name).to_numpy()))
+    return pa.table(made)

@@ -1,0 +1,137 @@
+"""Checks on saved measurements: every measured unit and cell once, in order, with the variance that was declared.
+
+That the numbers are those of this release can be told where all of them are saved, by running TopDown on them again
+(``tallyveil.protection.verify``). Of some of them alone it cannot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
+from tallyveil.files.release_folder.folder import read_measurements, stamps_of
+from tallyveil.files.release_folder.layout import MEASURED, exact_pairs, measurement_name
+from tallyveil.files.release_folder.measured import measured_pairs, measurement_sizes
+from tallyveil.files.release_folder.strict import ReadRelease
+from tallyveil.files.release_folder.tables_checked import CheckedTable, checked_table
+from tallyveil.nouns.counts import Counts
+from tallyveil.release.measurements import HeldValues, Index, Measurements, SavedAnswers
+
+MOST_HELD = 1 << 28  # numbers that are held in memory, to run TopDown again
+CLOSE = 1e-9  # variances are floats, and platforms differ in their last digits
+
+
+def check_measurements(release: ReadRelease) -> str:
+    """Saved measurements have every measured unit and cell once, in order, with the variance that was declared."""
+    pairs = measured_pairs(release.strategy)
+    saved = [pair for pair in pairs if measurement_name(*pair) in release.folder.files]
+    if saved and release.optimised is None and "measured_on" in release.declared:
+        raise UncheckedError("the spine that was measured cannot be read")
+    shape = _shape(release)
+    for query, level in saved:
+        table = checked_table(release.folder, measurement_name(query, level), MEASURED)
+        spans = shape.shares[level].spans
+        measured = np.flatnonzero(spans)
+        codes = shape.spine.codes[shape.spine.depth(level)][measured]
+        variance = shape.variances(level, query)[spans[measured]]
+        _check_frame(table, codes, release.schema.query(query).labels(), variance)
+    return f"{len(saved)} of {len(pairs)} saved, complete and in order" if saved else "none saved"
+
+
+def all_saved(release: ReadRelease) -> tuple[int, int]:
+    """How many (query, level) pairs are saved, and how many there are."""
+    pairs = measured_pairs(release.strategy)
+    return sum(measurement_name(*pair) in release.folder.files for pair in pairs), len(pairs)
+
+
+def saved_again(release: ReadRelease) -> Measurements:
+    """The measurements of a folder in which all are saved, to post-process again.
+
+    They come from the files as they were opened and compared; a nation's, which do not fit into memory, from their
+    paths again.
+    """
+    stamps, shape, pairs = stamps_of(release.certificate), _shape(release), measured_pairs(release.strategy)
+    if measurement_sizes(shape).numbers > MOST_HELD:
+        read = read_measurements(
+            release.place, release.strategy, release.people, optimised=release.optimised, stamps=stamps
+        )
+        assert read is not None
+        return read
+    tables = {}
+    for query, level in pairs:
+        table = checked_table(release.folder, measurement_name(query, level), MEASURED)
+        values = [np.zeros(0, dtype=np.int64), *(piece.column("value").to_numpy() for _, piece in table.pieces())]
+        places = shape.places(table.name, query, level)
+        tables[query, level] = HeldValues(places=places, held=np.concatenate(values))
+    exact = {
+        (query, level): Counts.from_dense(exact_answers(release, query, level))
+        for query, level in exact_pairs(release.strategy, release.schema)
+    }
+    return replace(shape, ask=SavedAnswers(tables), exact=exact, stamps=stamps)
+
+
+def exact_answers(release: ReadRelease, query: str, level: str) -> NDArray[np.int64]:
+    """The exact answers of an invariant that are saved: units by rows."""
+    labels, codes = release.schema.query(query).labels(), release.spine.codes[release.spine.depth(level)]
+    table = checked_table(release.folder, measurement_name(query, level, exact=True), MEASURED)
+    values = _check_frame(table, codes, labels, np.zeros(len(codes)), keep=True)
+    return values.reshape(len(codes), len(labels))
+
+
+def _shape(release: ReadRelease) -> Measurements:
+    """What the saved measurements must look like."""
+
+    def nothing(_level: str, _query: str, index: Index) -> NDArray[np.int64]:
+        return np.zeros(len(index), dtype=np.int64)
+
+    return Measurements(
+        spine=release.spine if release.optimised is None else release.optimised.spine,
+        schema=release.schema,
+        strategy=release.strategy,
+        ask=nothing,
+        optimised=release.optimised,
+    )
+
+
+def _check_frame(
+    table: CheckedTable,
+    codes: NDArray[np.bytes_],
+    labels: list[str],
+    variance: NDArray[np.float64],
+    *,
+    keep: bool = False,
+) -> NDArray[np.int64]:
+    """Refuse a table whose units, cells or variances are not those expected; its values, if they are to be kept."""
+    table.has(len(codes) * len(labels))
+    known = {"unit": pa.array(codes.tolist(), pa.binary()).cast(pa.string()), "cell": pa.array(labels, pa.string())}
+    kept = [np.zeros(0, dtype=np.int64)]
+    for first, piece in table.pieces():
+        rank, row = np.divmod(np.arange(first, first + piece.num_rows), len(labels))
+        for column, right in (("unit", rank), ("cell", row)):
+            found = _places(piece.column(column), known[column])
+            if (found != right).any():
+                at = int(np.argmax(found != right))
+                stated, expected = piece.column(column)[at].as_py(), known[column][int(right[at])].as_py()
+                raise BrokenError(f"{table.name}: row {first + at + 1:,}, {column}: {stated}, not {expected}")
+        stated, expected = piece.column("variance").to_numpy(), variance[rank]
+        same = np.isclose(stated, expected, rtol=CLOSE, atol=0)
+        if not same.all():
+            at = int(np.argmin(same))
+            raise BrokenError(f"{table.name}: row {first + at + 1:,}, variance: {stated[at]}, not {expected[at]}")
+        if keep:
+            kept.append(piece.column("value").to_numpy())
+    return np.concatenate(kept)
+
+
+def _places(column: pa.ChunkedArray, known: pa.Array) -> Index:
+    """Where the values of a column stand among the known ones; -1 where they do not."""
+    parts = [np.zeros(0, dtype=np.int64)]
+    for chunk in column.chunks:
+        among = pc.fill_null(pc.index_in(chunk.dictionary, value_set=known), -1).to_numpy(zero_copy_only=False)
+        parts.append(among[chunk.indices.to_numpy(zero_copy_only=False)].astype(np.int64))
+    return np.concatenate(parts)

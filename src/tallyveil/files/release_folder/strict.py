@@ -1,0 +1,230 @@
+"""Read a release's folder strictly: what is read is written again in memory and must come out the same.
+
+So nothing hides in a comment, a column, an order of rows or a spelling. ``protection.verify`` calls these in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
+from tallyveil.files.release_folder.folder import facility_attribute, read_measured_spine, shaped_by_of
+from tallyveil.files.release_folder.layout import (
+    ALWAYS,
+    CODEBOOK,
+    FACILITIES,
+    MEASURED_SPINE,
+    RELEASE,
+    SOURCE,
+    SPINE,
+    STRATEGY,
+    allowed_files,
+    facility_columns,
+    release_columns,
+    required_files,
+    spine_columns,
+)
+from tallyveil.files.release_folder.manifest import Sealed, shown
+from tallyveil.files.release_folder.tables_checked import checked_table
+from tallyveil.files.tables.codebook import Codebook, codebook_from_toml, codebook_to_toml
+from tallyveil.files.tables.geography import read_units
+from tallyveil.files.tables.read import read_counts
+from tallyveil.files.tables.side import facilities_table, read_facilities
+from tallyveil.files.tables.write import codebook_for, counts_table, units_table
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.optimised_spine import OptimisedSpine
+from tallyveil.nouns.schema import Schema
+from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.strategy import Strategy
+from tallyveil.privacy.strategy_toml import strategy_from_toml, strategy_to_toml
+from tallyveil.release.certificate import versions
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReadRelease:
+    """A folder, read."""
+
+    folder: Sealed
+    certificate: Mapping[str, Any]
+    strategy: Strategy
+    people: Histogram
+    facilities: Facilities | None
+    optimised: OptimisedSpine | None
+
+    @property
+    def place(self) -> Path:
+        """Where the folder is."""
+        return self.folder.place
+
+    @property
+    def spine(self) -> Spine:
+        """The public tree of units."""
+        return self.people.spine
+
+    @property
+    def schema(self) -> Schema:
+        """The attributes and their labels."""
+        return self.people.schema
+
+    @property
+    def declared(self) -> Mapping[str, Any]:
+        """What the certificate declares."""
+        declared: Mapping[str, Any] = self.certificate["declared"]
+        return declared
+
+
+def other_versions(certificate: Mapping[str, Any]) -> str | None:
+    """In what the versions or the platform that made a release differ from those here; None where they do not.
+
+    What a release does not say, such as the platform of an early one, is not compared.
+    """
+    stated, here = certificate["declared"].get("versions"), versions()
+    if not isinstance(stated, Mapping) or "tallyveil" not in stated:
+        return "the certificate does not say with which versions it was made"
+    differing = [f"{name} {value} (here {here.get(name)})" for name, value in stated.items() if here.get(name) != value]
+    return f"made with {shown(differing)}" if differing else None
+
+
+def check_listing(folder: Sealed) -> str:
+    """Nothing in the folder but regular files in folders, and those that every release has."""
+    if folder.odd:
+        raise BrokenError("; ".join(f"{name}: {what}" for name, what in list(folder.odd.items())[:5]))
+    missing = [name for name in ALWAYS if name not in folder.files]
+    if missing:
+        raise BrokenError(f"missing: {', '.join(missing)}")
+    return "nothing but files"
+
+
+def check_names(folder: Sealed, strategy: Strategy | None, book: Codebook | None) -> tuple[str, bool]:
+    """The folder has the files of its release, and no other."""
+    check_listing(folder)
+    if strategy is None or book is None:
+        raise UncheckedError("the strategy or the codebook cannot be read, so what belongs here cannot be known")
+    levels = [*([book.root] if book.root else []), *book.levels]
+    missing = sorted(required_files(strategy, book.schema, levels, folder.files) - folder.files)
+    others = sorted(folder.files - allowed_files(strategy, book.schema, levels, folder.files))
+    if missing or others:
+        raise BrokenError(
+            "; ".join(
+                [
+                    *([f"missing: {shown(missing)}"] if missing else []),
+                    *([f"not of this release: {shown(others)}"] if others else []),
+                ]
+            )
+        )
+    return f"{len(folder.files)}, as the release needs them and no other", True
+
+
+def read_strategy_strictly(folder: Sealed) -> tuple[str, Strategy]:
+    """The strategy; shares that do not sum to one are refused."""
+    strategy = strategy_from_toml(folder.text(STRATEGY))
+    return f"of {len(strategy.levels)} levels and of their queries sum to 1", strategy
+
+
+def read_codebook_strictly(folder: Sealed) -> tuple[str, Codebook]:
+    """The codebook."""
+    book = codebook_from_toml(folder.text(CODEBOOK))
+    return f"{len(book.levels)} levels and {len(book.attributes)} attributes", book
+
+
+def read_spine_strictly(folder: Sealed, book: Codebook | None) -> tuple[str, Spine]:
+    """The spine; its table has a row for each leaf, in order."""
+    if book is None:
+        raise UncheckedError("the codebook cannot be read")
+    table = checked_table(folder, SPINE, spine_columns(book.levels))
+    spine = read_units(table.opened(), book)
+    units = units_table(spine)
+    table.same_as(lambda first, last: units.slice(first, last - first), units.num_rows)
+    return ", ".join(f"{level} {spine.size(level):,}" for level in spine.levels), spine
+
+
+def read_people_strictly(folder: Sealed, book: Codebook | None, spine: Spine | None) -> tuple[str, Histogram]:
+    """The counts: whole and above 0, of known units and labels, each once and in order."""
+    if book is None or spine is None:
+        raise UncheckedError("the spine cannot be read")
+    table = checked_table(folder, RELEASE, release_columns(spine, book.schema))
+    people = read_counts(table.opened(), book, units=spine)
+    table.same_as(lambda first, last: counts_table(people, first, last), people.leaves.entries)
+    return f"{people.leaves.entries:,} counts, whole and above 0, {people.total():,} persons", people
+
+
+def check_strategy(folder: Sealed, strategy: Strategy, people: Histogram, *, strictly: bool) -> tuple[str, bool]:
+    """The strategy fits the release; ``strictly``, the file is written as this version writes it."""
+    strategy.check(people.spine, people.schema)
+    if strictly:
+        _same_text(STRATEGY, folder.text(STRATEGY), strategy_to_toml(strategy))
+    return "fits the levels and attributes of the release", True
+
+
+def check_codebook(folder: Sealed, book: Codebook, people: Histogram, *, strictly: bool) -> str:
+    """The codebook is that of the release's counts."""
+    right = codebook_to_toml(codebook_for(people, "long"))
+    if codebook_to_toml(book) != right:
+        raise BrokenError(f"{CODEBOOK} is not the codebook of {RELEASE}")
+    if strictly:
+        _same_text(CODEBOOK, folder.text(CODEBOOK), right)
+    return "that of the counts"
+
+
+def read_source_strictly(folder: Sealed, people: Histogram, *, strictly: bool) -> tuple[str, Codebook | None]:
+    """How the input was read, where the folder says so."""
+    if SOURCE not in folder.files:
+        return "not in the folder", None
+    source = codebook_from_toml(folder.text(SOURCE))
+    if strictly:
+        _same_text(SOURCE, folder.text(SOURCE), codebook_to_toml(source))
+    labels = {name: tuple(known) for name, known in people.schema.attributes.items()}
+    if _level_names(source) != people.spine.levels:
+        raise BrokenError(f"{SOURCE} has other levels than {CODEBOOK}")
+    if {name: tuple(known) or labels.get(name) for name, known in source.attributes.items()} != labels:
+        raise BrokenError(f"{SOURCE} has other attributes or labels than {CODEBOOK}")
+    return "a codebook with the levels and attributes of the release", source
+
+
+def read_facilities_strictly(folder: Sealed, strategy: Strategy, people: Histogram) -> tuple[str, Facilities | None]:
+    """The facilities, where the strategy bounds persons by them."""
+    attribute = facility_attribute(strategy)
+    if attribute is None:
+        return "none needed", None
+    if FACILITIES not in folder.files:
+        raise BrokenError(f"{FACILITIES} is missing, though the strategy has bounds from facilities")
+    table = checked_table(folder, FACILITIES, facility_columns(people.spine))
+    types = people.schema.attributes[attribute]
+    facilities = read_facilities(table.opened(), people.spine, attribute=attribute, types=types)
+    right = facilities_table(facilities)
+    table.same_as(lambda first, last: right.slice(first, last - first), right.num_rows)
+    return f"{facilities.leaves.total():,} facilities", facilities
+
+
+def read_measured_spine_strictly(
+    folder: Sealed, certificate: Mapping[str, Any], spine: Spine
+) -> tuple[str, OptimisedSpine | None]:
+    """The spine that was measured, where it is another one than the published."""
+    elsewhere = "measured_on" in certificate["declared"]
+    if MEASURED_SPINE not in folder.files:
+        if elsewhere:
+            raise BrokenError(f"{MEASURED_SPINE} is missing, though the certificate declares an optimised spine")
+        return "the published one", None
+    if not elsewhere:
+        raise BrokenError(f"{MEASURED_SPINE} is there, though the certificate declares no optimised spine")
+    table = checked_table(folder, MEASURED_SPINE, spine_columns(units_table(spine).column_names))
+    optimised = read_measured_spine(table.opened(), spine, shaped_by=shaped_by_of(certificate))
+    units = units_table(optimised.spine)
+    table.same_as(lambda first, last: units.slice(first, last - first), units.num_rows)
+    sizes = ", ".join(f"{level} {optimised.spine.size(level):,}" for level in spine.levels)
+    return f"optimised: {sizes}", optimised
+
+
+def _level_names(book: Codebook) -> tuple[str, ...]:
+    return (*([book.root] if book.root else []), *book.levels)
+
+
+def _same_text(name: str, found: str, right: str) -> None:
+    if found != right:
+        lines = zip([*found.splitlines(), ""], [*right.splitlines(), ""], strict=False)
+        at = next((i for i, (one, other) in enumerate(lines) if one != other), 0)
+        raise BrokenError(f"{name}, line {at + 1}: not as tallyveil writes it (a comment, another order or spelling)")

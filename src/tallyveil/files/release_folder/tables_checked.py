@@ -1,0 +1,112 @@
+"""The tables of a release's folder, opened once and compared with what they must be: columns, types, rows, values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+
+from tallyveil.files.release_folder.findings import BrokenError
+from tallyveil.files.release_folder.manifest import Sealed
+from tallyveil.files.tables.columns import OpenTable
+
+_ARROW = b"ARROW:schema"  # where Arrow keeps the types of columns
+_MAGIC, _LENGTH = b"PAR1", 4  # at both ends of a file; bytes of the footer's length, before the end
+_WRITER = re.compile(r"parquet-cpp-arrow version [0-9.]+(-SNAPSHOT)?")
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedTable:
+    """A Parquet file with the columns and types that it must have, and nothing beside them."""
+
+    name: str
+    file: pyarrow.parquet.ParquetFile
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return int(self.file.metadata.num_rows)
+
+    def opened(self) -> OpenTable:
+        """The table for a reader."""
+        return OpenTable(name=self.name, file=self.file)
+
+    def pieces(self, size: int = 1 << 20) -> Iterator[tuple[int, pa.Table]]:
+        """The rows in pieces, each with the number of its first row from 0; a gap in a column is an error."""
+        done = 0
+        for batch in self.file.iter_batches(batch_size=size):
+            for column, values in zip(batch.schema.names, batch.columns, strict=True):
+                gaps = values.null_count
+                if pa.types.is_dictionary(values.type):
+                    gaps += values.dictionary.null_count
+                if gaps:
+                    raise BrokenError(f"{self.name}, {column}: {gaps:,} values are missing")
+            yield done, pa.Table.from_batches([batch])
+            done += batch.num_rows
+
+    def same_as(self, expected: Callable[[int, int], pa.Table], rows: int) -> None:
+        """Refuse a table that differs from the one expected, given as its rows ``first`` to ``last``."""
+        self.has(rows)
+        for first, found in self.pieces():
+            right = expected(first, first + found.num_rows)
+            for column in right.column_names:
+                differs(self.name, found.column(column), right.column(column), column=column, first=first)
+
+    def has(self, rows: int) -> None:
+        """Refuse a table of more or fewer rows."""
+        if self.rows != rows:
+            raise BrokenError(f"{self.name}: {self.rows:,} rows, but {rows:,} belong there")
+
+
+def checked_table(folder: Sealed, name: str, columns: Callable[[list[str]], pa.Schema] | pa.Schema) -> CheckedTable:
+    """A table of the folder; ``columns`` are those it must have, or gives them for the names that are there."""
+    try:
+        file = pyarrow.parquet.ParquetFile(folder.read(name))
+        found, frame = file.schema_arrow, file.metadata
+    except (pa.ArrowException, OSError) as problem:
+        raise BrokenError(f"{name}: cannot be read as Parquet ({_first_line(problem)})") from None
+    expected = columns if isinstance(columns, pa.Schema) else columns(found.names)
+    if found.names != expected.names:
+        odd = sorted(set(found.names) ^ set(expected.names))
+        raise BrokenError(f"{name}: columns differ ({', '.join(odd) or 'in their order'})")
+    for field in expected:
+        if found.field(field.name).type != field.type:
+            raise BrokenError(f"{name}, {field.name}: holds {found.field(field.name).type}, not {field.type}")
+    notes = [key.decode("utf-8", "replace") for key in frame.metadata or {} if key != _ARROW]
+    if notes or not found.equals(expected, check_metadata=True) or not _WRITER.fullmatch(frame.created_by):
+        raise BrokenError(f"{name}: holds more than its columns ({', '.join(notes) or 'metadata'})")
+    for group in range(frame.num_row_groups):
+        for column in range(frame.num_columns):
+            if getattr(frame.row_group(group).column(column), "metadata", None):
+                raise BrokenError(f"{name}: holds more than its columns (metadata of {found.names[column]})")
+    if _described(frame) != folder.size(name):
+        raise BrokenError(f"{name}: holds more than its columns (bytes that belong to none of them)")
+    return CheckedTable(name, file)
+
+
+def differs(name: str, found: pa.ChunkedArray, right: pa.ChunkedArray, *, column: str, first: int) -> None:
+    """Refuse a column that differs from the right one, naming the first row in which it does."""
+    mine, theirs = (_spelled(values) for values in (found, right))
+    same = pc.fill_null(pc.equal(mine, theirs), False)
+    if not pc.all(same).as_py():
+        at = int(pc.index(same, False).as_py())
+        raise BrokenError(f"{name}, row {first + at + 1:,}, {column}: {mine[at].as_py()}, not {theirs[at].as_py()}")
+
+
+def _described(frame: pyarrow.parquet.FileMetaData) -> int:
+    """How many bytes a file has if its columns and its footer are all that it holds."""
+    groups = [frame.row_group(group) for group in range(frame.num_row_groups)]
+    columns = [group.column(column).total_compressed_size for group in groups for column in range(frame.num_columns)]
+    return int(len(_MAGIC) + sum(columns) + frame.serialized_size + _LENGTH + len(_MAGIC))
+
+
+def _spelled(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).splitlines()[0] if str(problem) else type(problem).__name__

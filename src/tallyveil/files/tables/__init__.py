@@ -1,0 +1,1 @@
+"""Tables of people in and out, as a codebook describes them."""

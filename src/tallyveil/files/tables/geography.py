@@ -1,0 +1,117 @@
+"""From columns of codes to paths on a spine."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tallyveil.errors import InputError
+from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.columns import Batch, Source, batches
+from tallyveil.nouns.spine import Spine
+
+Index = NDArray[np.int64]
+CUTS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}  # digits of a GEOID
+
+
+def read_units(units: Source | Spine, codebook: Codebook) -> Spine:
+    """The spine of a public list of units: a table with the codebook's geographic columns, one row per leaf."""
+    if isinstance(units, Spine):
+        return units
+    parts = [paths_of(batch, codebook) for batch in batches(units)]
+    try:
+        return spine_of(pa.concat_tables(parts), codebook)
+    except InputError as problem:
+        raise InputError(f"{units if isinstance(units, str | PathLike) else 'the units'}: {problem}") from None
+
+
+def paths_of(batch: Batch, book: Codebook) -> pa.Table:
+    """The codes of every level, row by row."""
+    for column in book.geography:
+        if column not in batch.table.column_names:
+            raise InputError(
+                f"{batch.name}: no column {column!r}. The columns are {', '.join(batch.table.column_names)}."
+            )
+
+    def codes(column: str) -> pa.Array:
+        if column in book.pad:
+            return batch.padded(column, book.pad[column])
+        values = batch.text(column)
+        if lost_zeros(values, column):
+            raise InputError(
+                f"{batch.name}: column {column!r} has codes of {CUTS[column] - 1} digits, one short of a {column}'s: "
+                f"leading zeros are lost. Save it as text, or restore them in the codebook: "
+                f"[geography] pad = {{{column} = {CUTS[column]}}}."
+            )
+        return values
+
+    if book.code is not None:
+        return _cut(batch, book, codes(book.code).cast(pa.string()))
+    columns = [codes(column) for column in book.levels]
+    if book.relative:
+        columns = [column.cast(pa.string()) for column in columns]
+        for i in range(1, len(columns)):
+            columns[i] = pc.binary_join_element_wise(columns[i - 1], columns[i], "")
+    return pa.table(dict(zip(book.levels, columns, strict=True)))
+
+
+def lost_zeros(codes: pa.Array | pa.ChunkedArray, level: str) -> bool:
+    """Whether census codes look like numbers that lost a zero: digits only, some one digit short, none longer."""
+    if level not in CUTS or len(codes) == 0:
+        return False
+    distinct_codes = pc.unique(codes).cast(pa.string())
+    if not pc.all(pc.match_substring_regex(distinct_codes, "^[0-9]+$")).as_py():
+        return False
+    sizes = pc.min_max(pc.utf8_length(distinct_codes)).as_py()
+    return bool(sizes["min"] == CUTS[level] - 1 and sizes["max"] <= CUTS[level])
+
+
+def _cut(batch: Batch, book: Codebook, whole: pa.Array) -> pa.Table:
+    leaf = book.levels[-1]
+    size = book.lengths[leaf]
+    wrong = pc.not_equal(pc.utf8_length(whole), size)
+    if pc.any(wrong).as_py():
+        row = int(pc.index(wrong, True).as_py())
+        code = whole[row].as_py()
+        lost = f" Leading zeros may be lost: [geography] pad = {{{book.code} = {size}}} restores them."
+        raise InputError(
+            f"{batch.place(row, book.code)}: code {code!r} has {len(code)} characters, not the {size} of a {leaf}. "
+            f"Correct the code or the lengths.{lost if len(code) < size else ''}"
+        )
+    return pa.table({name: pc.utf8_slice_codeunits(whole, 0, length) for name, length in book.lengths.items()})
+
+
+def spine_of(paths: pa.Table, book: Codebook) -> Spine:
+    """The spine whose leaves have these paths."""
+    columns = {name: codes_of(paths.column(name)) for name in book.levels}
+    return Spine.from_columns(columns, root=book.root)
+
+
+def distinct(paths: pa.Table, levels: tuple[str, ...]) -> tuple[Index, pa.Table]:
+    """For each row the number of its path, and the distinct paths with the first row of each."""
+    coded = {level: _one_array(paths.column(level)).dictionary_encode().indices for level in levels}
+    number = np.zeros(paths.num_rows, dtype=np.int64)
+    for level in levels:  # one number for the whole path, level by level
+        code = coded[level].to_numpy().astype(np.int64)
+        _, number = np.unique(number * (int(code.max(initial=0)) + 1) + code, return_inverse=True)
+    first = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
+    first[number[::-1]] = np.arange(paths.num_rows)[::-1]
+    return number, paths.take(pa.array(first))
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.unify_dictionaries().combine_chunks()
+
+
+def codes_of(column: pa.ChunkedArray) -> NDArray[np.bytes_]:
+    """A column of text as bytes of one width."""
+    values = _one_array(column).cast(pa.string()).cast(pa.large_binary())
+    size = pc.max(pc.binary_length(values)).as_py() or 1
+    if len(values) and pc.min(pc.binary_length(values)).as_py() == size:  # one length: no copying code by code
+        start = np.frombuffer(values.buffers()[1], dtype=np.int64)[values.offset]
+        return np.frombuffer(values.buffers()[2], dtype=f"S{size}", count=len(values), offset=start)
+    return np.array(values.to_pylist(), dtype=f"S{size}")

@@ -1,0 +1,1 @@
+"""The nouns: plain, frozen data without algorithms."""

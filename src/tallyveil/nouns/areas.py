@@ -1,0 +1,63 @@
+"""Areas off the spine: places, districts, tribal areas, each made of whole leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tallyveil.errors import InputError
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.spine import Spine
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Areas:
+    """Which area each leaf belongs to, if any.
+
+    Examples
+    --------
+    >>> spine = Spine.from_columns({"block": ["1", "2", "3"]}, root="county")
+    >>> towns = Areas.from_codes(spine, leaf=["3", "1"], area=["Troy", "Troy"])
+    >>> towns.names, towns.of_leaf.tolist()
+    (('Troy',), [0, -1, 0])
+    >>> towns.tabulate(Counts.from_dense([[5], [7], [9]])).dense().tolist()
+    [[14]]
+    """
+
+    spine: Spine
+    names: tuple[str, ...]
+    of_leaf: NDArray[np.int32]  # position in names, -1 for a leaf outside all areas
+
+    def __post_init__(self) -> None:
+        if len(self.of_leaf) != self.spine.size(self.spine.leaf):
+            raise InputError(f"areas for {len(self.of_leaf):,} leaves, but the spine has another number. Rebuild them.")
+        self.of_leaf.flags.writeable = False
+
+    @classmethod
+    def from_codes(cls, spine: Spine, *, leaf: ArrayLike, area: ArrayLike) -> Areas:
+        """Build from pairs of leaf code and area name. A leaf may stand in one area only."""
+        place = spine.locate(spine.leaf, leaf)
+        names, number = np.unique(np.asarray(area, dtype=np.str_), return_inverse=True)
+        of_leaf = np.full(spine.size(spine.leaf), -1, dtype=np.int32)
+        of_leaf[place] = number
+        clash = np.flatnonzero(of_leaf[place] != number)
+        if len(clash):
+            row = int(clash[0])
+            code = bytes(spine.codes[-1][place[row]]).decode()
+            raise InputError(
+                f"row {row + 1:,}: {spine.leaf} {code!r} is in area {str(names[number[row]])!r} and in another. "
+                f"Give each {spine.leaf} one area, or use one file for each kind of area."
+            )
+        return cls(spine=spine, names=tuple(map(str, names)), of_leaf=of_leaf)
+
+    def sizes(self) -> NDArray[np.int64]:
+        """How many leaves each area has."""
+        return np.bincount(self.of_leaf[self.of_leaf >= 0], minlength=len(self.names))
+
+    def tabulate(self, leaves: Counts) -> Counts:
+        """The counts of every area, from counts of the leaves."""
+        order = np.argsort(self.of_leaf, kind="stable").astype(np.int64)
+        bounds = np.searchsorted(self.of_leaf[order], np.arange(len(self.names) + 1)).astype(np.int64)
+        return leaves.taken(order).summed(bounds)

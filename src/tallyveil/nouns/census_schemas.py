@@ -1,0 +1,48 @@
+"""The schemas of the censuses that the papers study.
+
+``PERSONS_1940``: the 2018 end-to-end test on the 1940 census, 192 cells. ``PERSONS_2020``: the 2020 redistricting file,
+2,016 cells. ``UNITS_2020``: its housing units. The order of labels is that of the Bureau's codes.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from tallyveil.nouns.schema import Grouping, Schema
+
+AGES = ("minor", "adult")
+ETHNICITIES = ("not_hispanic", "hispanic")
+TYPES_1940 = ("household", "correctional", "mental", "elderly", "military", "college", "rooming", "other")
+RACES_1940 = ("white", "black", "aian", "chinese", "japanese", "other_asian")
+TYPES_2020 = (
+    "household",
+    "correctional",
+    "juvenile",
+    "nursing",
+    "other_institutional",
+    "college",
+    "military",
+    "other_noninstitutional",
+)
+SINGLE_RACES_2020 = ("white", "black", "aian", "asian", "nhpi", "other")
+# CENRACE 1 to 63: one race alone, then two, three, four, five and all six together.
+RACES_2020 = tuple("+".join(races) for size in range(1, 7) for races in combinations(SINGLE_RACES_2020, size))
+
+PERSONS_1940 = Schema(
+    attributes={"hhgq": TYPES_1940, "votingage": AGES, "hispanic": ETHNICITIES, "race": RACES_1940},
+)
+PERSONS_2020 = Schema(
+    attributes={"hhgq": TYPES_2020, "votingage": AGES, "hispanic": ETHNICITIES, "cenrace": RACES_2020},
+    groupings={
+        "hhinstlevels": Grouping(
+            of="hhgq",
+            groups={
+                "household": TYPES_2020[:1],
+                "institutional": TYPES_2020[1:5],
+                "noninstitutional": TYPES_2020[5:],
+            },
+        )
+    },
+    zeros=[{"hhgq": ["nursing"], "votingage": ["minor"]}],
+)
+UNITS_2020 = Schema(attributes={"h1": ("vacant", "occupied")})

@@ -1,0 +1,193 @@
+"""Answers that are not a histogram: what simple mechanisms give, and samples of people.
+
+A release is whole, non-negative and adds up. Noisy counts as they come, raked counts and scaled-up samples need be none
+of that, so they have nouns of their own, which can be asked like a histogram.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil._frozen import Frozen
+from tallyveil.errors import InputError
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.schema import Query, Schema
+from tallyveil.nouns.spine import Spine
+
+Table = NDArray[Any]
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimates:
+    """Answers to one query that need be neither whole, nor non-negative, nor consistent between levels.
+
+    Attributes
+    ----------
+    query
+        What was asked, by its name in the schema.
+    tables
+        For some levels the answers, replicates x units x rows. A level not given is summed from the next finer one.
+
+    Examples
+    --------
+    >>> spine = Spine.from_columns({"county": ["1", "1", "3"], "tract": ["1a", "1b", "3a"]}, root="state")
+    >>> schema = Schema(attributes={"age": ["child", "adult"]})
+    >>> noisy = Estimates(
+    ...     spine=spine, schema=schema, query="age", tables={"tract": np.array([[[3, 9], [-1, 4], [0, 7]]])}
+    ... )
+    >>> noisy
+    Estimates('detailed' at tract, 1 replicate)
+    >>> noisy.answer("total", level="county").tolist()
+    [[[15], [7]]]
+    """
+
+    spine: Spine
+    schema: Schema
+    query: str
+    tables: Mapping[str, Table]
+
+    def __post_init__(self) -> None:
+        asked = self.schema.query(self.query)
+        if not self.tables:
+            raise InputError("estimates need the table of at least one level. Give the leaves'.")
+        tables = {}
+        for level in sorted(self.tables, key=self.spine.depth):
+            tables[level] = _checked(self.tables[level], level, self.spine.size(level), asked)
+        if len({len(table) for table in tables.values()}) > 1:
+            sizes = ", ".join(f"{level} {len(table):,}" for level, table in tables.items())
+            raise InputError(f"levels differ in their number of replicates ({sizes}). Give as many for each.")
+        object.__setattr__(self, "query", asked.name)
+        object.__setattr__(self, "tables", Frozen(tables))
+
+    def __repr__(self) -> str:
+        some = f"{self.replicates:,} replicate{'' if self.replicates == 1 else 's'}"
+        return f"Estimates({self.query!r} at {', '.join(self.tables)}, {some})"
+
+    @property
+    def replicates(self) -> int:
+        """How many times the mechanism was run."""
+        return len(next(iter(self.tables.values())))
+
+    def answer(self, query: str, *, level: str) -> Table:
+        """The answers to the query, or to a coarser one, at a level: replicates x units x rows."""
+        table = self._level(level)
+        mine, asked = self.schema.query(self.query), self.schema.query(query)
+        if asked.name == mine.name:
+            return table
+        row = np.full(mine.size, asked.size, dtype=np.int64)  # which of the rows asked for each of mine belongs to
+        row[mine.row_of_cell] = asked.row_of_cell
+        if (row[mine.row_of_cell] != asked.row_of_cell).any():
+            raise InputError(
+                f"query {asked.name!r} cannot be answered from estimates of {mine.name!r}: it is not a coarser one. "
+                f"Run the mechanism with query={asked.name!r}, or a finer one."
+            )
+        order = np.argsort(row, kind="stable")
+        return _read_only(_sum_runs(table[:, :, order], np.searchsorted(row[order], np.arange(asked.size + 1)), axis=2))
+
+    def _level(self, level: str) -> Table:
+        """The table of a level: its own, or summed from the next finer one."""
+        depth = self.spine.depth(level)
+        if level in self.tables:
+            return self.tables[level]
+        for below in self.tables:  # coarse to fine
+            if (deep := self.spine.depth(below)) > depth:
+                bounds = np.arange(self.spine.size(level) + 1, dtype=np.int64)
+                for first_child in self.spine.first_child[depth:deep]:
+                    bounds = first_child[bounds]
+                return _read_only(_sum_runs(self.tables[below], bounds, axis=1))
+        raise InputError(
+            f"level {level!r} is finer than all these estimates ({', '.join(self.tables)}). Run the mechanism at it."
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sample:
+    """A sample of people: whole counts, scaled up by 1/fraction when answered.
+
+    Examples
+    --------
+    >>> spine = Spine.from_columns({"tract": ["1", "2"]}, root="state")
+    >>> schema = Schema(attributes={"age": ["child", "adult"]})
+    >>> people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[0, 1], count=[3, 1])
+    >>> Sample(people=people, fraction=Fraction(1, 2)).answer("total", level="tract").tolist()
+    [[6], [2]]
+    """
+
+    people: Histogram
+    fraction: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fraction", Fraction(self.fraction))
+        if not 0 < self.fraction <= 1:
+            raise InputError(
+                f"the fraction of a sample is above 0 and at most 1. Got {self.fraction}: it cannot be scaled up."
+            )
+
+    def __repr__(self) -> str:
+        return f"Sample({self.fraction} of the people; {self.people!r})"
+
+    @property
+    def spine(self) -> Spine:
+        """The spine of the people."""
+        return self.people.spine
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the people."""
+        return self.people.schema
+
+    def answer(self, query: str, *, level: str) -> Table:
+        """A query's answer scaled up, units x rows."""
+        return self.scaled(self.people.answer(query, level=level).dense())
+
+    def scaled(self, counts: NDArray[np.int64]) -> Table:
+        """Counts of the sample scaled up; whole numbers where 1/fraction is one."""
+        times, over = self.fraction.denominator, self.fraction.numerator
+        if int(counts.max(initial=0)) * times >= 1 << 53:
+            return np.asarray(counts / float(self.fraction))
+        return np.asarray(counts * times if over == 1 else counts * times / over)
+
+
+def _checked(given: Table, level: str, units: int, query: Query) -> Table:
+    """A table as a read-only array of 64-bit numbers; one of another shape is an error that says both."""
+    table = np.asarray(given)
+    if table.dtype.kind not in "iuf":
+        raise InputError(f"the table of level {level!r} holds {table.dtype}, not numbers. Give int64 or float64.")
+    if table.ndim != 3 or table.shape[1:] != (units, query.size) or len(table) == 0:
+        raise InputError(
+            f"the table of level {level!r} is {' x '.join(map(str, table.shape))}. Give replicates x {units} units "
+            f"x {query.size} rows of {query.name!r}."
+        )
+    if table.dtype.kind == "f" and not np.isfinite(table).all():
+        at = np.argwhere(~np.isfinite(table))[0].tolist()
+        raise InputError(f"the table of level {level!r} holds {table[tuple(at)]} at {at}. Give finite numbers.")
+    return _read_only(table.astype(np.float64 if table.dtype.kind == "f" else np.int64, copy=False))
+
+
+def _read_only(table: Table) -> Table:
+    view = table.view()
+    view.flags.writeable = False
+    return view
+
+
+def _sum_runs(table: Table, bounds: NDArray[np.int64], *, axis: int) -> Table:
+    """Add up runs along an axis: run ``g`` holds the items ``bounds[g]`` to ``bounds[g + 1]``, maybe none."""
+    shape = list(table.shape)
+    shape[axis] = len(bounds) - 1
+    sums = np.zeros(shape, dtype=table.dtype)
+    some = np.flatnonzero(np.diff(bounds))
+    if len(some):
+        place: list[Any] = [slice(None)] * table.ndim
+        place[axis] = slice(0, int(bounds[-1]))
+        within = table[tuple(place)]
+        place[axis] = some
+        sums[tuple(place)] = np.add.reduceat(within, bounds[:-1][some], axis=axis)
+    return sums

@@ -1,0 +1,142 @@
+"""Counts of people on a spine and a schema: what is protected, and what is released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tallyveil._frozen import Frozen
+from tallyveil.errors import InputError
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.schema import Query, Schema
+from tallyveil.nouns.spine import Spine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which rows of a table were counted: those in which every column has its value.
+
+    Attributes
+    ----------
+    where
+        The value that each column must have.
+    public
+        Whether membership is public, so that the number of people who pass the filter may be published exactly.
+    """
+
+    where: Mapping[str, str]
+    public: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "where", Frozen({str(name): str(value) for name, value in self.where.items()}))
+
+    def words(self) -> str:
+        """The filter as a sentence for the certificate.
+
+        >>> Filter(where={"level": "block"}).words()
+        "only rows with level = 'block' are counted"
+        """
+        return f"only rows with {' and '.join(f'{name} = {value!r}' for name, value in self.where.items())} are counted"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Histogram:
+    """Whole counts at the leaves of a spine, by the cells of a schema; any level by summing up.
+
+    Examples
+    --------
+    >>> spine = Spine.from_columns({"county": ["001", "001", "003"], "tract": ["001a", "001b", "003a"]}, root="state")
+    >>> schema = Schema(attributes={"age": ["child", "adult"]})
+    >>> people = Histogram.from_entries(spine, schema, unit=[0, 0, 2], cell=[0, 1, 1], count=[10, 20, 5])
+    >>> people
+    Histogram(state 1, county 2, tract 3; age 2)
+    >>> people.answer("total", level="county").dense().tolist()
+    [[30], [5]]
+    >>> people.at("state").dense().tolist()
+    [[10, 25]]
+    """
+
+    spine: Spine
+    schema: Schema
+    leaves: Counts
+    stamps: tuple[str, ...] = ()  # what a release of these counts must be stamped with
+    filter: Filter | None = None  # which rows of the table were counted, if not all
+
+    def __post_init__(self) -> None:
+        size = self.spine.size(self.spine.leaf)
+        if (self.leaves.units, self.leaves.cells) != (size, self.schema.cells):
+            raise InputError(
+                f"the counts are {self.leaves.units:,} units x {self.leaves.cells:,} cells, but the spine has {size:,} "
+                f"leaves and the schema {self.schema.cells:,} cells. Build the counts on this spine and schema."
+            )
+        wrong = np.flatnonzero(~self.schema.possible[self.leaves.cell]) if self.schema.zeros else np.empty(0)
+        if len(wrong):
+            at = int(wrong[0])
+            unit = int(np.searchsorted(self.leaves.start, at, side="right")) - 1
+            cell = self.schema.query("detailed").labels()[int(self.leaves.cell[at])]
+            raise InputError(
+                f"{self.spine.leaf} {bytes(self.spine.codes[-1][unit]).decode()!r} counts people in the impossible "
+                f"cell {cell!r} (a structural zero). Correct the data or the schema."
+            )
+
+    @classmethod
+    def from_entries(
+        cls, spine: Spine, schema: Schema, *, unit: ArrayLike, cell: ArrayLike, count: ArrayLike
+    ) -> Histogram:
+        """Build from entries in any order: leaf position, cell number and count of each."""
+        leaves = Counts.from_entries(unit, cell, count, units=spine.size(spine.leaf), cells=schema.cells)
+        return cls(spine=spine, schema=schema, leaves=leaves)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether spine, schema and all counts are the same."""
+        if not isinstance(other, Histogram):
+            return NotImplemented
+        return self.spine == other.spine and self.schema == other.schema and self.leaves == other.leaves
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        levels = ", ".join(f"{level} {len(codes):,}" for level, codes in self.spine.items())
+        attributes = ", ".join(f"{name} {len(labels)}" for name, labels in self.schema.attributes.items())
+        return f"Histogram({levels}; {attributes})"
+
+    def total(self) -> int:
+        """Everybody."""
+        return self.leaves.total()
+
+    def at(self, level: str) -> Counts:
+        """The counts of every unit of a level, in all cells."""
+        return self.leaves if level == self.spine.leaf else self.leaves.summed(self.spine.leaves_under(level))
+
+    def by_level(self) -> Iterator[tuple[str, Counts]]:
+        """All levels from the leaves up, each summed from the one below it."""
+        counts = self.leaves
+        yield self.spine.leaf, counts
+        for depth in range(len(self.spine.levels) - 2, -1, -1):
+            counts = counts.summed(self.spine.first_child[depth])
+            yield self.spine.levels[depth], counts
+
+    def answer(self, query: str | Query, *, level: str) -> Counts:
+        """A query's answer for every unit of a level."""
+        asked = self.schema.query(query) if isinstance(query, str) else query
+        if asked.schema != self.schema.canonical():
+            raise InputError(f"query {asked.name!r} belongs to another schema. Ask by name, or use schema.query(...).")
+        return self.leaves.merged(self.spine.leaves_under(level), asked.row_of_cell, asked.size)
+
+    def canonical_bytes(self) -> Iterator[bytes]:
+        """Spine, schema and counts as bytes that depend on nothing else, in pieces."""
+        yield from self.spine.canonical_bytes()
+        yield self.schema.canonical().encode()
+        yield from self.leaves.canonical_bytes()
+
+    def identifying_bytes(self) -> Iterator[bytes]:
+        """Who is counted, as bytes: what a run's key is bound to, and its noise depends on.
+
+        Those who pass a filter are other people even where everybody passes it: the same noise would show that.
+        """
+        yield from self.canonical_bytes()
+        if self.filter is not None:
+            yield f"filter {sorted(self.filter.where.items())}".encode()

@@ -1,5 +1,0 @@
-"""Items of flaxman2019: residuals and loss of three mechanisms, direct estimates, the sweep, and what a move costs."""
-
-from tallyveil.papers.flaxman.items import ITEMS
-
-__all__ = ["ITEMS"]

@@ -1,0 +1,133 @@
+"""What a budget or a strategy guarantees, in the figures that a certificate lists."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from tallyveil.nouns.schema import Schema
+from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.budget import Number, exact, exact_delta, rounded_up
+from tallyveil.privacy.conversions import epsilon_from_rho, implied_epsilon, rho_from_epsilon
+from tallyveil.privacy.loss import Loss
+from tallyveil.privacy.pld import pld_epsilon
+from tallyveil.privacy.strategy import REPORTING_DELTA, Strategy
+
+if TYPE_CHECKING:
+    from tallyveil.nouns.optimised_spine import OptimisedSpine
+
+WITHOUT_SPINE = "without the only-child rule"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """A guarantee.
+
+    Attributes
+    ----------
+    epsilon, rho, delta
+        The guarantee: the largest loss between neighbouring datasets. For zero-concentrated differential privacy,
+        epsilon at delta is the one that rho implies (Eq. 7 of kazan2022); pure strategies have neither rho nor delta.
+    implied_epsilon
+        sqrt(2 rho): to compare with, not a guarantee (Theorem 2 of kazan2022).
+    pld_epsilon, pld_reason
+        The tighter figure from privacy loss distributions; None where it cannot be computed, and why.
+    per_attribute
+        What a release reveals about one attribute of a person, to someone who knows all the others.
+    within_level
+        What it reveals about where in a unit of a level a person lives, to someone who knows the unit.
+    basis
+        "without the only-child rule", where the rule applies and the figures were computed without a spine.
+    """
+
+    epsilon: float
+    rho: float | None = None
+    delta: float | None = None
+    implied_epsilon: float | None = None
+    pld_epsilon: float | None = None
+    pld_reason: str | None = None
+    per_attribute: dict[str, float] | None = None
+    within_level: dict[str, float] | None = None
+    basis: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures under their JSON keys; what only a strategy has is left out without one."""
+        figures = asdict(self)
+        if self.per_attribute is None:
+            for name in ("pld_epsilon", "pld_reason", "per_attribute", "within_level", "basis"):
+                del figures[name]
+        return figures
+
+
+def account_of_rho(rho: Number, delta: Number = REPORTING_DELTA) -> Account:
+    """The guarantee of rho-zCDP at a delta."""
+    return Account(
+        rho=rounded_up(exact(rho, "rho")),
+        delta=float(exact_delta(delta)),
+        epsilon=epsilon_from_rho(rho, delta),
+        implied_epsilon=implied_epsilon(rho),
+    )
+
+
+def account_of_epsilon(epsilon: Number, delta: Number = REPORTING_DELTA) -> Account:
+    """The largest rho whose zCDP gives (epsilon, delta)."""
+    rho = rho_from_epsilon(epsilon, delta)
+    return Account(
+        rho=rho,
+        delta=float(exact_delta(delta)),
+        epsilon=rounded_up(exact(epsilon, "epsilon")),
+        implied_epsilon=implied_epsilon(rho),
+    )
+
+
+def account_of(
+    strategy: Strategy,
+    *,
+    spine: Spine | None = None,
+    schema: Schema | None = None,
+    optimised: OptimisedSpine | None = None,
+    delta: Number | None = None,
+    pld: bool = True,
+) -> Account:
+    """The guarantee of a strategy: the worst over neighbouring datasets of the noise that it draws (see ``Loss``).
+
+    Parameters
+    ----------
+    strategy
+        What is measured.
+    spine, schema
+        What it is measured on. Without them, the figures are those of a spine on which no unit is an only child.
+    optimised
+        The optimised spine, if that is measured; ``spine`` is the published one.
+    delta
+        delta at which epsilon is reported; the strategy's own by default.
+    pld
+        Whether to compute ``pld_epsilon``.
+
+    >>> figures = account_of(Strategy.preset("pl94-2020-us-persons"), pld=False)
+    >>> round(figures.epsilon, 2), round(figures.within_level["state"], 2)
+    (17.14, 13.05)
+    """
+    delta_ = exact_delta(strategy.delta if delta is None else delta)
+    gaussian = strategy.mechanism == "gaussian"
+    loss = Loss(strategy=strategy, spine=spine, schema=schema, optimised=optimised)
+    whole = loss.in_all()
+
+    def epsilon(amount: Fraction) -> float:
+        if amount == 0:
+            return 0.0
+        return epsilon_from_rho(amount, delta_) if gaussian else rounded_up(amount)
+
+    tight, reason = pld_epsilon(loss, delta_) if gaussian and pld else (None, None)
+    return Account(
+        epsilon=epsilon(whole),
+        rho=rounded_up(whole) if gaussian else None,
+        delta=float(delta_) if gaussian else None,
+        implied_epsilon=(implied_epsilon(whole) if whole else 0.0) if gaussian else None,
+        pld_epsilon=tight,
+        pld_reason=reason,
+        per_attribute={name: epsilon(amount) for name, amount in loss.per_attribute().items()},
+        within_level={level: epsilon(amount) for level, amount in loss.within_level().items()},
+        basis=WITHOUT_SPINE if spine is None and strategy.only_child else None,
+    )

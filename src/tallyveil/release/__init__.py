@@ -1,0 +1,1 @@
+"""From counts to a release: measure, estimate, certify, check."""

@@ -1,0 +1,138 @@
+"""The certificate as a page: what is guaranteed, what noise was added, what was kept exactly, how it was solved.
+
+Everything on it comes from the certificate and the strategy. The page needs no script and nothing from elsewhere. It
+carries the SHA-256 of the certificate without its list of files, so that neither can be changed without the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from tallyveil.privacy.strategy import Strategy
+from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
+
+
+def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
+    """The page of a certificate, as text: the same whether the certificate was just made or read from its file."""
+    read = parse_json(canonical_bytes(certificate))
+    declared, guarantee = read["declared"], read["declared"]["guarantee"]
+    return _template().render(
+        declared=declared,
+        observed=read.get("observed"),
+        guarantee=guarantee,
+        kept=", so that all constraints listed below still hold" if _conditions(guarantee) else "",
+        digest_tag=Markup(digest_tag(certificate_digest(read))),
+        attributes=_in_order(declared["schema"]["attributes"], strategy.attributes),
+        per_attribute=_in_order(guarantee["per_attribute"] or {}, strategy.attributes),
+        within_level=_in_order(guarantee["within_level"] or {}, strategy.levels),
+        passes=_in_order(declared["post_processing"]["passes"], strategy.levels),
+        factor=factor(guarantee["epsilon"]),
+        pure=strategy.mechanism == "geometric",
+        mechanism="two-sided geometric" if strategy.mechanism == "geometric" else "discrete Gaussian",
+        levels=[(level, share, declared["spine"][level]) for level, share in strategy.levels.items()],
+        rows=_rows(strategy),
+    )
+
+
+def digest_tag(digest: str) -> str:
+    """The line of the page that carries the certificate's digest.
+
+    >>> digest_tag("ab12")
+    '<meta name="certificate-sha256" content="ab12">'
+    """
+    return f'<meta name="certificate-sha256" content="{digest}">'
+
+
+def number(value: int) -> str:
+    """A count with its thousands apart."""
+    return f"{value:,}"
+
+
+def figures(value: float) -> str:
+    """A measure to three figures, whole from a hundred on.
+
+    >>> figures(1234.56), figures(22.04), figures(0.0512)
+    ('1,235', '22.0', '0.0512')
+    """
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
+
+
+def up(value: float | None) -> str:
+    """A loss to two decimals, rounded up.
+
+    >>> up(17.14355), up(0.25)
+    ('17.15', '0.25')
+    """
+    return "-" if value is None else f"{math.ceil(value * 100 - 1e-9) / 100:,.2f}"
+
+
+def percent(share: Fraction | float) -> str:
+    """A share in percent.
+
+    >>> percent(Fraction(1, 4)), percent(Fraction(5, 4097))
+    ('25%', '0.122%')
+    """
+    return f"{100 * float(share):.3g}%"
+
+
+def small(value: float | None) -> str:
+    """A bound that is tiny when all went well.
+
+    >>> small(3.2e-9), small(0.0), small(None)
+    ('3.2e-09', '0', 'not certified')
+    """
+    return "not certified" if value is None else f"{value:.2g}"
+
+
+def factor(epsilon: float) -> str:
+    """The largest factor between the chances of an outcome, in words.
+
+    >>> factor(0.1), factor(1.0), factor(17.1), factor(1e9)
+    ('1.11', '2.72', '27 million', 'more than a trillion')
+    """
+    if epsilon > math.log(1e12):
+        return "more than a trillion"
+    value = math.exp(epsilon)
+    for size, word in ((1e9, "billion"), (1e6, "million")):
+        if value >= size:
+            return f"{math.ceil(value / size):,} {word}"
+    return f"{math.ceil(value):,}" if value >= 100 else f"{math.ceil(value * 100 - 1e-9) / 100:g}"
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"number": number, "figures": figures, "up": up, "percent": percent, "small": small}
+    return environment.from_string(files(__package__).joinpath("certificate.html").read_text(encoding="utf-8"))
+
+
+def _conditions(guarantee: Mapping[str, Any]) -> bool:
+    """Whether neighbours must agree on, or satisfy, more than that they are neighbours."""
+    return bool(guarantee["invariants"] or guarantee["constraints"])
+
+
+def _in_order(table: Mapping[str, Any], order: Iterable[str]) -> list[tuple[str, Any]]:
+    """The items of a table whose keys were sorted, in the strategy's order; others after them."""
+    return [(name, table[name]) for name in dict.fromkeys([*order, *table]) if name in table]
+
+
+def _rows(strategy: Strategy) -> list[tuple[str, list[tuple[float, Fraction] | None]]]:
+    """For each query, level by level: the standard deviation of its noise and its share of the level's budget."""
+    queries = dict.fromkeys(query for level in reversed(list(strategy.queries.values())) for query in level)
+    table = []
+    for query in queries:
+        cells: list[tuple[float, Fraction] | None] = []
+        for level, shares in strategy.queries.items():
+            measured = query in shares
+            sd = math.sqrt(strategy.noise(level, query).actual_variance()) if measured else 0.0
+            cells.append((sd, shares[query]) if measured else None)
+        table.append((query, cells))
+    return table

@@ -1,0 +1,170 @@
+"""Noisy answers: all that post-processing may look at.
+
+Measurements know every query of every unit that the strategy measures, but nobody holds them all: for a nation they are
+21 billion numbers. They are asked for, place by place, and the same place always gives the same answer, whether it is
+drawn when asked (``mechanisms.measure``) or was saved before (``files``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil._frozen import Frozen
+from tallyveil.errors import InputError
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.optimised_spine import OptimisedSpine
+from tallyveil.nouns.schema import Schema
+from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.privacy.shares import UnitShares, unit_shares
+from tallyveil.privacy.strategy import Strategy
+
+Index = NDArray[np.int64]
+Ask = Callable[[str, str, Index], NDArray[np.int64]]
+Pair = tuple[str, str]  # a query and a level
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SavedPlaces:
+    """Where the answers of a query stand when those of the measured units are saved, one unit after the other."""
+
+    name: str
+    measured: NDArray[np.bool_]
+    rows: int
+
+    @cached_property
+    def size(self) -> int:
+        """How many answers are saved."""
+        return int(self.measured.sum()) * self.rows
+
+    @cached_property
+    def rank(self) -> Index:
+        """How many measured units stand before each."""
+        return np.cumsum(self.measured) - 1
+
+    def of(self, index: Index) -> Index:
+        """The places of ``unit * rows + row`` among the saved answers."""
+        unit, row = np.divmod(index, self.rows)
+        if not self.measured[unit].all():
+            raise InputError(f"{self.name}: a unit whose parent took over its share is not measured. Copy the parent.")
+        return self.rank[unit] * self.rows + row
+
+
+class SavedValues(ABC):
+    """The saved answers of one query at one level."""
+
+    @abstractmethod
+    def values(self, index: Index) -> NDArray[np.int64]:
+        """The answers at ``unit * rows + row``."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeldValues(SavedValues):
+    """Answers held in memory."""
+
+    places: SavedPlaces
+    held: NDArray[np.int64]
+
+    def values(self, index: Index) -> NDArray[np.int64]:
+        """The answers at ``unit * rows + row``."""
+        return self.held[self.places.of(index)]
+
+
+@final
+class SavedAnswers:
+    """Noisy answers that were saved: values alone. Only these may become part of a release.
+
+    What can still ask the truth (``mechanisms.measure``) is of another kind, and a release refuses it.
+    """
+
+    def __init__(self, tables: Mapping[Pair, SavedValues]) -> None:
+        self.tables = Frozen(dict(tables))
+
+    def __call__(self, level: str, query: str, index: Index) -> NDArray[np.int64]:
+        """The saved answers of a level's query at the places asked for."""
+        if (query, level) not in self.tables:
+            there = ", ".join(f"{query}@{level}" for query, level in self.tables) or "none"
+            raise InputError(
+                f"{query}@{level} was not saved with this release (saved: {there}). Protect again with the same key "
+                f'and --measurements "{query}@{level}".'
+            )
+        return self.tables[query, level].values(index)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measurements:
+    """Noisy answers to a strategy's queries on a spine and a schema.
+
+    Attributes
+    ----------
+    ask
+        Gives the noisy answers of a level's query at the places asked for (``unit * rows + row``).
+    exact
+        What is published without noise: the answers to the invariants, by (query, level).
+    stamps
+        What a release made from these must be stamped with.
+    optimised
+        The optimised spine, where ``spine`` is one. Invariants, constraints and ``exact`` are about the units of its
+        standard spine, on which the release is published.
+    """
+
+    spine: Spine
+    schema: Schema
+    strategy: Strategy
+    ask: Ask
+    exact: Mapping[tuple[str, str], Counts] = field(default_factory=dict)
+    stamps: tuple[str, ...] = ()
+    optimised: OptimisedSpine | None = None
+
+    def __post_init__(self) -> None:
+        self.strategy.check(self.published, self.schema)
+        object.__setattr__(self, "exact", Frozen(dict(self.exact)))
+
+    def places(self, name: str, query: str, level: str) -> SavedPlaces:
+        """Where the answers of a query at a level stand when they are saved; ``name`` is for messages."""
+        measured = self.shares[level].spans > 0
+        return SavedPlaces(name=name, measured=measured, rows=self.schema.query(query).size)
+
+    def saved(self, pairs: Sequence[Pair]) -> Measurements:
+        """The same measurements with the answers of some (query, level) pairs alone, held in memory."""
+        tables = {}
+        for query, level in pairs:
+            places = self.places(f"{query}@{level}", query, level)
+            unit, row = np.flatnonzero(places.measured), np.arange(places.rows)
+            index = (unit[:, None] * places.rows + row).reshape(-1)
+            tables[query, level] = HeldValues(places=places, held=self.ask(level, query, index))
+        return replace(self, ask=SavedAnswers(tables))
+
+    @property
+    def published(self) -> Spine:
+        """The spine on which the release is published."""
+        return self.spine if self.optimised is None else self.optimised.standard
+
+    @cached_property
+    def shares(self) -> Mapping[str, UnitShares]:
+        """Each unit's share of its level's budget."""
+        return unit_shares(self.strategy, self.spine)
+
+    def measured(self, level: str, first: int, last: int) -> NDArray[np.bool_]:
+        """Which of a level's units are measured at all: not those whose parent took over their share."""
+        return self.shares[level].spans[first:last] > 0
+
+    def noise(self, level: str, query: str, span: int) -> Geometric | DiscreteGaussian:
+        """The noise of a query for the units that pay for so many levels (one, but for the only-child rule)."""
+        if span == 0:
+            raise InputError(f"a {level} whose parent took over its share is not measured. Copy the parent.")
+        return self.strategy.noise(level, query, level_share=self.shares[level].shares[span])
+
+    def variances(self, level: str, query: str) -> NDArray[np.float64]:
+        """The noise's variance by span (see ``UnitShares``); infinite where nothing is measured."""
+        spans = range(1, len(self.shares[level].shares))
+        return np.array([np.inf, *(self.noise(level, query, span).actual_variance() for span in spans)])

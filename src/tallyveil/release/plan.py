@@ -1,0 +1,132 @@
+"""What a run will cost, before anything is spent: noise, usable counts, and about how long and how large.
+
+The estimates of effort need the sizes of levels, cells and persons only. Real people fill few cells: a unit of ``m``
+persons has about ``m ** 0.6`` non-empty ones (a block of 40 has 9, a county of 100,000 has 1,000), and that many cells
+of a parent are variables for each of its children.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.schema import DETAILED, Schema
+from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.strategy import Strategy
+
+FILLED = 0.6  # persons to this power is about how many cells of a unit are non-empty
+SECONDS = 2.0  # to start, and to compile what was not compiled before
+SECONDS_PER_VARIABLE = 2e-6  # measuring, estimating and rounding one cell of one child, on one thread
+SECONDS_PER_NUMBER = 1e-7  # writing one number of a table
+BASE_BYTES = 400 << 20  # Python and its libraries
+BYTES_PER_ENTRY = 40  # in memory: truth, estimates and the level at work
+BYTES_PER_VARIABLE = 160  # in memory, for the largest parent with its children
+FILE_BYTES_PER_ENTRY = 3.0  # release.parquet
+FILE_BYTES_PER_NUMBER = 1.0  # levels/*.parquet: mostly small numbers and zeros
+FILE_BYTES_PER_UNIT = 5.5  # codes, in spine.parquet and in levels/*.parquet
+PERSONS_PER_LEAF = 40  # about as many as a census block has
+USABLE = 10  # a count of so many standard deviations has a coefficient of variation of 10%
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedNoise:
+    """The noise of a query at a level, and the smallest count that it leaves with a coefficient of variation of 10%."""
+
+    level: str
+    query: str
+    sd: float
+    usable: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """About how much a run takes. ``work`` is each level's share of the time."""
+
+    seconds: float
+    memory_bytes: int
+    release_bytes: int
+    levels_bytes: int
+    work: Mapping[str, float]
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures under their JSON keys."""
+        return {name: value for name, value in asdict(self).items() if name != "work"}
+
+
+def planned_noise(strategy: Strategy) -> list[PlannedNoise]:
+    """The noise of every query at every level, before post-processing.
+
+    >>> plan = planned_noise(Strategy.preset("e2e-2018", epsilon=1))
+    >>> plan[0].query, round(plan[0].sd, 1), plan[0].usable
+    ('hhgq', 50.3, 503)
+    """
+    table = []
+    for spend in strategy.spends():
+        sd = math.sqrt(spend.noise.actual_variance())
+        table.append(PlannedNoise(level=spend.level, query=spend.query, sd=sd, usable=math.ceil(USABLE * sd - 1e-9)))
+    return table
+
+
+def planned_effort(
+    units: Mapping[str, int], *, cells: int, persons: int, numbers: Mapping[str, int] | None = None, threads: int = 1
+) -> Effort:
+    """About how long a run takes, and how much memory and disk.
+
+    ``units`` are the sizes of the levels, coarse to fine; ``numbers`` how many numbers a unit has in its level's table.
+
+    >>> small = planned_effort({"us": 1, "county": 50}, cells=192, persons=10_000)
+    >>> large = planned_effort({"us": 1, "county": 3_000}, cells=192, persons=100_000_000)
+    >>> small.seconds < large.seconds
+    True
+    """
+    levels = list(units)
+    above = [1, *(units[level] for level in levels[:-1])]
+    variables = {
+        level: units[level] * filled(persons / parents, cells) for level, parents in zip(levels, above, strict=True)
+    }
+    entries = units[levels[-1]] * filled(persons / units[levels[-1]], cells)
+    table_numbers = sum(units[level] * (numbers or {}).get(level, 1) for level in levels)
+    largest = max(variables[level] / parents for level, parents in zip(levels, above, strict=True))
+    solving = sum(variables.values()) * SECONDS_PER_VARIABLE / max(1, threads)
+    return Effort(
+        seconds=SECONDS + solving + (entries + table_numbers) * SECONDS_PER_NUMBER,
+        memory_bytes=round(BASE_BYTES + entries * BYTES_PER_ENTRY + largest * BYTES_PER_VARIABLE * max(1, threads)),
+        release_bytes=round(10_000 + entries * FILE_BYTES_PER_ENTRY + units[levels[-1]] * FILE_BYTES_PER_UNIT),
+        levels_bytes=round(
+            5_000 * len(levels) + table_numbers * FILE_BYTES_PER_NUMBER + sum(units.values()) * FILE_BYTES_PER_UNIT
+        ),
+        work={level: count / sum(variables.values()) for level, count in variables.items()},
+    )
+
+
+def public_persons(people: Histogram, strategy: Strategy) -> int:
+    """How many persons a plan may speak of: how many there are, or a usual number where that is not public.
+
+    Between replace-one neighbours the number of people is the same, and it is published. Between add-or-remove
+    neighbours it is what is protected, so a plan takes 40 for every leaf.
+    """
+    if strategy.neighbours == "replace-one":
+        return people.total()
+    return PERSONS_PER_LEAF * people.spine.size(people.spine.leaf)
+
+
+def effort_of(strategy: Strategy, spine: Spine, schema: Schema, *, persons: int, threads: int = 1) -> Effort:
+    """The effort of protecting so many persons with a strategy."""
+    measured = {
+        level: sum(schema.query(query).size for query in queries if query != DETAILED)
+        for level, queries in strategy.queries.items()
+    }
+    units = {level: spine.size(level) for level in spine.levels}
+    return planned_effort(units, cells=int(schema.possible.sum()), persons=persons, numbers=measured, threads=threads)
+
+
+def filled(persons: float, cells: int) -> float:
+    """About how many cells of a unit with so many persons are non-empty.
+
+    >>> round(filled(40, 2016)), filled(10**9, 192)
+    (9, 192)
+    """
+    return min(math.pow(persons, FILLED), cells)

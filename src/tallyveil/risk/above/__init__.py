@@ -1,0 +1,1 @@
+"""What the counts above and beside a unit add."""

@@ -1,0 +1,1 @@
+"""Budgets that keep a risk acceptable."""

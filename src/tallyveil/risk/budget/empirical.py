@@ -1,0 +1,101 @@
+"""The "empirical" epsilon that section 6 of kazan2022 asks for: which single count would expose a target as much.
+
+Composition adds up what all levels spend; an intruder may learn far less. This turns what one intruder learns on
+average (the marginal posterior, Eq. 14) back into a budget: that of one noisy count, geometric or discrete Gaussian,
+from which the same intruder would learn the same; the smallest where there are several, as of a discrete Gaussian count
+and a prior below 1/500 or above 499/500 (``posteriors``). It compares. It guarantees nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, final
+
+from tallyveil.errors import InputError
+from tallyveil.privacy.budget import Number, exact, text
+from tallyveil.privacy.conversions import implied_epsilon
+from tallyveil.risk.budget.choose import unit_noises
+from tallyveil.risk.budget.kept_posteriors import inverse_posterior
+from tallyveil.risk.target.intruder import Exposure, Intruder
+
+ASSUMPTIONS = (
+    "the intruder knows all of the unit's people but the target",
+    "their prior is the one given",
+    "they use the counts given, each one higher if the target has the characteristics, and nothing else",
+    "the noisy counts are released as they are, without post-processing",
+    "an average over the noise, for a target who has the characteristics: not a worst case, and no privacy guarantee",
+)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Empirical:
+    """Budgets of a single count that would tell an intruder as much.
+
+    Attributes
+    ----------
+    prior, marginal_posterior
+        What the intruder believes before, and after on average (Eq. 14).
+    geometric_epsilon
+        Of a geometric count, with ratio exp(-epsilon).
+    gaussian_rho, implied_epsilon
+        Of a discrete Gaussian count with variance 1/(2 rho), and sqrt(2 rho) (section 2.1: to compare). The smallest:
+        for a prior below 1/500 or above 499/500 a larger one may tell as little, since the posterior falls at some.
+    assumptions
+        What the figures hold for, in words.
+    """
+
+    prior: Fraction
+    marginal_posterior: float
+    geometric_epsilon: float
+    gaussian_rho: float
+    implied_epsilon: float
+    assumptions: tuple[str, ...] = ASSUMPTIONS
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures under their JSON keys."""
+        names = ("marginal_posterior", "geometric_epsilon", "gaussian_rho", "implied_epsilon")
+        told = {name: getattr(self, name) for name in names}
+        return {"prior": text(self.prior)} | told | {"assumptions": list(self.assumptions)}
+
+
+def empirical_epsilon(exposed: Exposure | float, prior: Number | None = None) -> Empirical:
+    """The budgets of a single count that exposes a target as much as this: the smallest, where there are several.
+
+    ``exposed`` is what an intruder learns, or a marginal posterior with the ``prior`` it belongs to (for instance one
+    found by simulation after post-processing).
+
+    >>> from tallyveil.privacy import DiscreteGaussian
+    >>> found = empirical_epsilon(Intruder(prior="1/2").against(DiscreteGaussian(variance="5.04")))
+    >>> round(found.gaussian_rho, 4), round(found.implied_epsilon, 4), round(found.geometric_epsilon, 4)
+    (0.0992, 0.4454, 0.4421)
+    """
+    if isinstance(exposed, Exposure):
+        if prior is not None:
+            raise InputError("an exposure has its prior. Leave prior out.")
+        intruder, posterior = exposed.intruder, exposed.marginal_posterior
+    else:
+        if prior is None:
+            raise InputError("a marginal posterior needs the prior it belongs to. Give prior.")
+        intruder, posterior = Intruder(prior=prior), float(exact(exposed, "marginal posterior"))
+    before = Fraction(intruder.prior)
+    if not before < Fraction(posterior) < 1:
+        raise InputError(
+            f"a marginal posterior lies between the prior {text(before)} and 1. Got {posterior:.6g} instead."
+        )
+    geometric, rho = (
+        inverse_posterior(unit_noises(mechanism), intruder, Fraction(posterior))
+        for mechanism in ("geometric", "gaussian")
+    )
+    if geometric is None or rho is None:
+        raise InputError(
+            f"a marginal posterior of {posterior} is too near to the prior {text(before)} to be told apart."
+        )
+    return Empirical(
+        prior=before,
+        marginal_posterior=posterior,
+        geometric_epsilon=geometric,
+        gaussian_rho=rho,
+        implied_epsilon=implied_epsilon(rho),
+    )

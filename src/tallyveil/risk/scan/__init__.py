@@ -1,0 +1,1 @@
+"""Everybody a target in turn."""

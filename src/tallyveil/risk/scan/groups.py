@@ -1,0 +1,251 @@
+"""Who is measured how: people of a level in groups that the same noisy counts, and the same exact ones, speak about.
+
+Two things make units of a level differ. One is where the same people are counted: a unit may have the people of the one
+above or below it, because it is an only child or because its siblings have no facilities, and then the counts of both
+speak about them; under the only-child rule one of the two is measured with the budget of both.
+
+The other is what is published exactly, and settles something by itself for an intruder who knows all others. An exact
+answer settles its factors and that the target is there; where a facility must have somebody in it and nobody else is,
+it settles that the target is there and their type; and where there are facilities of one type only, it settles the type
+of everybody who is there. A query adds nothing about what is settled, and the prior is one that knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.schema import TOTAL, factors_of
+from tallyveil.nouns.spine import Index, Spine
+from tallyveil.privacy.constraints import ALL, FacilityBounds, Invariant
+from tallyveil.privacy.shares import unit_shares
+from tallyveil.privacy.strategy import Strategy
+from tallyveil.risk.target.attacks import Attack, is_settled, settled_by
+
+Bools = NDArray[np.bool_]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """People about whom the same is measured and the same is settled.
+
+    Attributes
+    ----------
+    measured
+        At which levels they are measured, and with what share of the budget: their own, or others with the same people.
+    settled
+        Factors that exact counts settle; ``"total"`` where they settle that the target is there.
+    if_there
+        Attributes that are settled once it is known that the target is there.
+    """
+
+    measured: tuple[tuple[str, Fraction], ...]
+    settled: frozenset[str]
+    if_there: frozenset[str] = frozenset()
+
+    def told_by(self, strategy: Strategy, queries: Iterable[str] | None = None) -> tuple[tuple[str, str], ...]:
+        """The levels and queries (of the given ones, or all) that still tell something."""
+        asked = None if queries is None else [frozenset(factors_of(query)) for query in queries]
+        return tuple(
+            (level, query)
+            for level, _ in self.measured
+            for query in strategy.queries[level]
+            if (asked is None or frozenset(factors_of(query)) in asked)
+            and not is_settled(strategy, query, self.settled)
+        )
+
+    def certain(self, strategy: Strategy, attack: Attack, attribute: str | None) -> bool:
+        """Whether what is published exactly decides the attack alone."""
+        if attack == "responded":
+            return TOTAL in self.settled
+        known = self.settled | self.if_there
+        if attack == "attribute":
+            return attribute in known
+        return set(strategy.known_attributes) <= (known if attack == "cell" else self.settled)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Grouped:
+    """The groups of a level's people: that of each unit, and of a type of people in it that facilities settle.
+
+    ``where`` has, for each level at which people may be measured, the position there of each unit of this level.
+    """
+
+    groups: tuple[Group, ...]
+    of_unit: Index
+    where: Mapping[str, Index]
+    settled_type: Bools | None
+    type_of_cell: NDArray[np.int32] | None
+
+    def of(self, unit: Index, cell: NDArray[np.integer]) -> Index:
+        """The group of people by unit and cell."""
+        group = self.of_unit[unit]
+        if self.settled_type is None or self.type_of_cell is None:
+            return group
+        settled: Index = self.settled_type[unit, self.type_of_cell[cell]].astype(np.int64)
+        return group + len(self.groups) // 2 * settled
+
+
+def grouped(truth: Histogram, strategy: Strategy, level: str, facilities: Facilities | None = None) -> Grouped:
+    """The groups of a level.
+
+    Of facilities, those of its level count; at levels above the facilities' own, what their sums settle.
+    """
+    spine = truth.spine
+    bounds = next((c for c in strategy.constraints if isinstance(c, FacilityBounds)), None)
+    if facilities is None or bounds is None or spine.depth(level) > spine.depth(bounds.level):
+        bounds = facilities = None
+    same = _Same(spine, facilities, spine.depth(bounds.level) if bounds else 0)
+    measured, where = _measured(spine, strategy, level, same)
+    exact = _exact(spine, strategy, level, same)
+    one_type = np.zeros(spine.size(level), dtype=np.int64)
+    if facilities is not None:
+        one_type = (np.diff(facilities.at(level).start) == 1).astype(np.int64)
+    kinds, of_unit = np.unique((measured * len(exact.settled) + exact.of_unit) * 2 + one_type, return_inverse=True)
+    groups = []
+    for kind in kinds.tolist():
+        rest, one = divmod(kind, 2)
+        spans, which = divmod(rest, len(exact.settled))
+        kind_of_facility = frozenset({bounds.attribute}) if one and bounds else frozenset()
+        settled = exact.settled[which]
+        groups.append(
+            Group(
+                measured=_levels(spine, strategy, spans),
+                settled=settled | kind_of_facility if TOTAL in settled else settled,
+                if_there=kind_of_facility,
+            )
+        )
+    settled_type = type_of_cell = None
+    if bounds is not None and facilities is not None:
+        type_of_cell = truth.schema.query(bounds.attribute).row_of_cell
+        settled_type = _settled_types(truth, bounds, level, facilities)
+        groups += [replace(one, settled=one.settled | {TOTAL, bounds.attribute}) for one in groups]
+    return Grouped(
+        groups=tuple(groups),
+        of_unit=of_unit.reshape(-1).astype(np.int64),
+        where=where,
+        settled_type=settled_type,
+        type_of_cell=type_of_cell,
+    )
+
+
+class _Same:
+    """Which units have, for everybody to see, the same people as the unit above, and as which unit below."""
+
+    def __init__(self, spine: Spine, facilities: Facilities | None, finest: int) -> None:
+        self._spine, self._facilities, self._finest = spine, facilities, finest
+
+    def as_above(self, depth: int) -> Bools:
+        """For each unit at a depth above 0: whether nobody can be in its siblings."""
+        counted, parents = self._counted(depth), self._spine.parents(self._spine.levels[depth])
+        others = np.bincount(parents[counted], minlength=self._spine.size(self._spine.levels[depth - 1]))[parents]
+        alone: Bools = others == counted
+        return alone
+
+    def below(self, depth: int) -> tuple[Bools, Index]:
+        """For each unit at a depth: whether all its people are in one child, and which."""
+        child = np.zeros(self._spine.size(self._spine.levels[depth]), dtype=np.int64)
+        if depth + 1 == len(self._spine.levels):
+            return np.zeros(len(child), dtype=np.bool_), child
+        counted, parents = self._counted(depth + 1), self._spine.parents(self._spine.levels[depth + 1])
+        child[parents[counted]] = np.flatnonzero(counted)
+        return np.bincount(parents[counted], minlength=len(child)) == 1, child
+
+    def _counted(self, depth: int) -> Bools:
+        """Units that may have people: all, or those with facilities where they are known."""
+        level = self._spine.levels[depth]
+        if self._facilities is None or depth > self._finest:
+            return np.ones(self._spine.size(level), dtype=np.bool_)
+        return np.diff(self._facilities.at(level).start) > 0
+
+
+def _measured(spine: Spine, strategy: Strategy, level: str, same: _Same) -> tuple[Index, dict[str, Index]]:
+    """For each unit where the same people are measured: spans by level as digits, and its place at each level."""
+    shares, start = unit_shares(strategy, spine), spine.depth(level)
+    base = len(spine.levels) + 1
+    place = np.arange(spine.size(level), dtype=np.int64)
+    code, where = np.zeros(len(place), dtype=np.int64), {}
+
+    def note(depth: int, place: Index, alive: Bools) -> None:
+        nonlocal code
+        where[spine.levels[depth]] = place
+        code = code + np.where(alive, shares[spine.levels[depth]].spans[place].astype(np.int64), 0) * base**depth
+
+    alive = np.ones(len(place), dtype=np.bool_)
+    note(start, place, alive)
+    for depth in range(start, 0, -1):
+        alive = alive & same.as_above(depth)[place]
+        if not alive.any():
+            break
+        place = spine.parents(spine.levels[depth])[place]
+        note(depth - 1, place, alive)
+    place, alive = where[level], np.ones(len(where[level]), dtype=np.bool_)
+    for depth in range(start, len(spine.levels) - 1):
+        one, child = same.below(depth)
+        alive, place = alive & one[place], child[place]
+        if not alive.any():
+            break
+        note(depth + 1, place, alive)
+    return code, where
+
+
+def _levels(spine: Spine, strategy: Strategy, code: int) -> tuple[tuple[str, Fraction], ...]:
+    """Levels and shares from the digits: a unit that pays for so many levels, from its own down."""
+    found, base = [], len(spine.levels) + 1
+    for depth, level in enumerate(spine.levels):
+        span = code // base**depth % base
+        if span:
+            share = sum((strategy.levels[name] for name in spine.levels[depth : depth + span]), Fraction(0))
+            found.append((level, share))
+    return tuple(reversed(found))
+
+
+@dataclass(frozen=True)
+class _Exact:
+    settled: tuple[frozenset[str], ...]
+    of_unit: Index
+
+
+def _exact(spine: Spine, strategy: Strategy, level: str, same: _Same) -> _Exact:
+    """What exact answers settle in each unit: those of its level or below, and of units above with the same people."""
+    start = spine.depth(level)
+    invariants = [c for c in strategy.constraints if isinstance(c, Invariant)]
+    if strategy.neighbours == "replace-one":
+        invariants.append(Invariant(query=TOTAL, level=spine.levels[0]))
+    alive, place = np.ones(spine.size(level), dtype=np.bool_), np.arange(spine.size(level), dtype=np.int64)
+    mask = np.zeros(spine.size(level), dtype=np.int64)
+    for depth in range(start, -1, -1):
+        for bit, one in enumerate(invariants):
+            there = spine.depth(one.level)
+            if there == depth or (depth == start and there > depth):
+                mask |= alive.astype(np.int64) << bit
+        if depth:
+            alive = alive & same.as_above(depth)[place]
+            place = spine.parents(spine.levels[depth])[place]
+    found, of_unit = np.unique(mask, return_inverse=True)
+    settled = (
+        settled_by(strategy, [one.query for bit, one in enumerate(invariants) if bits >> bit & 1])
+        for bits in found.tolist()
+    )
+    return _Exact(tuple(settled), of_unit.reshape(-1).astype(np.int64))
+
+
+def _settled_types(truth: Histogram, bounds: FacilityBounds, level: str, facilities: Facilities) -> Bools:
+    """In which units the people of a type are so few that one less would leave a facility without its least number."""
+    people, built = truth.answer(bounds.attribute, level=level), facilities.at(level)
+    least = np.array([bounds.least.get(kind, bounds.least.get(ALL, 0)) for kind in facilities.types])
+    settled = np.zeros((people.units, people.cells), dtype=np.bool_)
+    for first in range(0, people.units, 1 << 18):
+        last = min(people.units, first + (1 << 18))
+        here = people.dense(first, last)
+        settled[first:last] = (here > 0) & (here - 1 < least * built.dense(first, last))
+    return settled

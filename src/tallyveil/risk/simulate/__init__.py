@@ -1,0 +1,1 @@
+"""What is left after post-processing, by simulation."""

@@ -1,0 +1,1 @@
+"""What an intruder learns about one target from counts of one unit."""

@@ -1,0 +1,198 @@
+r"""What several noisy counts say together, for and against a target: the evidence adds.
+
+Where the target has the characteristics, each of these counts is one higher (or one lower: the noise is symmetric).
+With independent noise :math:`\eta_i` the logarithm of the likelihood ratio, for a target who has them, is a sum of
+
+- :math:`(2\eta_i + 1) / 2s_i` for a discrete Gaussian count with variance parameter :math:`s_i` (from Eq. 11);
+- :math:`z_i` where the noise does not lower the count and :math:`-z_i` where it does, for a geometric one (Eq. 12).
+
+Parameters are fractions, so all that can come out lies on a grid ``step * (m + offset)`` with whole m, and its
+distribution is a convolution of whole numbers. For a target who has not, it is the same with the sign turned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache, reduce
+from typing import final
+
+import numpy as np
+
+from tallyveil.errors import InputError
+from tallyveil.privacy.noise import DiscreteGaussian, Floats, Geometric
+from tallyveil.privacy.sums import convolved_by_fourier
+
+CUT = 1e-20  # probability of each count's noise that is left out where there are several
+BY_PLACES = 1 << 28  # products up to which a convolution is added up place by place
+WIDEST = 10**10  # variance of a noise
+LARGEST = 1 << 19  # points of a grid; a finer one is rounded to about as many
+_REACH = 39  # standard deviations of a single noise; what lies beyond is no normal float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The logarithm of the likelihood ratio of noisy counts, for a target who has the characteristics.
+
+    Examples
+    --------
+    Two equally noisy counts: a tie where the noises add up to -1, which one count never has.
+
+    >>> both = Evidence(noises=(DiscreteGaussian(variance=5), DiscreteGaussian(variance=5)))
+    >>> both.step, both.offset, round(both.at(-1), 4)
+    (Fraction(1, 5), Fraction(1, 1), 0.12)
+    """
+
+    noises: tuple[Geometric | DiscreteGaussian, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noises", tuple(self.noises))
+        if not self.noises:
+            raise InputError("evidence needs at least one noisy count. Got none.")
+        for noise in self.noises:
+            if not isinstance(noise, Geometric | DiscreteGaussian):
+                raise InputError(f"noise is Geometric or DiscreteGaussian. Got a {type(noise).__name__} instead.")
+            if isinstance(noise, DiscreteGaussian) and noise.variance > WIDEST:
+                raise InputError(
+                    f"a noise of variance {float(noise.variance):.3g} is too wide to be summed, and tells next to "
+                    f"nothing. Give a larger budget: a variance of {WIDEST:.0e} or less."
+                )
+
+    @cached_property
+    def step(self) -> Fraction:
+        """The grid's step: the exact one, unless that is too fine to hold."""
+        return self.exact_step * self._coarser
+
+    @cached_property
+    def exact_step(self) -> Fraction:
+        """The largest step of which all that can come out is a whole multiple, but for the offset."""
+        return reduce(_common, (weight_of(noise) for noise in self.noises))
+
+    @cached_property
+    def offset(self) -> Fraction:
+        """How far the grid lies from whole steps."""
+        halves = (
+            sum((weight_of(noise) for noise in self.noises if isinstance(noise, DiscreteGaussian)), Fraction(0)) / 2
+        )
+        return halves / self.step
+
+    @cached_property
+    def rounding(self) -> float:
+        """How far the logarithm may be off because the grid was too fine to hold: 0 in all ordinary cases."""
+        return len(self.noises) * float(self.step) / 2 if self._coarser > 1 else 0.0
+
+    @cached_property
+    def truncation(self) -> float:
+        """Probability that is left out or rounded away, at most."""
+        return 0.0 if len(self.noises) == 1 else 1e-14 * len(self.noises)
+
+    @property
+    def first(self) -> int:
+        """The smallest m with a probability."""
+        return self._grid[0]
+
+    @property
+    def probabilities(self) -> Floats:
+        """Probability of m = first, first + 1, ..."""
+        return self._grid[1]
+
+    def logs(self) -> Floats:
+        """The logarithm of the likelihood ratio at each point of the grid."""
+        m = np.arange(self.first, self.first + len(self.probabilities), dtype=np.float64)
+        return (m + float(self.offset)) * float(self.step)
+
+    def at(self, m: int) -> float:
+        """P[m]."""
+        place = m - self.first
+        return float(self.probabilities[place]) if 0 <= place < len(self.probabilities) else 0.0
+
+    def above(self, m: int) -> float:
+        """P[a grid point of m or more]."""
+        if len(self.noises) == 1 and isinstance(self.noises[0], DiscreteGaussian):
+            return float(self.noises[0].tail(m))  # to full relative precision
+        return float(self._tails[min(max(m - self.first, 0), len(self._tails) - 1)])
+
+    @cached_property
+    def _tails(self) -> Floats:
+        return np.append(np.cumsum(self.probabilities[::-1])[::-1], 0.0)
+
+    @cached_property
+    def _coarser(self) -> int:
+        """By how much the exact grid is too fine."""
+        variance = sum(self._reach(noise) ** 2 * weight_of(noise) ** 2 for noise in self.noises)
+        points = 2 * math.sqrt(variance) / float(self.exact_step) if len(self.noises) > 1 else 1.0
+        return max(1, math.ceil(points / LARGEST))
+
+    def _reach(self, noise: Geometric | DiscreteGaussian) -> int:
+        if isinstance(noise, Geometric):
+            return 1
+        if len(self.noises) > 1:
+            return int(-noise.quantile(CUT / 2))
+        return math.ceil(_REACH * math.sqrt(noise.variance)) + 1
+
+    @cached_property
+    def _grid(self) -> tuple[int, Floats]:
+        """Equal noises first, then one after another, the least weighty first: long grids are moved by few places."""
+        if len(self.noises) == 1:
+            return self._sum(self.noises[0], 1)
+        return _convolved(tuple(sorted(self.noises, key=weight_of)))
+
+    def _sum(self, noise: Geometric | DiscreteGaussian, times: int) -> tuple[int, Floats]:
+        """The first of the values that so many equal noises add up to, and their probabilities.
+
+        Of geometric ones, the values are -1 and 1: whether the noise lowers the count. Discrete Gaussians of variance 4
+        or more add up to one, to 3e-17 of each probability (by Poisson summation).
+        """
+        if isinstance(noise, Geometric):
+            stays = float(noise.tail(0))
+            one = np.array([1 - stays, 0.0, stays])
+        else:
+            if noise.variance >= 4:
+                noise, times = DiscreteGaussian(variance=noise.variance * times), 1
+            reach = self._reach(noise)
+            one = noise.pmf(np.arange(-reach, reach + 1))
+        low, chances = -(len(one) // 2), one
+        for _ in range(times - 1):
+            low, chances = _trimmed(low - len(one) // 2, np.convolve(chances, one))
+        return low, chances
+
+
+@lru_cache(maxsize=16)
+def _convolved(noises: tuple[Geometric | DiscreteGaussian, ...]) -> tuple[int, Floats]:
+    evidence = Evidence(noises=noises)
+    first, total = 0, np.ones(1)
+    for noise, times in Counter(noises).items():
+        low, chances = evidence._sum(noise, times)
+        weight = weight_of(noise) / evidence.step
+        places = np.rint(np.arange(low, low + len(chances)) * float(weight)).astype(np.int64)  # exact if whole
+        if len(places) * len(total) > BY_PLACES:
+            spread = np.bincount(places - places[0], chances)
+            moved = convolved_by_fourier(total, spread.astype(np.float64))  # to 1e-16 of the whole
+        else:
+            moved = np.zeros(len(total) + int(places[-1] - places[0]))
+            for place, chance in zip((places - places[0]).tolist(), chances.tolist(), strict=True):
+                moved[place : place + len(total)] += chance * total
+        first, total = _trimmed(first + int(places[0]), moved)
+    total.flags.writeable = False
+    return first, total
+
+
+def _trimmed(first: int, chances: Floats) -> tuple[int, Floats]:
+    """The same without ends of probability ``CUT`` in all."""
+    below, above = (int(np.searchsorted(np.cumsum(end), CUT / 2)) for end in (chances, chances[::-1]))
+    return first + below, chances[below : len(chances) - above]
+
+
+def weight_of(noise: Geometric | DiscreteGaussian) -> Fraction:
+    """By how much the logarithm of the likelihood ratio moves with a count: 1/s, or z."""
+    return noise.z if isinstance(noise, Geometric) else 1 / noise.variance
+
+
+def _common(one: Fraction, two: Fraction) -> Fraction:
+    """The largest fraction of which both are whole multiples."""
+    return Fraction(
+        math.gcd(one.numerator * two.denominator, two.numerator * one.denominator), one.denominator * two.denominator
+    )

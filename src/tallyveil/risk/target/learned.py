@@ -1,0 +1,83 @@
+"""The posterior given a tuple of released counts, learned from runs of two hypotheses.
+
+Tuples are many and most are rare, so a tuple's frequencies are smoothed towards a fit in which the log odds are a sum
+over levels of a line (kazan2022, Eq. 11: Gaussian noise), a step (Eq. 12: geometric noise) and a term for 0, where
+post-processing heaps counts. How strongly is chosen by the likelihood of the same runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaln, expit
+
+from tallyveil.privacy.noise import Floats
+
+Table = NDArray[np.int64]
+STRENGTHS = 4.0 ** np.arange(10)  # of smoothing, in runs
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Learned:
+    """How probable the target is given a tuple, at even prior odds: learned from runs of both hypotheses."""
+
+    known: Table
+    scale: Floats
+    weights: Floats
+    seen: dict[tuple[int, ...], tuple[int, int]]
+    strength: float
+
+    @classmethod
+    def from_runs(cls, has: Table, not_: Table, known: Table) -> Learned:
+        """Learn from runs with the target and as many without; ``known`` others are in the cell at each level."""
+        both, is_target = np.concatenate([has, not_]), np.repeat([1.0, 0.0], [len(has), len(not_)])
+        tuples, place = np.unique(both, axis=0, return_inverse=True)
+        counts = np.stack([np.bincount(place.ravel()[is_target == side], minlength=len(tuples)) for side in (1, 0)])
+        scale = np.maximum(both.std(axis=0), 1.0)
+        weights = _logistic(_terms(both, known, scale), is_target)
+        fit = _fitted(tuples, known, scale, weights)
+        likely = [  # of the tuples' frequencies, drawn around the fit (beta-binomial)
+            float((betaln(counts[0] + s * fit, counts[1] + s * (1 - fit)) - betaln(s * fit, s * (1 - fit))).sum())
+            for s in STRENGTHS
+        ]
+        return cls(
+            known=known,
+            scale=scale,
+            weights=weights,
+            seen={tuple(row): (n[0], n[1]) for row, n in zip(tuples.tolist(), counts.T.tolist(), strict=True)},
+            strength=float(STRENGTHS[int(np.argmax(likely))]),
+        )
+
+    def posterior(self, tuples: Table, prior: float) -> Floats:
+        """The posterior for each row."""
+        fit = _fitted(tuples, self.known, self.scale, self.weights)
+        seen = np.array([self.seen.get(row, (0, 0)) for row in map(tuple, tuples.tolist())]).reshape(-1, 2)
+        even = (seen[:, 0] + self.strength * fit) / (seen.sum(axis=1) + self.strength)
+        return np.asarray(prior * even / (prior * even + (1 - prior) * (1 - even)))
+
+
+def _terms(tuples: Table, known: Table, scale: Floats) -> Floats:
+    """The terms of the fit: a constant, and for each level a line, a step and one for 0."""
+    more = tuples - known
+    return np.column_stack([np.ones(len(tuples)), (more - 0.5) / scale, more > 0, tuples == 0])
+
+
+def _fitted(tuples: Table, known: Table, scale: Floats, weights: Floats) -> Floats:
+    return np.asarray(np.clip(expit(_terms(tuples, known, scale) @ weights), 1e-9, 1 - 1e-9))
+
+
+def _logistic(terms: Floats, is_target: Floats) -> Floats:
+    """Weights of a logistic regression by Newton's method, with a prior of variance 1 on each."""
+    weights, ridge = np.zeros(terms.shape[1]), np.eye(terms.shape[1])
+    for _ in range(50):
+        fit = expit(terms @ weights)
+        slope = terms.T @ (is_target - fit) - weights
+        step = np.linalg.solve((terms * (fit * (1 - fit))[:, None]).T @ terms + ridge, slope)
+        weights += step
+        if np.abs(step).max() < 1e-9:
+            break
+    return weights

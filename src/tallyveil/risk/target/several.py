@@ -1,0 +1,225 @@
+r"""An intruder who knows all but n people of a unit, the target among them (a next step named by kazan2022).
+
+Each of the n - 1 others has the characteristics with probability ``share``, independently, so the true count is
+k + B + T with B binomial and T the target. With h the distribution of B plus noise and d = x* - k, the odds of the
+likelihoods are
+
+.. math:: h(d - 1) / h(d), \qquad h(d) = \sum_b P[B = b] f(d - b)
+
+Binomials and both noises are log-concave, so h is and the odds rise with d: a decision is a threshold. The odds are an
+average of those with b others known, so the threshold is between that of no others and n - 1 more. In between
+:math:`h(d-1) - q\,h(d)` is a sum of whole numbers times exponentials of different fractions: 0 only if all the whole
+numbers are (Lindemann-Weierstrass). So every comparison is decided exactly. Ties need even odds q = 1, a share of 1/2
+and an odd number of others, where h is symmetric about a half; there is then one, in the middle.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate, repeat
+from operator import mul
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, log_softmax, logsumexp
+
+from tallyveil.errors import InputError
+from tallyveil.privacy.budget import Number, exact
+from tallyveil.privacy.noise import DiscreteGaussian, Floats, Geometric
+from tallyveil.privacy.thresholds import ball_of, precision
+from tallyveil.risk.target.intruder import Exposure, Intruder, Noise, log_ratio
+
+_REACH = 39  # standard deviations; what lies beyond is no normal float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Several:
+    """An intruder to whom others beside the target are unknown.
+
+    Attributes
+    ----------
+    intruder
+        Their prior, costs, and how many of the people they know have the characteristics.
+    others
+        How many people beside the target they do not know: n - 1.
+    share
+        How probable it is to them that each of these has the characteristics; the prior if not given.
+
+    Examples
+    --------
+    >>> alone = Intruder(prior="1/5").against(noise := DiscreteGaussian(variance="5.04"))
+    >>> many = Several(intruder=alone.intruder, others=20).against(noise)
+    >>> round(alone.risk, 3), round(many.risk, 3)
+    (1.127, 1.077)
+    """
+
+    intruder: Intruder
+    others: int
+    share: Number | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.others, bool) or not isinstance(self.others, int | np.integer) or self.others < 0:
+            raise InputError(f"others is how many more are unknown, 0 or more. Got {self.others!r} instead.")
+        share = Fraction(self.intruder.prior) if self.share is None else exact(self.share, "share", zero=True)
+        if not 0 < share < 1:
+            raise InputError(f"a share is strictly between 0 and 1. Got {self.share}: count sure people in known.")
+        object.__setattr__(self, "others", int(self.others))
+        object.__setattr__(self, "share", share)
+
+    def against(self, noise: Noise) -> SeveralExposure:
+        """What this intruder learns from the unit's count with this noise."""
+        return SeveralExposure(several=self, noise=noise, alone=self.intruder.against(noise))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SeveralExposure:
+    """What an intruder who knows all but n people learns; figures are for a target who has the characteristics.
+
+    ``alone`` is what they would learn if they knew all but the target.
+    """
+
+    several: Several
+    noise: Noise
+    alone: Exposure
+
+    def posterior(self, released: ArrayLike) -> Floats:
+        """Probability that the target has the characteristics, given the released count."""
+        result: Floats = expit(self.log_odds(released))
+        return result
+
+    def log_odds(self, released: ArrayLike) -> Floats:
+        """Logarithm of the posterior odds: those with b others known, averaged over b given a target without them."""
+        counts, places = np.unique(np.asarray(released, dtype=np.float64), return_inverse=True)
+        if not (counts == np.floor(counts)).all():
+            raise InputError(f"a released noisy count is a whole number. Got {released!r} instead.")
+        d = counts[:, None] - self._known - np.arange(self.several.others + 1)
+        weights = log_softmax(self._log_share + self.noise.log_pmf(d), axis=1)
+        given_b = self.several.intruder.log_prior_odds + log_ratio(self.noise, d)
+        logs: Floats = logsumexp(weights + given_b, axis=1)[places].reshape(np.shape(released))
+        return logs
+
+    def ratio(self, released: ArrayLike) -> Floats:
+        """Posterior over prior, R' (Eq. 13)."""
+        return self.posterior(released) / float(self.several.intruder.prior)
+
+    @cached_property
+    def marginal_posterior(self) -> float:
+        """The posterior averaged over the others and what may be released (Eq. 14)."""
+        n, k = self.several.others, self._known
+        if n == 0:
+            return self.alone.marginal_posterior
+        b = np.arange(n + 1)
+        if isinstance(self.noise, Geometric):  # the same posterior at k and below, and at k + 1 + n and above
+            d = np.arange(1, n + 1)
+            inside = self.noise.pmf(d[:, None] - 1 - b) @ self._share @ self.posterior(k + d)
+            below, above = self._share @ self.noise.cdf(-1 - b), self._share @ self.noise.tail(n - b)
+            return float(inside + below * self.posterior(k) + above * self.posterior(k + 1 + n))
+        reach = math.ceil(_REACH * math.sqrt(self.noise.variance)) + 1
+        h = np.convolve(self._share, self.noise.pmf(np.arange(-reach, reach + 1)))  # h(d - 1) is the mass at d
+        with np.errstate(divide="ignore"):
+            log_h = np.log(h)
+        seen = np.flatnonzero(h[:-1])
+        log_odds = log_h[seen] - log_h[seen + 1] + self.several.intruder.log_prior_odds
+        return float(np.sum(h[seen] * expit(log_odds)))
+
+    @property
+    def risk(self) -> float:
+        """Average posterior over prior, R (Eq. 15)."""
+        return self.marginal_posterior / float(self.several.intruder.prior)
+
+    @cached_property
+    def threshold(self) -> float:
+        """The smallest released count at which the intruder claims the characteristics, strictly.
+
+        Minus or plus infinity where they always or never do.
+        """
+        first = self.alone.threshold
+        if math.isinf(first):  # what no b allows, or every b does, their average does too
+            return first
+        start = int(first)
+        return start + bisect_left(range(self.several.others), True, key=lambda i: self._claims(start + i) > 0)
+
+    @property
+    def right_decision(self) -> float:
+        """Probability that the intruder claims the characteristics, rightly (Eq. 18 and 19), averaged over others."""
+        return float(self._share @ self._right(np.arange(self.several.others + 1)))
+
+    def right_decision_given(self, others: int) -> float:
+        """The same where so many of the others really have the characteristics."""
+        if not 0 <= others <= self.several.others:
+            raise InputError(f"from 0 to {self.several.others} of the others have them. Got {others} instead.")
+        return float(self._right(np.array([others]))[0])
+
+    @cached_property
+    def tie(self) -> float:
+        """Probability of a released count at which both answers cost the same; nothing is claimed there."""
+        if math.isinf(self.threshold) or self._claims(int(self.threshold) - 1) != 0:
+            return 0.0
+        d = self.threshold - 1 - self._known
+        return float(self._share @ self.noise.pmf(d - 1 - np.arange(self.several.others + 1)))
+
+    @property
+    def _known(self) -> int:
+        return self.several.intruder.known
+
+    def _right(self, b: NDArray[np.int64]) -> Floats:
+        if math.isinf(self.threshold):
+            return np.full(len(b), 1.0 if self.threshold < 0 else 0.0)
+        return self.noise.tail(self.threshold - self._known - 1 - b)
+
+    def _claims(self, released: int) -> int:
+        """Sign of h(d - 1) - q h(d), q being the odds needed: 1 for a claim, 0 for a tie."""
+        d, odds = released - self._known, self.several.intruder.odds_needed
+        terms: defaultdict[int, int] = defaultdict(int)  # factor of f(m) by |m|
+        for b, weight in enumerate(self._weights):
+            terms[abs(d - 1 - b)] += odds.denominator * weight
+            terms[abs(d - b)] -= odds.numerator * weight
+        return _sign({_exponent(self.noise, m): factor for m, factor in terms.items() if factor})
+
+    @cached_property
+    def _weights(self) -> list[int]:
+        """P[B = b] times the share's denominator to the power of others: whole numbers."""
+        assert self.several.share is not None  # since __post_init__
+        n, share = self.several.others, Fraction(self.several.share)
+        has, not_ = (
+            list(accumulate(repeat(number, n), mul, initial=1))
+            for number in (share.numerator, share.denominator - share.numerator)
+        )
+        return [math.comb(n, b) * has[b] * not_[n - b] for b in range(n + 1)]
+
+    @cached_property
+    def _share(self) -> Floats:
+        """P[B = b], each right to the last digit."""
+        whole = sum(self._weights)
+        return np.array([weight / whole for weight in self._weights])
+
+    @cached_property
+    def _log_share(self) -> Floats:
+        whole = math.log(sum(self._weights))
+        pairs = zip(self._share, self._weights, strict=True)
+        return np.array([math.log(p) if p > 1e-300 else math.log(weight) - whole for p, weight in pairs])
+
+
+def _exponent(noise: Noise, m: int) -> Fraction:
+    """What f(m) has in the exponent, less its sign."""
+    return Fraction(m * m) / (2 * noise.variance) if isinstance(noise, DiscreteGaussian) else m * noise.z
+
+
+def _sign(terms: dict[Fraction, int]) -> int:
+    """Sign of the sum of factors, none of them 0, times exp(-exponent), with digits added until it is certain."""
+    digits = 64
+    while terms:
+        digits *= 2
+        with precision(digits):
+            total = sum(factor * (-ball_of(exponent)).exp() for exponent, factor in terms.items())
+            if total > 0 or total < 0:  # all over the ball
+                return 1 if total > 0 else -1
+    return 0

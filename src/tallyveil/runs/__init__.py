@@ -1,0 +1,1 @@
+"""Long work: stores that can be taken up again, and progress."""

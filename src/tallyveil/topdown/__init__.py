@@ -1,1 +1,0 @@
-"""TopDown: from measurements to a consistent, whole-number release (DESIGN)."""

@@ -1,0 +1,333 @@
+"""evaluate, compare and sweep on the command line, on a small census."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from command_line import Done, run
+from tallyveil.evaluate import error
+from tallyveil.files import read_counts, read_release
+from tallyveil.report import plots
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory) -> Path:
+    """A synthetic town, protected twice."""
+    place = tmp_path_factory.mktemp("evaluated")
+    assert run("synth", "1940", "--persons", "60000", "--seed", "7", "-o", str(place / "town.parquet")).returncode == 0
+    for seed in ("1", "2"):
+        words = [
+            "--strategy",
+            "e2e-2018",
+            "--epsilon",
+            "1",
+            "--seed",
+            seed,
+            "--threads",
+            "1",
+            "-o",
+            str(place / f"r{seed}"),
+        ]
+        done = run("protect", str(place / "town.parquet"), *book(place), *words)
+        assert done.returncode == 0, done.stderr
+    return place
+
+
+def book(place: Path) -> list[str]:
+    files = {
+        "--codebook": "town.codebook.toml",
+        "--facilities": "town.facilities.parquet",
+        "--units": "town.units.parquet",
+    }
+    return [word for option, name in files.items() for word in (option, str(place / name))]
+
+
+def ask(town: Path, command: str, *words: str) -> Done:
+    return run(command, str(town / "town.parquet"), *words, "--codebook", str(town / "town.codebook.toml"))
+
+
+def test_the_json_of_evaluate_has_the_figures_that_python_gives(town):
+    done = ask(town, "evaluate", str(town / "r1"), "--query", "total", "--query", "race", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "Not for publication" in json.loads(done.stdout)["note"]
+    told = json.loads(done.stdout)["releases"]
+    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "r1" / "spine.parquet")
+    table = error(truth, read_release(town / "r1"), queries=["total", "race"])
+    mine = [(row["level"], row["query"], row["statistic"], row["value"]) for row in told[0]["error"]]
+    assert mine == list(table[["level", "query", "statistic", "value"]].itertuples(index=False, name=None))
+    assert all(row["sampling_error"] is None for row in told[0]["error"])
+    state = next(row for row in told[0]["epl"] if row["level"] == "state" and row["query"] == "total")
+    assert state["epl"] is None
+    assert state["undefined"]
+    assert {row["kind"] for row in told[0]["implausible"]} >= {"children without adults", "people without homes"}
+
+
+def test_evaluate_prints_tables_a_demographer_can_read(town):
+    done = ask(town, "evaluate", str(town / "r1"), "--query", "total")
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "Absolute error, in persons",
+        "Error by true size",
+        "Bias of totals by homogeneity",
+        "not a bound on",
+    ):
+        assert words in done.stdout
+    assert "nan" not in done.stdout.lower().replace("tenan", "")
+
+
+def test_pooled_releases_have_sampling_errors_and_separate_ones_a_table_each(town):
+    both = [str(town / "r1"), str(town / "r2")]
+    apart = json.loads(ask(town, "evaluate", *both, "--query", "total", "--json").stdout)["releases"]
+    assert [one["release"] for one in apart] == ["r1", "r2"]
+    (pooled,) = json.loads(ask(town, "evaluate", *both, "--query", "total", "--pool", "--json").stdout)["releases"]
+    row = next(r for r in pooled["error"] if (r["level"], r["statistic"]) == ("enumdist", "mean_abs"))
+    each = [
+        next(r["value"] for r in one["error"] if (r["level"], r["statistic"]) == ("enumdist", "mean_abs"))
+        for one in apart
+    ]
+    assert row["replicates"] == 2
+    assert row["sampling_error"] == pytest.approx(abs(each[0] - each[1]) / 2)
+
+
+def test_releases_of_different_strategies_are_not_pooled(town, tmp_path):
+    words = ["--epsilon", "4", "--seed", "1", "--threads", "1", "-o", str(tmp_path / "other")]
+    assert run("protect", str(town / "town.parquet"), *book(town)[:2], *book(town)[4:], *words).returncode == 0
+    for command in ("evaluate", "compare"):
+        done = ask(town, command, str(town / "r1"), str(tmp_path / "other"), "--pool")
+        assert done.returncode == 2
+        assert "r1, other have different strategies, so they are no replicates. Drop --pool." in done.stderr
+
+
+def test_implausible_units_of_pooled_releases_are_their_mean(town):
+    both = [str(town / "r1"), str(town / "r2")]
+    told = [
+        json.loads(ask(town, "evaluate", *names, "--query", "total", "--json").stdout)["releases"][0]["implausible"]
+        for names in ([both[0]], [both[1]], [*both, "--pool"])
+    ]
+    for one, two, pooled in zip(*told, strict=True):
+        assert pooled["released"] == (one["released"] + two["released"]) / 2
+
+
+def test_over_all_units_homogeneity_and_size_count_the_same_empty_ones(town):
+    words = ["--query", "total", "--level", "enumdist", "--homogeneity", "total", "--over", "all", "--json"]
+    (told,) = json.loads(ask(town, "evaluate", str(town / "r1"), *words).stdout)["releases"]
+    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "town.units.parquet")
+    assert (
+        sum(row["n"] for row in told["bias"])
+        == sum(row["n"] for row in told["by_size"])
+        == truth.spine.size("enumdist")
+    )
+
+
+def test_no_digit_is_cut_off_on_a_narrow_terminal(town, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = ask(town, "evaluate", str(town / "r1"), "--query", "total").stdout
+    assert "…" not in narrow
+    monkeypatch.setenv("COLUMNS", "200")
+    assert ask(town, "evaluate", str(town / "r1"), "--query", "total").stdout.split() == narrow.split()
+
+
+def test_a_truth_of_other_people_or_of_nobody_is_noticed(town, tmp_path):
+    people = pd.read_parquet(town / "town.parquet")
+    few, nobody = tmp_path / "few.parquet", tmp_path / "nobody.parquet"
+    people.head(len(people) // 20).to_parquet(few)
+    people.head(0).to_parquet(nobody)
+    words = [str(town / "r1"), "--codebook", str(town / "town.codebook.toml"), "--query", "total"]
+    assert "Are they of the same people?" in run("evaluate", str(few), *words).stderr
+    done = run("evaluate", str(nobody), *words)
+    assert done.returncode == 2
+    assert "nobody is counted in it" in done.stderr or "no rows" in done.stderr
+    empty = tmp_path / "areas.csv"
+    empty.write_text("enumdist,area\n")
+    done = ask(town, "evaluate", str(town / "r1"), "--areas", str(empty))
+    assert (done.returncode, "no areas are in it" in done.stderr) == (2, True)
+
+
+def test_areas_off_the_spine_are_evaluated_beside_the_levels(town, tmp_path):
+    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "town.units.parquet")
+    codes = truth.spine.labels("enumdist")
+    pd.DataFrame({"enumdist": codes[:3], "area": ["Troy", "Troy", "Ithaca"]}).to_csv(
+        tmp_path / "areas.csv", index=False
+    )
+    done = ask(town, "evaluate", str(town / "r1"), "--query", "total", "--areas", str(tmp_path / "areas.csv"), "--json")
+    rows = json.loads(done.stdout)["releases"][0]["error"]
+    noisy = read_release(town / "r1").histogram.answer("total", level="enumdist").dense()[:, 0]
+    true = truth.answer("total", level="enumdist").dense()[:, 0]
+    apart = [abs(noisy[:2].sum() - true[:2].sum()), abs(noisy[2] - true[2])]
+    assert next(r["value"] for r in rows if (r["level"], r["statistic"]) == ("area", "max_abs")) == max(apart)
+
+
+def test_tables_and_plots_go_to_a_new_folder_and_an_existing_one_is_refused(town, tmp_path):
+    done = ask(town, "evaluate", str(town / "r1"), "--query", "race", "-o", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"error.csv", "error.parquet", "bias.csv", "epl.csv", "error.svg", "error.png"} <= names
+    assert (tmp_path / "out" / "error.svg").read_text().startswith("<svg")
+    assert set(pd.read_csv(tmp_path / "out" / "error.csv").release) == {"r1"}
+    assert "INTERNAL.txt" in names
+    text = (tmp_path / "out" / "INTERNAL.txt").read_text()
+    assert text.startswith("Internal: made from the true counts, for those who may see them. Not for publication.\n")
+    for file in (tmp_path / "out").glob("*.csv"):  # a file may travel without its folder
+        assert set(pd.read_csv(file).internal) == {"from true counts, not for publication"}, file
+    for file in (tmp_path / "out").glob("*.parquet"):
+        assert set(pd.read_parquet(file).internal) == {"from true counts, not for publication"}, file
+    again = ask(town, "evaluate", str(town / "r1"), "-o", str(tmp_path / "out"))
+    assert again.returncode == 2
+    assert "exists. Name a new folder" in again.stderr
+
+
+def test_without_the_plotting_library_tables_are_written_and_one_line_says_what_to_install(town, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "altair", None)
+    done = ask(town, "evaluate", str(town / "r1"), "--query", "total", "-o", str(tmp_path / "out"))
+    assert done.returncode == 0
+    assert "plots need altair. Install it: pip install altair vl-convert-python" in done.stderr
+    assert (tmp_path / "out" / "error.csv").exists()
+    assert not list((tmp_path / "out").glob("*.png"))
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["missing"], "missing: no such file or folder"),
+        (["r1", "r1"], "given twice"),
+        (["r1", "--level", "block"], "unknown level 'block'"),
+        (["r1", "--query", "sex"], "unknown factor 'sex'"),
+        (["r1", "--over", "most"], "--over must be nonempty or all. Got most"),
+        (["r1", "-o", "nowhere/at/all"], "nowhere/at/all: there is no folder nowhere/at"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_one_line_and_exit_2(town, words, line):
+    given = [str(town / word) if word in ("r1", "missing") else word for word in words]
+    done = ask(town, "evaluate", *given)
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_compare_names_the_sample_with_its_level_and_query_beside_older_methods(town, tmp_path):
+    words = [
+        "--level",
+        "enumdist",
+        "--query",
+        "votingage * hispanic * race",
+        "--swap",
+        "0.1@county",
+        "--match",
+        "votingage",
+    ]
+    done = ask(town, "compare", str(town / "r1"), *words, "--suppress", "10", "-o", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert "counts of 'votingage * hispanic * race' at level 'enumdist': like a sample of " in done.stdout
+    assert "swapped 0.1" in done.stdout
+    assert "hidden below 10" in done.stdout
+    table = pd.read_csv(tmp_path / "out" / "compare.csv")
+    assert (table.method == "sample").sum() == 19
+    assert set(table.internal) == {"from true counts, not for publication"}
+    assert "Not for publication" in (tmp_path / "out" / "INTERNAL.txt").read_text()
+    samples = table[table.method == "sample"].sort_values("fraction")
+    assert samples.median_abs.iloc[0] > samples.median_abs.iloc[-1]
+    assert list((tmp_path / "out").glob("*.png"))
+    told = json.loads(ask(town, "compare", str(town / "r1"), *words[:4], "--json").stdout)
+    assert "Not for publication" in told[0]["note"]
+    assert told[0]["fraction"] in [k / 20 for k in range(1, 20)]
+    refused = {
+        ("--swap", "5%"): "write it as RATE@LEVEL",
+        ("--match", "race"): "--match is for swapping",
+        ("--suppress", "-1"): "--suppress must be 1 or more. Got -1",
+        ("--level", "block"): "unknown level 'block'",
+    }
+    for given, line in refused.items():
+        wrong = ask(town, "compare", str(town / "r1"), *given)
+        assert (wrong.returncode, len(wrong.stderr.splitlines())) == (2, 1)
+        assert line in wrong.stderr
+
+
+def test_a_sweep_writes_one_table_and_goes_on_when_asked_for_more(town, tmp_path):
+    words = ["--query", "total", "--level", "enumdist", "--seed", "3", "--threads", "1", "-o", str(tmp_path / "s")]
+    units = ["--units", str(town / "town.units.parquet")]
+    done = ask(town, "sweep", *units, *words, "--epsilon", "1,4", "--replicates", "1")
+    assert done.returncode == 0, done.stderr
+    table = pd.read_parquet(tmp_path / "s" / "sweep.parquet")
+    assert sorted(set(table.budget)) == [1, 4]
+    assert set(table.internal) == {"from true counts, not for publication"}
+    assert "Not for publication" in (tmp_path / "s" / "INTERNAL.txt").read_text()
+    assert set(table.allocation) == {"equal shares"}
+    assert (tmp_path / "s" / "median_abs.svg").exists()
+    more = ask(town, "sweep", *units, *words, "--epsilon", "1,4", "--replicates", "2")
+    assert "2 of 4 trials were done before" in more.stderr
+    longer = pd.read_parquet(tmp_path / "s" / "sweep.parquet")
+    first = longer[longer.replicate == 0].reset_index(drop=True)
+    assert np.array_equal(first.value, table.value, equal_nan=True)
+    two = ask(town, "sweep", *units, *words, "--epsilon", "2", "--replicates", "1")
+    assert two.returncode == 0
+    assert sorted(set(pd.read_csv(tmp_path / "s" / "sweep.csv").budget)) == [1, 2, 4]  # what was there stays
+    other = ask(town, "sweep", *units, *words[:4], "--seed", "4", "-o", str(tmp_path / "s"), "--epsilon", "1")
+    assert other.returncode == 2
+    assert "made for another job (seed was 3, is now 4" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "sweep needs budgets"),
+        (["--epsilon", "1", "--rho", "1"], "sweep needs budgets"),
+        (["--epsilon", "1,,2"], "a budget is missing between two commas"),
+        (["--epsilon", "1,1"], "a budget is given twice"),
+        (["--epsilon", "1", "--replicates", "0"], "--replicates must be 1 or more"),
+        (["--epsilon", "1", "--threads", "0"], "--threads must be 1 or more"),
+    ],
+)
+def test_a_sweep_that_cannot_be_run_writes_nothing(town, tmp_path, words, line):
+    done = ask(town, "sweep", *words, "-o", str(tmp_path / "s"))
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_sweep_shows_the_strategy_that_was_asked_for_though_another_of_its_name_is_there(town, tmp_path):
+    words = ["--query", "total", "--level", "county", "--threads", "1", "--epsilon", "1", "--replicates", "1"]
+    units = ["--units", str(town / "town.units.parquet"), "-o", str(tmp_path / "s")]
+    assert ask(town, "sweep", *units, *words).returncode == 0
+    kept = json.loads(ask(town, "sweep", *units, *words, "--invariant", "total@county", "--json").stdout)
+    assert next(row["value"] for row in kept if row["statistic"] == "max_abs") == 0
+    assert pd.read_csv(tmp_path / "s" / "sweep.csv").strategy.nunique() == 2
+
+
+def test_a_sweep_is_not_gone_on_with_for_other_people(town, tmp_path):
+    people = pd.read_parquet(town / "town.parquet")
+    data = tmp_path / "data.parquet"
+    words = [
+        "--codebook",
+        str(town / "town.codebook.toml"),
+        "--units",
+        str(town / "town.units.parquet"),
+        "--epsilon",
+        "1",
+    ]
+    words += ["--query", "total", "--level", "us", "--replicates", "1", "--threads", "1", "-o", str(tmp_path / "s")]
+    people.to_parquet(data)
+    assert run("sweep", str(data), *words).returncode == 0
+    people.iloc[::-1].to_parquet(data)  # the same people in another order
+    assert "1 of 1 trials were done before" in run("sweep", str(data), *words).stderr
+    people.head(len(people) - 1).to_parquet(data)
+    done = run("sweep", str(data), *words)
+    assert done.returncode == 2
+    assert "made for another job (people was" in done.stderr
+
+
+def test_a_sweep_never_writes_into_a_folder_that_is_not_its_own(town):
+    done = ask(town, "sweep", "--epsilon", "1", "-o", str(town / "r1"))
+    assert done.returncode == 2
+    assert "exists. Name a new folder" in done.stderr
+    assert not (town / "r1" / "trials").exists()
+
+
+def test_plots_need_nothing_but_the_frames(tmp_path):
+    curve = pd.DataFrame({"x": [0.0, 1.0], "epl": [0.1, 0.2], "low": [0.0, 0.1], "high": [0.2, 0.3]})
+    curve = curve.assign(panel="county: total", largest=0.2, theory=None)
+    plots.write_plot(plots.epl_plot(curve), tmp_path / "epl")
+    assert (tmp_path / "epl.png").read_bytes()[:4] == b"\x89PNG"
+    assert "county: total" in (tmp_path / "epl.svg").read_text()
