@@ -1,8 +1,8 @@
 """The cases in which a review broke the guarantee, each as a user would meet it: by command line, from a file.
 
 The numbers are those of the review. The others have tests beside what they are about: 2, 16 and 17 in
-tests/topdown/test_constraints_attacked.py, 3, 4, 8, 14 and 15 in tests/privacy/test_loss.py, 7 in tests/test_verify.py
-and tests/test_verify_altered.py, 10 in tests/test_release_secrets.py, 11 in tests/risk.
+tests/engine/test_constraints_attacked.py, 3, 4, 8, 14 and 15 in tests/privacy/test_loss.py, 7 in test_verify.py and
+test_verify_altered.py beside this file, 10 in test_release_secrets.py, 11 in tests/risk.
 """
 
 import json
