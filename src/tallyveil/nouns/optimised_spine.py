@@ -112,11 +112,6 @@ class OptimisedSpine:
         _refuse_other_spine("the counts", histogram.spine, self.standard, "standard")
         return replace(histogram, spine=self.spine, leaves=histogram.leaves.taken(self.leaf))
 
-    def moved_facilities(self, facilities: Facilities) -> Facilities:
-        """Facilities on the standard spine, put on the new one."""
-        _refuse_other_spine("the facilities", facilities.spine, self.standard, "standard")
-        return replace(facilities, spine=self.spine, leaves=facilities.leaves.taken(self.leaf))
-
     def restored(self, histogram: Histogram) -> Histogram:
         """Counts on the new spine, put back on the standard one: each leaf's counts stay as they are."""
         _refuse_other_spine("the counts", histogram.spine, self.spine, "optimised")
