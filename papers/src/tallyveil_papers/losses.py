@@ -15,11 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats
 from tallyveil.evaluate.epl.loss import Settings, smoothed
 from tallyveil.evaluate.tally import tally
 from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, titled
-
-Floats = NDArray[np.float64]
 
 DRAWN = 0.95  # a picture shows about so much of the residuals on each side, and half as much again
 

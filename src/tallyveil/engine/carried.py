@@ -19,8 +19,8 @@ from functools import cached_property, partial
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Integers
 from tallyveil.engine.constraints import (
     Bounds,
     Exact,
@@ -29,7 +29,7 @@ from tallyveil.engine.constraints import (
     possible_cells,
     translated_limits,
 )
-from tallyveil.engine.nests import UNLIMITED, Index
+from tallyveil.engine.nests import UNLIMITED
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import TOTAL, Schema
@@ -61,7 +61,7 @@ class RunLimits:
 
     published: Spine
     schema: Schema
-    possible: NDArray[np.bool_]
+    possible: Bools
     declared: Mapping[str, Sequence[LevelLimits]]
     own: Mapping[str, Sequence[LevelLimits]]
     carried: Mapping[str, Sequence[LevelLimits]]
@@ -139,7 +139,7 @@ def run_limits(
 
 
 def limits_by_level(
-    spine: Spine, schema: Schema, own: Mapping[str, Sequence[LevelLimits]], possible: NDArray[np.bool_]
+    spine: Spine, schema: Schema, own: Mapping[str, Sequence[LevelLimits]], possible: Bools
 ) -> dict[str, list[LevelLimits]]:
     """For each level the bounds that hold there: its own, and those carried up from below."""
     table: dict[str, list[LevelLimits]] = {}
@@ -175,14 +175,14 @@ def _joined(here: Mapping[str, LevelLimits], more: Sequence[LevelLimits]) -> dic
 def _both(one: LevelLimits, other: LevelLimits) -> LevelLimits:
     """Two sets of bounds on the same query: the stricter of each."""
 
-    def of(units: Index) -> Bounds:
+    def of(units: Integers) -> Bounds:
         (a, b), (c, d) = one.of(units), other.of(units)
         return np.maximum(a, c), np.minimum(b, d)
 
     return replace(one, of=of, words=tuple(dict.fromkeys((*one.words, *other.words))))
 
 
-def _sharpened(table: Mapping[str, LevelLimits], schema: Schema, possible: NDArray[np.bool_]) -> dict[str, LevelLimits]:
+def _sharpened(table: Mapping[str, LevelLimits], schema: Schema, possible: Bools) -> dict[str, LevelLimits]:
     """The bounds of a level with each other, and with the cells that are possible, taken into account.
 
     One query alone says the same about its rows and about its total: nothing is added. Several say more together.
@@ -195,7 +195,7 @@ def _sharpened(table: Mapping[str, LevelLimits], schema: Schema, possible: NDArr
     if len(table) <= 1 and not any(rows.any() for rows in closed.values()):
         return dict(table)
 
-    def of(name: str, units: Index) -> Bounds:
+    def of(name: str, units: Integers) -> Bounds:
         bounds = {}
         for other, one in table.items():
             least, most = one.of(units)
@@ -235,7 +235,7 @@ def _with_totals(bounds: Mapping[str, Bounds]) -> dict[str, Bounds]:
     return sharp
 
 
-def _summed(one: LevelLimits, first_child: Index) -> LevelLimits:
+def _summed(one: LevelLimits, first_child: Integers) -> LevelLimits:
     """The bounds of the level below, added up for the units of this one."""
     size = len(first_child) - 1
     least, most = np.zeros((size, one.query.size), np.int64), np.zeros((size, one.query.size), np.int64)
@@ -249,7 +249,7 @@ def _summed(one: LevelLimits, first_child: Index) -> LevelLimits:
     return _fixed(one, least, most)
 
 
-def _of_owners(one: LevelLimits, owner: Index, owners: int) -> LevelLimits:
+def _of_owners(one: LevelLimits, owner: Integers, owners: int) -> LevelLimits:
     """The bounds of parts, added up for the units they are parts of."""
     order = np.argsort(owner, kind="stable")
     cuts = np.searchsorted(owner[order], np.arange(owners))
@@ -257,19 +257,19 @@ def _of_owners(one: LevelLimits, owner: Index, owners: int) -> LevelLimits:
     return _fixed(one, _reduced(least, cuts), _reduced(most, cuts))
 
 
-def _reduced(bounds: Index, cuts: Index) -> Index:
+def _reduced(bounds: Integers, cuts: Integers) -> Integers:
     """Sums of runs of units, or ``UNLIMITED`` where they are above it."""
     large = np.add.reduceat(bounds.astype(np.float64), cuts, axis=0) >= UNLIMITED
     return np.where(large, UNLIMITED, np.add.reduceat(np.where(bounds >= UNLIMITED, 0, bounds), cuts, axis=0))
 
 
-def _sums(bounds: Index, *, axis: int) -> Index:
+def _sums(bounds: Integers, *, axis: int) -> Integers:
     """Sums over rows, or ``UNLIMITED`` where they are above it."""
     large = bounds.astype(np.float64).sum(axis=axis, keepdims=True) >= UNLIMITED
     return np.where(large, UNLIMITED, np.where(bounds >= UNLIMITED, 0, bounds).sum(axis=axis, keepdims=True))
 
 
-def _fixed(one: LevelLimits, least: Index, most: Index) -> LevelLimits:
+def _fixed(one: LevelLimits, least: Integers, most: Integers) -> LevelLimits:
     return LevelLimits(
         query=one.query, of=lambda units: (least[units], most[units]), owners=len(least), words=one.words
     )

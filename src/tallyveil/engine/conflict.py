@@ -20,11 +20,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil._compiled import compiled
-from tallyveil.engine.nests import UNLIMITED, Index, Limits, Nests
+from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 from tallyveil.errors import TallyveilError
-
-Floats = NDArray[np.float64]
 
 OPTIMAL, INFEASIBLE = 0, 2  # statuses of scipy.optimize.milp
 
@@ -78,7 +77,7 @@ class Rows:
     A group is the cells, and a bundle the children, that no limit tells apart. Entries run bundle after bundle.
     """
 
-    group: Index  # of each cell
+    group: Integers  # of each cell
     bundles: int
     groups: int
     matrix: sp.csr_matrix
@@ -90,7 +89,7 @@ class Rows:
         return sp.csr_matrix(sp.kron(np.ones((1, self.bundles)), sp.identity(self.groups)))
 
 
-def rows_of(limits: Sequence[Limits], cell: Index, apart: Sequence[NDArray[np.int32]] = ()) -> Rows:
+def rows_of(limits: Sequence[Limits], cell: Integers, apart: Sequence[NDArray[np.int32]] = ()) -> Rows:
     """The limits of a nest that stands alone, on these cells; groups also keep apart what some partitions do."""
     keys = np.stack([*(one.row_of_cell[cell] for one in limits), *(rows[cell] for rows in apart)])
     row, group = np.unique(keys, axis=1, return_inverse=True)
@@ -131,7 +130,7 @@ def _fits(nest: Nests, limits: Sequence[Limits]) -> bool:
 
 def whole_solution(
     cost: Floats, matrix: Sequence[sp.csr_matrix], least: Sequence[Floats], most: Sequence[Floats], high: Floats
-) -> Index | None:
+) -> Integers | None:
     """Whole numbers z of least cost with least <= matrix z <= most and 0 <= z <= high; None if there are none."""
     rows, lower, upper = sp.vstack(matrix, format="csr"), np.concatenate(least), np.concatenate(most)
     result = milp(
@@ -149,7 +148,7 @@ def whole_solution(
     reached = rows @ z  # whole numbers below 2^53: exact
     if (z < 0).any() or (z > high).any() or (reached < lower).any() or (reached > upper).any():
         raise TallyveilError("the integer program's answer breaks a constraint once rounded. Report this.")
-    whole: Index = z.astype(np.int64)
+    whole: Integers = z.astype(np.int64)
     return whole
 
 
@@ -205,7 +204,7 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _broken_rows(nests: Nests, limits: Sequence[Limits]) -> tuple[Index, NDArray[np.bool_]]:
+def _broken_rows(nests: Nests, limits: Sequence[Limits]) -> tuple[Integers, Bools]:
     """For each kind and nest the first row that it alone makes impossible (-1: none), and where it binds at all."""
     binding = np.zeros((len(limits), len(nests)), np.bool_)
     broken = np.full((len(limits), len(nests)), -1, np.int64)
@@ -217,7 +216,7 @@ def _broken_rows(nests: Nests, limits: Sequence[Limits]) -> tuple[Index, NDArray
     return broken, binding
 
 
-def _filled(nests: Nests, limits: Sequence[Limits], wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _filled(nests: Nests, limits: Sequence[Limits], wanted: Bools) -> Bools:
     """Which of the wanted nests a greedy table fits. No proof that the others have none."""
     filled = np.zeros(len(nests), np.bool_)
     if wanted.any():

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tallyveil.engine.nests import UNLIMITED, Index, Limits, Nests
+from tallyveil._arrays import Bools, Integers
+from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 from tallyveil.errors import InputError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
@@ -31,7 +31,7 @@ from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.constraints import ALL, Bound, FacilityBounds, Invariant, StructuralZero
 from tallyveil.privacy.strategy import Strategy
 
-Bounds = tuple[Index, Index]
+Bounds = tuple[Integers, Integers]
 Exact = Mapping[tuple[str, str], Counts]
 _CHUNK = 1 << 18
 
@@ -51,10 +51,10 @@ class LevelLimits:
     """
 
     query: Query
-    of: Callable[[Index], Bounds]
+    of: Callable[[Integers], Bounds]
     owners: int
     words: tuple[str, ...]
-    owner: Index | None = None
+    owner: Integers | None = None
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ def translated_limits(
     return {level: [_translated(one, level, optimised) for one in limits] for level, limits in declared.items()}
 
 
-def possible_cells(schema: Schema, strategy: Strategy) -> NDArray[np.bool_]:
+def possible_cells(schema: Schema, strategy: Strategy) -> Bools:
     """Which cells may hold anybody: the schema's structural zeros and the strategy's."""
     possible = schema.possible.copy()
     for zero in strategy.constraints:
@@ -122,7 +122,7 @@ def possible_cells(schema: Schema, strategy: Strategy) -> NDArray[np.bool_]:
 
 
 def check_counts(
-    histogram: Histogram, limits: Mapping[str, Sequence[LevelLimits]], possible: NDArray[np.bool_], *, whose: str
+    histogram: Histogram, limits: Mapping[str, Sequence[LevelLimits]], possible: Bools, *, whose: str
 ) -> None:
     """Refuse counts that break a constraint: the error names the unit and the constraint.
 
@@ -181,14 +181,14 @@ def _facility_limits(constraint: FacilityBounds, facilities: Facilities, schema:
         for table, none in ((constraint.least, 0), (constraint.most, int(UNLIMITED)))
     ]
 
-    def of(units: Index) -> Bounds:
+    def of(units: Integers) -> Bounds:
         table = built.taken(units).dense()
         return _times(table, per[0]), _times(table, per[1])
 
     return LevelLimits(query=query, of=of, owners=built.units, words=(constraint.words(),))
 
 
-def _times(table: Index, per: Index) -> Index:
+def _times(table: Integers, per: Integers) -> Integers:
     """Products, or ``UNLIMITED`` where they would be above it."""
     large = table * per.astype(np.float64) >= UNLIMITED
     return np.where(large, UNLIMITED, table * np.where(large, 0, per))
@@ -202,7 +202,7 @@ def _bound_limits(constraint: Bound, spine: Spine, schema: Schema) -> LevelLimit
         applies[:] = False
         applies[spine.locate(constraint.level, list(constraint.units))] = True
 
-    def of(units: Index) -> Bounds:
+    def of(units: Integers) -> Bounds:
         here = applies[units, None]
         return np.where(here, least, 0), np.where(here, most, UNLIMITED)
 

@@ -18,10 +18,11 @@ from itertools import combinations
 import numpy as np
 import scipy.sparse as sp
 
+from tallyveil._arrays import Integers
 from tallyveil.engine.carried import RunLimits
 from tallyveil.engine.conflict import listed, whole_solution
 from tallyveil.engine.constraints import LevelLimits
-from tallyveil.engine.nests import UNLIMITED, Index
+from tallyveil.engine.nests import UNLIMITED
 from tallyveil.errors import InputError
 from tallyveil.nouns.spine import Spine
 
@@ -124,7 +125,7 @@ def _fits(limits: RunLimits, own: Own, depth: int, unit: int) -> bool | None:
     return whole_solution(np.zeros(size), matrix, least, most, np.full(size, np.inf)) is not None
 
 
-def _owners(spine: Spine, one: LevelLimits, at: int, deepest: int, first: int, last: int) -> tuple[Index, Index]:
+def _owners(spine: Spine, one: LevelLimits, at: int, deepest: int, first: int, last: int) -> tuple[Integers, Integers]:
     """For each unit ``first`` to ``last`` of the deepest level which of the owners it falls under, and the owners."""
     above = np.arange(first, last)
     for depth in range(deepest - 1, at - 1, -1):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Index = NDArray[np.int64]
+from tallyveil._arrays import Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,12 +33,12 @@ class Nests:
         The parent's count in each support cell, above 0. Without a parent (the root's own nest): -1.
     """
 
-    child_start: Index
-    child: Index
-    cell_start: Index
-    cell: Index
-    count: Index
-    block_start: Index
+    child_start: Integers
+    child: Integers
+    cell_start: Integers
+    cell: Integers
+    count: Integers
+    block_start: Integers
 
     def __len__(self) -> int:
         return len(self.child_start) - 1
@@ -73,9 +73,9 @@ class Limits:
 
     name: str
     row_of_cell: NDArray[np.int32]
-    least: Index
-    most: Index
-    owner: Index
+    least: Integers
+    most: Integers
+    owner: Integers
 
 
 UNLIMITED = np.int64(1) << 60

@@ -23,10 +23,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil.engine.carried import RunLimits
 from tallyveil.engine.conflict import Conflict, first_conflict, listed, only_nest, rows_of, smallest, whole_solution
 from tallyveil.engine.constraints import LevelLimits
-from tallyveil.engine.nests import UNLIMITED, Index, Limits, Nests
+from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.schema import TOTAL, Schema
@@ -50,8 +51,8 @@ class Relaxation:
         The query whose answer did not change: all attributes but one, or only the total.
     """
 
-    cell: Index
-    count: Index
+    cell: Integers
+    count: Integers
     amount: int
     limits: tuple[str, ...]
     kept: str
@@ -76,9 +77,9 @@ class Above:
     """
 
     row_of_cell: NDArray[np.int32]
-    members: Index
-    least: NDArray[np.float64]
-    most: NDArray[np.float64]
+    members: Integers
+    least: Floats
+    most: Floats
 
 
 def relax(
@@ -88,7 +89,7 @@ def relax(
     schema: Schema,
     attribute: str,
     *,
-    possible: NDArray[np.bool_] | None = None,
+    possible: Bools | None = None,
 ) -> Relaxation:
     """The least change of a parent's counts that makes nest ``p`` feasible, for a nest that stands alone.
 
@@ -166,7 +167,7 @@ def relaxed_parents(
     """
     depth = limits.measured.depth(level) - 1
     kept = dict.fromkeys((other_attributes(limits.schema, attribute), TOTAL, NOTHING))
-    new: dict[int, Index] = {}
+    new: dict[int, Integers] = {}
     changes: list[Change] = []
     for parent, conflict in conflicts:
         if parent in new:  # changed with others before, and feasible since
@@ -184,8 +185,8 @@ def relaxed_parents(
 
 
 def _ways_out(
-    limits: RunLimits, depth: int, parent: int, above: Counts, new: Mapping[int, Index], kept: Sequence[str]
-) -> Iterator[dict[int, Index]]:
+    limits: RunLimits, depth: int, parent: int, above: Counts, new: Mapping[int, Integers], kept: Sequence[str]
+) -> Iterator[dict[int, Integers]]:
     """New counts of a parent, or of more and more units around it: the first is the least far-reaching."""
     spine = limits.measured
     first, last = parent, parent + 1
@@ -222,7 +223,7 @@ def _limits_of_children(limits: RunLimits, depth: int, parent: int) -> list[Limi
 
 
 def _bounds_above(
-    limits: RunLimits, depth: int, units: Index, above: Counts, new: Mapping[int, Index]
+    limits: RunLimits, depth: int, units: Integers, above: Counts, new: Mapping[int, Integers]
 ) -> Iterator[Above]:
     """The bounds on the parents that are changed and on all units they lie in: on what is left to them."""
     spine = limits.measured
@@ -249,7 +250,7 @@ def _bounds_above(
             up, all_up = (np.searchsorted(spine.first_child[at - 1], some, side="right") - 1 for some in (up, all_up))
 
 
-def _row_sums(one: LevelLimits, above: Counts, new: Mapping[int, Index], units: Index) -> Index:
+def _row_sums(one: LevelLimits, above: Counts, new: Mapping[int, Integers], units: Integers) -> Integers:
     """A query's answer for some units together."""
     old = units[~np.isin(units, list(new))] if new else units
     some = above.taken(old)
@@ -259,11 +260,11 @@ def _row_sums(one: LevelLimits, above: Counts, new: Mapping[int, Index], units: 
     return sums
 
 
-def _counts(above: Counts, new: Mapping[int, Index], unit: int) -> Index:
+def _counts(above: Counts, new: Mapping[int, Integers], unit: int) -> Integers:
     return new[unit] if unit in new else above.dense(unit, unit + 1)[0]
 
 
-def _replaced(counts: Counts, new: Mapping[int, Index]) -> Counts:
+def _replaced(counts: Counts, new: Mapping[int, Integers]) -> Counts:
     """The counts with those of some units exchanged."""
     changed = np.isin(counts.unit(), list(new))
     unit, cell, count = [counts.unit()[~changed]], [counts.cell[~changed]], [counts.count[~changed]]
@@ -277,13 +278,13 @@ def _replaced(counts: Counts, new: Mapping[int, Index]) -> Counts:
 
 
 def nearest_parents(
-    count: Index,
+    count: Integers,
     children: Sequence[Sequence[Limits]],
     schema: Schema,
     kept: str,
-    possible: NDArray[np.bool_],
+    possible: Bools,
     above: Sequence[Above] = (),
-) -> Index | None:
+) -> Integers | None:
     """Counts nearest to those of some parents that the children of each can sum to; None if there are none.
 
     The answer to a query is kept for the parents together (``NOTHING``: none is), and the bounds above hold. Cells in
@@ -306,7 +307,7 @@ def nearest_parents(
     def into(row: NDArray[np.integer], size: int) -> sp.csr_matrix:
         return sp.csr_matrix((np.ones(pools), (row, np.arange(pools))), shape=(size, pools))
 
-    def change(matrix: sp.csr_matrix, members: Index) -> sp.csr_matrix:
+    def change(matrix: sp.csr_matrix, members: Integers) -> sp.csr_matrix:
         """The matrix applied to the changes of some parents, added up."""
         which = np.zeros((1, parents))
         which[0, members] = 1
@@ -357,7 +358,7 @@ def _nobody_fits(children: Sequence[Sequence[Limits]], above: Sequence[Above]) -
     return inside and all((one.least <= 0).all() and (one.most >= 0).all() for one in above)
 
 
-def _spread(count: Index, pool: Index, change: Index) -> Index:
+def _spread(count: Integers, pool: Integers, change: Integers) -> Integers:
     """The counts after each pool's change, which falls on its largest cells first."""
     count = count.copy()
     for j in np.flatnonzero(change):

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Integers
 from tallyveil._compiled import compiled
 from tallyveil.engine.carried import RunLimits, run_limits
 from tallyveil.engine.conflict import Conflict, conflicts, first_conflict
 from tallyveil.engine.constraints import check_counts
 from tallyveil.engine.decide import check_feasible
 from tallyveil.engine.estimate.problem import Asked, Estimated, estimate, estimate_in_passes, places_of, rows_of
-from tallyveil.engine.nests import Index, Limits, Nests
+from tallyveil.engine.nests import Limits, Nests
 from tallyveil.engine.relax import Change, relaxed_parents
 from tallyveil.engine.rounding.rounding import round_nests
 from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
@@ -166,7 +167,7 @@ class _Piece:
     """The children of some parents: entries of each, their cells and counts."""
 
     parents: int
-    sizes: Index
+    sizes: Integers
     cell: NDArray[np.integer]
     count: NDArray[np.integer]
     solved: Solved
@@ -182,7 +183,7 @@ class _Level:
     limits: RunLimits
 
     @property
-    def first_child(self) -> Index:
+    def first_child(self) -> Integers:
         spine = self.measurements.spine
         return spine.first_child[spine.depth(self.level) - 1]
 
@@ -234,7 +235,7 @@ class _Level:
         )
 
 
-def _root_nest(possible: NDArray[np.bool_]) -> Nests:
+def _root_nest(possible: Bools) -> Nests:
     """The root: a nest of one child and no parent, every possible cell open."""
     cell = np.flatnonzero(possible)
     ends = np.array([0, len(cell)])
@@ -317,7 +318,7 @@ def _added_up(level: str, parts: Sequence[Solved]) -> Solved:
     )
 
 
-def _nests(first_child: Index, above: Counts, first: int, last: int) -> tuple[Nests, Index]:
+def _nests(first_child: Integers, above: Counts, first: int, last: int) -> tuple[Nests, Integers]:
     """The nests among some parents (several children, anybody there), and the parent of each."""
     children = np.diff(first_child[first : last + 1])
     cells = np.diff(above.start[first : last + 1])

@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.error import size_classes
 from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
@@ -95,7 +95,7 @@ def homogeneity(
     query: str = "detailed",
     definition: Definition = "cells",
     areas: Areas | None = None,
-) -> NDArray[np.int64]:
+) -> Integers:
     """The homogeneity index of each unit: how many of a query's cells are empty.
 
     With ``definition="product"``: all cells less ages x ethnicities x ... that occur in the unit. The published table
@@ -115,7 +115,7 @@ def homogeneity(
 
 
 def mean_by(
-    found: Residuals, group: NDArray[np.int64], names: list[str] | None, *, by: str, confidence: float = 0.95
+    found: Residuals, group: Integers, names: list[str] | None, *, by: str, confidence: float = 0.95
 ) -> pd.DataFrame:
     """Mean residual of each group with its interval; groups without residuals are left out."""
     if not 0 < confidence < 1:
@@ -141,9 +141,7 @@ def mean_by(
     )
 
 
-def _standard_errors(
-    found: Residuals, group: NDArray[np.int64], mean: NDArray[np.float64], n: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _standard_errors(found: Residuals, group: Integers, mean: Floats, n: Integers) -> tuple[Floats, Integers]:
     """The standard error of each group's mean, and how many independent clusters it rests on (one: unknown).
 
     By the jackknife: clusters are left out one by one. Unlike sums of squares by cluster it holds, nearly, where one
@@ -167,7 +165,7 @@ def _refuse_unknown(definition: str) -> None:
         raise InputError(f'definition must be "cells" or "product". Got {definition!r} instead.')
 
 
-def _labels(people: Histogram, found: Residuals, attribute: str) -> tuple[NDArray[np.int64], list[str]]:
+def _labels(people: Histogram, found: Residuals, attribute: str) -> tuple[Integers, list[str]]:
     query = people.schema.query(found.query)
     if attribute not in query.factors:
         known = ", ".join((HOMOGENEITY, SIZE, *query.factors))

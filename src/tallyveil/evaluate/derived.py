@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import Source, aligned, people_of, refuse_elsewhere
 from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 
-Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], ArrayLike]
 
 
@@ -161,7 +161,7 @@ def _figures(function: Statistic, table: Floats, name: str) -> Floats:
     return figures
 
 
-def _grouped(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None) -> tuple[Floats, Floats, NDArray[np.int64]]:
+def _grouped(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None) -> tuple[Floats, Floats, Integers]:
     a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     given = np.zeros(len(a), dtype=np.int64) if groups is None else np.asarray(groups)
     if given.dtype.kind not in "iu" or (given < 0).any():

@@ -12,16 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.audit.binomial import lower, upper
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Whole = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def direct(outputs: ArrayLike, outputs_neighbour: ArrayLike, true: float, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -82,10 +80,10 @@ def direct(outputs: ArrayLike, outputs_neighbour: ArrayLike, true: float, *, con
     return pd.concat(frames, ignore_index=True)
 
 
-def _equal(values: Whole, ks: Whole) -> Whole:
+def _equal(values: Integers, ks: Integers) -> Integers:
     ordered = np.sort(values)
     return np.searchsorted(ordered, ks, side="right") - np.searchsorted(ordered, ks, side="left")
 
 
-def _at_least(values: Floats, ks: Whole) -> Whole:
+def _at_least(values: Floats, ks: Integers) -> Integers:
     return len(values) - np.searchsorted(np.sort(values), ks, side="left")

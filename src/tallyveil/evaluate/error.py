@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
 from tallyveil.evaluate.tally import tally
@@ -175,7 +176,7 @@ def error_by_size(found: Residuals) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def size_classes(count: NDArray[Any]) -> tuple[NDArray[np.int64], list[str]]:
+def size_classes(count: NDArray[Any]) -> tuple[Integers, list[str]]:
     """The class of each count (0, 1 - 9, 10 - 99, ...), and the names of the classes."""
     top = int(count.max(initial=0))
     edges = [10**power for power in range(len(str(top)))]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import Source, aligned, people_of
 from tallyveil.nouns.counts import Counts
@@ -91,7 +91,7 @@ def implausible(
     return pd.DataFrame(rows, columns=["level", "kind", "units", "true", "released"])
 
 
-def _homes(truth: Histogram | Population, housing: Histogram | Facilities | None) -> NDArray[np.int64] | None:
+def _homes(truth: Histogram | Population, housing: Histogram | Facilities | None) -> Integers | None:
     """Occupied homes by leaf."""
     known = housing
     if known is None and isinstance(truth, Population):
@@ -103,7 +103,7 @@ def _homes(truth: Histogram | Population, housing: Histogram | Facilities | None
     return None if known is None else known.leaves.dense()[:, known.schema.cell(h1="occupied")]
 
 
-def _child_cells(people: Histogram, children: tuple[str, str] | None) -> NDArray[np.bool_] | None:
+def _child_cells(people: Histogram, children: tuple[str, str] | None) -> Bools | None:
     """Which cells are of children."""
     if children is None:
         pairs = ((name, label) for name in AGES if name in people.schema.attributes for label in CHILDREN)
@@ -119,7 +119,7 @@ def _child_cells(people: Histogram, children: tuple[str, str] | None) -> NDArray
     return np.asarray(query.row_of_cell == query.labels().index(label))
 
 
-def _household_cells(people: Histogram) -> NDArray[np.bool_]:
+def _household_cells(people: Histogram) -> Bools:
     """Which cells are of people in homes: those of type household where types are known, else all."""
     if HOUSEHOLD in people.schema.attributes.get("hhgq", ()):
         query = people.schema.query("hhgq")
@@ -127,12 +127,12 @@ def _household_cells(people: Histogram) -> NDArray[np.bool_]:
     return np.ones(people.schema.cells, dtype=np.bool_)
 
 
-def _people(table: Counts, inside: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _people(table: Counts, inside: Bools) -> Integers:
     """How many people of some cells each unit has."""
     row = np.where(inside, 0, 1).astype(np.int32)
     return table.merged(np.arange(table.units + 1), row, 2).dense()[:, 0]
 
 
-def _lonely_children(table: Counts, child: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _lonely_children(table: Counts, child: Bools) -> Bools:
     minors, adults = _people(table, child), _people(table, ~child)
     return np.asarray((minors > 0) & (adults == 0))

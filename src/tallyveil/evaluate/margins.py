@@ -23,8 +23,9 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from tallyveil._arrays import Integers
 from tallyveil._frozen import Frozen
 from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import AREA, Over, Residuals, residuals
@@ -38,7 +39,6 @@ from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.release import Release
 
 Rerun = Callable[[Histogram, int], Histogram]
-Whole = NDArray[np.int64]
 CLASSES = (0, 1, 5, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 100_000, 1_000_000)
 LEAST = 100  # errors in each replicate that a class needs; with fewer it is merged with the next
 LEAVES = (0, *(1 << power for power in range(1, 24)))  # classes of areas off the spine, by how many leaves they have
@@ -106,7 +106,7 @@ class Margins:
     def __repr__(self) -> str:
         return f"Margins({self.confidence:.0%}, {len(self.classes)} queries, {self.replicates} replicates)"
 
-    def of(self, level: str, query: str, counts: ArrayLike) -> Whole:
+    def of(self, level: str, query: str, counts: ArrayLike) -> Integers:
         """The margins of released counts; of areas (level ``"area"``), given how many leaves each has."""
         classes = self._classes(level, query)
         margin = np.array([one.margin for one in classes], dtype=np.int64)
@@ -234,7 +234,7 @@ class _Pool:
         self._edges = edges
         self._errors = [Tally(value=np.empty(0), count=np.empty(0, np.int64)) for _ in edges]
 
-    def add(self, found: Residuals, sizes: Whole) -> None:
+    def add(self, found: Residuals, sizes: Integers) -> None:
         place = class_of(self._edges, sizes).astype(np.uint8)
         order = np.argsort(place, kind="stable")  # by radix: as fast as counting
         bounds = np.searchsorted(place[order], np.arange(len(self._edges) + 1))
@@ -308,7 +308,7 @@ def _asked(
             yield place, query
 
 
-def class_sizes(found: Residuals, place: str, areas: Areas | None) -> Whole:
+def class_sizes(found: Residuals, place: str, areas: Areas | None) -> Integers:
     """What puts each residual into its class: the released count or, for an area, how many leaves it has.
 
     A unit's error does not grow with its size, as its level was measured; an area's does with its leaves.
@@ -356,7 +356,7 @@ def _rows_added(asked: Query, finer: Query, schema: Schema) -> int:
     return int(np.bincount(pairs[1]).max())
 
 
-def class_of(starts: Sequence[int], counts: ArrayLike) -> Whole:
+def class_of(starts: Sequence[int], counts: ArrayLike) -> Integers:
     """The class of each count, given where classes start."""
     return np.searchsorted(np.asarray(starts), np.asarray(counts), side="right").astype(np.int64) - 1
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
 from tallyveil.nouns.areas import Areas
@@ -58,11 +59,11 @@ class Residuals:
     unit: NDArray[np.int32]
     row: NDArray[np.int32]
     replicate: NDArray[np.int32]
-    parent: NDArray[np.int64]
+    parent: Integers
     units: int
     rows: int
     replicates: int
-    possible: NDArray[np.bool_]
+    possible: Bools
     zeros: int = 0
 
     def __repr__(self) -> str:
@@ -79,7 +80,7 @@ class Residuals:
         return np.asarray(self.released - self.true)
 
     @cached_property
-    def cluster(self) -> NDArray[np.int64]:
+    def cluster(self) -> Integers:
         """The number of the (replicate, parent) that each entry belongs to: errors of different ones are independent.
 
         Where all units have one parent, or are on their own, these are the units.
@@ -88,7 +89,7 @@ class Residuals:
         return self.replicate.astype(np.int64) * int(shared.max(initial=0) + 1) + shared[self.unit]
 
     @cached_property
-    def zeros_by_replicate(self) -> NDArray[np.int64]:
+    def zeros_by_replicate(self) -> Integers:
         """The further residuals of 0, replicate by replicate."""
         if not self.zeros:
             return np.zeros(self.replicates, dtype=np.int64)
@@ -114,7 +115,7 @@ class Residuals:
         }
         return replace(self, **joined, zeros=0)
 
-    def only(self, keep: NDArray[np.bool_]) -> Residuals:
+    def only(self, keep: Bools) -> Residuals:
         """Some of the entries."""
         parts = {name: getattr(self, name)[keep] for name in ("true", "released", "unit", "row", "replicate")}
         return replace(self, **parts, zeros=0)
@@ -221,7 +222,7 @@ class _Where(NamedTuple):
 class _Rows(NamedTuple):
     """A table by rows: unit ``u`` has the entries ``start[u]`` to ``start[u + 1]``, in rising order of rows."""
 
-    start: NDArray[np.int64]
+    start: Integers
     row: NDArray[Any]
     counts: NDArray[Any]
 
@@ -292,7 +293,7 @@ def aligned(people: Histogram, truth: Histogram, name: str = "") -> Histogram:
     )
 
 
-def _parents(spine: Spine, level: str | None, units: int) -> NDArray[np.int64]:
+def _parents(spine: Spine, level: str | None, units: int) -> Integers:
     if level is None or spine.depth(level) == 0:
         return np.arange(units, dtype=np.int64)
     return spine.parents(level)

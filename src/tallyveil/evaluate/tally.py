@@ -9,11 +9,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _DENSE = 1 << 22  # a range up to this is counted in a table
 

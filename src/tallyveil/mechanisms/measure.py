@@ -7,8 +7,8 @@ released estimate leaves open, or for all of them where measurements are publish
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
@@ -22,7 +22,7 @@ from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.streams import measurement_stream
 from tallyveil.release.certificate import stamps_of_run
-from tallyveil.release.measurements import Index, Measurements
+from tallyveil.release.measurements import Measurements
 
 
 def measure(
@@ -55,7 +55,7 @@ def measure(
     truth = dict(histogram.by_level())
     queries = {query: histogram.schema.query(query) for query in numbers}
 
-    def ask(level: str, query: str, index: Index) -> NDArray[np.int64]:
+    def ask(level: str, query: str, index: Integers) -> Integers:
         rows = queries[query]
         answers = truth[level].looked_up(index, rows.row_of_cell, rows.size)
         spans = noisy.shares[level].spans[index // rows.size]

@@ -11,8 +11,8 @@ from fractions import Fraction
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import BudgetError, InputError
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
@@ -52,7 +52,7 @@ def noise_stream(people: Histogram, *measured: object, seed: int | None, key: Ru
 
 def noisy_answers(
     people: Histogram, stream: Stream, *, z: Fraction, query: str, level: str, replicate: Replicates, number: int = 0
-) -> NDArray[np.int64]:
+) -> Integers:
     """A query's answers at a level plus G(z), replicates x units x rows; ``number`` tells measurements apart.
 
     Rows that cannot exist (structural zeros) stay 0: that they are empty is public.

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.mechanisms.noisy import People, Replicates, noise_parameter, noise_stream, noisy_answers, people_of
 from tallyveil.nouns.estimates import Estimates
 from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy.budget import Number
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Neighbours
-
-Floats = NDArray[np.float64]
 
 
 def raked(
@@ -66,7 +65,7 @@ def raked(
     return Estimates(spine=spine, schema=truth.schema, query=asked, tables=tables)
 
 
-def rake(noisy: Floats, parents: Floats, first_child: NDArray[np.int64]) -> Floats:
+def rake(noisy: Floats, parents: Floats, first_child: Integers) -> Floats:
     """Children scaled to sum to their parents, along the middle axis; equal additions where they sum to 0.
 
     >>> children, parent = np.array([[[1.0], [3.0]], [[-2.0], [2.0]]]), np.array([[[8.0]], [[8.0]]])

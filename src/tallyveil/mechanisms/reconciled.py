@@ -13,8 +13,8 @@ differences; the authors' code minimised squares (erratum 11).
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
 from tallyveil.mechanisms.geometric import geometric
@@ -32,9 +32,6 @@ from tallyveil.nouns.schema import DETAILED, TOTAL
 from tallyveil.privacy.budget import Number
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Neighbours
-
-Floats = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 
 def total_and_strata(
@@ -128,7 +125,7 @@ def with_invariant(
 
 
 def _agree_possible(
-    truth: Histogram, query: str, strata: NDArray[np.int64], totals: NDArray[np.int64], units: Index, *, give: float
+    truth: Histogram, query: str, strata: Integers, totals: Integers, units: Integers, *, give: float
 ) -> Floats:
     """Tables (runs x units x rows) that agree with the totals of runs of units; impossible rows stay 0."""
     possible = truth.schema.possible_rows(truth.schema.query(query))
@@ -140,7 +137,7 @@ def _agree_possible(
     return out
 
 
-def agree(strata: NDArray[np.int64], totals: NDArray[np.int64], bounds: Index, *, give: float) -> Floats:
+def agree(strata: Integers, totals: Integers, bounds: Integers, *, give: float) -> Floats:
     """Non-negative cells near the strata whose sums are near the totals, for all runs and groups.
 
     Group ``g`` of a run is its cells ``bounds[g]`` to ``bounds[g + 1]``. ``give`` is the strata's weight over the

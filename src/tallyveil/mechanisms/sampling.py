@@ -15,14 +15,13 @@ import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 from tallyveil.mechanisms.noisy import People, people_of
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.estimates import Sample
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.privacy.budget import Number, exact
-
-Whole = NDArray[np.int64]
 
 
 def sample(people: People, fraction: Number, *, seed: int, replicate: int = 0) -> Sample:
@@ -38,7 +37,7 @@ def sample(people: People, fraction: Number, *, seed: int, replicate: int = 0) -
     fraction
         Which share of the people: above 0, at most 1. An exact half is rounded to the even number.
     seed, replicate
-        Whole numbers from 0. The same pair gives the same sample; any other an independent one.
+        Integers numbers from 0. The same pair gives the same sample; any other an independent one.
 
     Examples
     --------
@@ -71,7 +70,7 @@ def generator(purpose: str, seed: int, replicate: int) -> Generator:
     return Generator(PCG64(SeedSequence(int(seed), spawn_key=(*purpose.encode(), int(replicate)))))
 
 
-def draw_people(counts: NDArray[np.integer], persons: int, rng: Generator) -> Whole:
+def draw_people(counts: NDArray[np.integer], persons: int, rng: Generator) -> Integers:
     """How many of each count are among ``persons`` drawn from all without replacement.
 
     >>> draw_people(np.array([3, 0, 2]), 5, generator("doctest", 1, 0)).tolist()
@@ -81,16 +80,16 @@ def draw_people(counts: NDArray[np.integer], persons: int, rng: Generator) -> Wh
     total = int(there.sum())
     if persons in (0, total):
         return there if persons else np.zeros_like(there)
-    drawn: Whole = rng.binomial(there, persons / total)
+    drawn: Integers = rng.binomial(there, persons / total)
     excess = int(drawn.sum()) - persons
     pool = drawn if excess > 0 else there - drawn  # who leaves again, or enters as well
     who = rng.choice(int(pool.sum()), abs(excess), replace=False, shuffle=False)
     entry = np.searchsorted(np.cumsum(pool), who, side="right")
-    few: Whole = np.bincount(entry, minlength=len(drawn))
+    few: Integers = np.bincount(entry, minlength=len(drawn))
     return drawn - few if excess > 0 else drawn + few
 
 
-def with_counts(people: Histogram, count: Whole) -> Histogram:
+def with_counts(people: Histogram, count: Integers) -> Histogram:
     """The same people with other counts at the non-empty entries of the leaves, some of them 0 perhaps."""
     some = count > 0
     start = np.concatenate([[0], np.cumsum(some)])[people.leaves.start].astype(np.int64)

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Integers
 from tallyveil.errors import InputError
 from tallyveil.mechanisms.noisy import People, people_of
 from tallyveil.nouns.estimates import Estimates
-
-Mask = NDArray[np.bool_]
 
 
 @final
@@ -31,7 +29,7 @@ class Suppressed:
     """
 
     estimates: Estimates
-    hidden: Mask
+    hidden: Bools
     primary: int
     complementary: int
 
@@ -108,7 +106,7 @@ def suppress(
     )
 
 
-def _partners(counts: NDArray[np.int64], small: Mask, possible: Mask) -> Mask:
+def _partners(counts: Integers, small: Bools, possible: Bools) -> Bools:
     """For each unit with one small cell, the cell hidden beside it: the smallest non-zero one, else an empty one."""
     partners = np.zeros_like(small)
     alone = np.flatnonzero(small.sum(axis=1) == 1)

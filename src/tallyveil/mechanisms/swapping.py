@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
@@ -20,8 +19,6 @@ from tallyveil.mechanisms.sampling import as_share, draw_people, generator
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.privacy.budget import Number
-
-Whole = NDArray[np.int64]
 
 
 @final
@@ -57,7 +54,7 @@ def swap(people: People, *, rate: Number, match: str, level: str, seed: int, rep
     level
         Under whose units people trade: a level above the leaves.
     seed, replicate
-        Whole numbers from 0. The same pair gives the same result; any other an independent one.
+        Integers numbers from 0. The same pair gives the same result; any other an independent one.
 
     Examples
     --------

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.spine import Spine
@@ -52,7 +53,7 @@ class Areas:
             )
         return cls(spine=spine, names=tuple(map(str, names)), of_leaf=of_leaf)
 
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Integers:
         """How many leaves each area has."""
         return np.bincount(self.of_leaf[self.of_leaf >= 0], minlength=len(self.names))
 

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from tallyveil._arrays import AnyIntegers, Bools, Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
-
-Integers = NDArray[np.integer]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,9 +41,9 @@ class Counts:
     [[0, 8], [0, 0], [1, 2]]
     """
 
-    start: NDArray[np.int64]
-    cell: Integers
-    count: Integers
+    start: Integers
+    cell: AnyIntegers
+    count: AnyIntegers
     cells: int
 
     def __post_init__(self) -> None:
@@ -125,11 +124,11 @@ class Counts:
         """Everybody."""
         return int(self.count.sum(dtype=np.int64))
 
-    def unit(self) -> NDArray[np.int64]:
+    def unit(self) -> Integers:
         """The unit of each entry."""
         return np.repeat(np.arange(self.units, dtype=np.int64), np.diff(self.start))
 
-    def dense(self, first: int = 0, last: int | None = None) -> NDArray[np.int64]:
+    def dense(self, first: int = 0, last: int | None = None) -> Integers:
         """Units ``first`` to ``last`` as an ordinary array."""
         start = self.start[first : None if last is None else last + 1]
         span = slice(int(start[0]), int(start[-1]))
@@ -137,11 +136,11 @@ class Counts:
         table[np.repeat(np.arange(len(start) - 1), np.diff(start)), self.cell[span]] = self.count[span]
         return table
 
-    def summed(self, groups: NDArray[np.int64]) -> Counts:
+    def summed(self, groups: Integers) -> Counts:
         """Add up runs of units: group ``g`` holds the units ``groups[g]`` to ``groups[g + 1]``."""
         return self.merged(groups, np.arange(self.cells, dtype=np.int32), self.cells)
 
-    def merged(self, groups: NDArray[np.int64], row_of_cell: NDArray[np.int32], rows: int) -> Counts:
+    def merged(self, groups: Integers, row_of_cell: NDArray[np.int32], rows: int) -> Counts:
         """Add up runs of units, and cells at the same time: cell ``c`` goes to row ``row_of_cell[c]``."""
         starts = self.start[groups]
         start = _count_merged(starts, self.cell, row_of_cell, rows)
@@ -150,14 +149,14 @@ class Counts:
         _fill_merged(starts, self.cell, self.count, row_of_cell, rows, start, cell, count)
         return Counts(start=start, cell=cell, count=count, cells=rows)
 
-    def taken(self, units: NDArray[np.int64]) -> Counts:
+    def taken(self, units: Integers) -> Counts:
         """The counts of some units, in the order asked for."""
         sizes = np.diff(self.start)[units]
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         entry = np.arange(start[-1]) + np.repeat(self.start[:-1][units] - start[:-1], sizes)
         return Counts(start=start, cell=self.cell[entry], count=self.count[entry], cells=self.cells)
 
-    def looked_up(self, index: NDArray[np.int64], row_of_cell: NDArray[np.int32], rows: int) -> NDArray[np.int64]:
+    def looked_up(self, index: Integers, row_of_cell: NDArray[np.int32], rows: int) -> Integers:
         """Sums of groups of cells at the places asked for, ``unit * rows + row``; fast where units come in order.
 
         >>> table = Counts.from_dense([[1, 2, 4], [0, 8, 16]])
@@ -176,7 +175,7 @@ class Counts:
                 yield array[i : i + (1 << 20)].astype(kind).tobytes()
 
 
-def whole(counts: ArrayLike, name: str = "count") -> Integers:
+def whole(counts: ArrayLike, name: str = "count") -> AnyIntegers:
     """Numbers as an array of integers; one that is not whole is an error."""
     array = np.asarray(counts)
     if array.dtype.kind == "f":
@@ -193,7 +192,7 @@ def whole(counts: ArrayLike, name: str = "count") -> Integers:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def _refuse(array: NDArray[Any], wrong: NDArray[np.bool_], name: str, why: str) -> None:
+def _refuse(array: NDArray[Any], wrong: Bools, name: str, why: str) -> None:
     """Raise with the first wrong value and its row, if there is one."""
     if wrong.any():
         at = tuple(int(places[0]) for places in np.nonzero(np.atleast_1d(wrong)))
@@ -201,11 +200,11 @@ def _refuse(array: NDArray[Any], wrong: NDArray[np.bool_], name: str, why: str) 
         raise InputError(f"row {at[0] + 1:,}: {name} {value} {why}.")
 
 
-def _refuse_negative(counts: Integers) -> None:
+def _refuse_negative(counts: AnyIntegers) -> None:
     _refuse(counts, counts < 0, "count", "is negative. Counts of people are 0 or more")
 
 
-def _positions(values: ArrayLike, limit: int, what: str) -> Integers:
+def _positions(values: ArrayLike, limit: int, what: str) -> AnyIntegers:
     array = whole(values, what)
     _refuse(array, (array < 0) | (array >= limit), what, f"is not between 0 and {limit - 1}. Correct it")
     return array

@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil._frozen import Frozen
 from tallyveil.errors import InputError
 from tallyveil.nouns.histogram import Histogram
@@ -148,7 +149,7 @@ class Sample:
         """A query's answer scaled up, units x rows."""
         return self.scaled(self.people.answer(query, level=level).dense())
 
-    def scaled(self, counts: NDArray[np.int64]) -> Table:
+    def scaled(self, counts: Integers) -> Table:
         """Counts of the sample scaled up; whole numbers where 1/fraction is one."""
         times, over = self.fraction.denominator, self.fraction.numerator
         if int(counts.max(initial=0)) * times >= 1 << 53:
@@ -178,7 +179,7 @@ def _read_only(table: Table) -> Table:
     return view
 
 
-def _sum_runs(table: Table, bounds: NDArray[np.int64], *, axis: int) -> Table:
+def _sum_runs(table: Table, bounds: Integers, *, axis: int) -> Table:
     """Add up runs along an axis: run ``g`` holds the items ``bounds[g]`` to ``bounds[g + 1]``, maybe none."""
     shape = list(table.shape)
     shape[axis] = len(bounds) - 1

@@ -32,12 +32,13 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Integers
 from tallyveil._frozen import Frozen
 from tallyveil.errors import InputError
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.spine import Codes, Index, Spine
+from tallyveil.nouns.spine import Codes, Spine
 
 FANOUT = 12  # what the 2020 run added to the root of a tract's number of blocks
 MOST_TYPES = 62  # a pattern of types is kept in the bits of one number
@@ -66,8 +67,8 @@ class OptimisedSpine:
 
     spine: Spine
     standard: Spine
-    leaf: Index
-    part_of: Mapping[str, Index]
+    leaf: Integers
+    part_of: Mapping[str, Integers]
     shaped_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -201,7 +202,7 @@ def _refuse_other_spine(what: str, theirs: Spine, mine: Spine, name: str) -> Non
         )
 
 
-def _owners(spine: Spine, standard: Spine, level: str, leaf: Index) -> Index:
+def _owners(spine: Spine, standard: Spine, level: str, leaf: Integers) -> Integers:
     """The standard unit that each unit of a level lies in."""
     bounds, mine = standard.leaves_under(level), spine.leaves_under(level)
     of_leaf = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[leaf]
@@ -217,8 +218,8 @@ def _owners(spine: Spine, standard: Spine, level: str, leaf: Index) -> Index:
 
 
 def _split_units(
-    spine: Spine, levels: tuple[str, ...], split: Index, inside: NDArray[np.bool_]
-) -> tuple[list[Index], list[Index]]:
+    spine: Spine, levels: tuple[str, ...], split: Integers, inside: Bools
+) -> tuple[list[Integers], list[Integers]]:
     """For each level the standard unit of every part, and where the part's leaves start in ``split``."""
     units, starts = [], []
     flag_changes = inside[1:] != inside[:-1]
@@ -231,7 +232,7 @@ def _split_units(
     return units, starts
 
 
-def _patterns(facilities: Facilities, household: str) -> Index:
+def _patterns(facilities: Facilities, household: str) -> Integers:
     """For each leaf, which types of group quarters it has, as the bits of a number."""
     if household not in facilities.types:
         raise InputError(
@@ -246,7 +247,7 @@ def _patterns(facilities: Facilities, household: str) -> Index:
     return np.diff(sums[facilities.leaves.start])
 
 
-def _new_groups(kinds: list[NDArray[np.integer]], tract_starts: Index, leaves: int) -> tuple[Index, Index]:
+def _new_groups(kinds: list[NDArray[np.integer]], tract_starts: Integers, leaves: int) -> tuple[Integers, Integers]:
     """Leaves in the order of new block groups, and where each of these starts.
 
     The Bureau's cutoff for a tract of n blocks is int(sqrt(n) + 12), tested after a block is counted: groups have up to
@@ -272,11 +273,11 @@ def _new_groups(kinds: list[NDArray[np.integer]], tract_starts: Index, leaves: i
     return order, group_starts
 
 
-def _flagged(codes: Codes, inside: NDArray[np.bool_]) -> Codes:
+def _flagged(codes: Codes, inside: Bools) -> Codes:
     return np.char.add(np.where(inside, b"1", b"0"), codes)
 
 
-def _numbered(parents: Codes, parent: Index) -> Codes:
+def _numbered(parents: Codes, parent: Integers) -> Codes:
     """Codes of children: the parent's and a number from 1, of as many digits as the largest family needs."""
     first = np.searchsorted(parent, np.arange(len(parents)))
     rank = np.arange(len(parent)) - first[parent] + 1
@@ -284,6 +285,6 @@ def _numbered(parents: Codes, parent: Index) -> Codes:
     return np.char.add(parents[parent], numbers)
 
 
-def _first_children(starts: list[Index], leaves: int) -> tuple[Index, ...]:
+def _first_children(starts: list[Integers], leaves: int) -> tuple[Integers, ...]:
     """Bounds of children, level by level, from the leaves at which units start."""
     return tuple(np.searchsorted(below, np.append(above, leaves)).astype(np.int64) for above, below in pairwise(starts))

@@ -15,6 +15,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools
 from tallyveil._frozen import Frozen
 from tallyveil.errors import InputError
 
@@ -131,7 +132,7 @@ class Schema:
         return math.prod(self.shape)
 
     @cached_property
-    def possible(self) -> NDArray[np.bool_]:
+    def possible(self) -> Bools:
         """For each cell whether it may hold anybody."""
         possible = np.ones(self.shape, dtype=np.bool_)
         for zero in self.zeros:
@@ -142,7 +143,7 @@ class Schema:
         flat.flags.writeable = False
         return flat
 
-    def possible_rows(self, query: Query) -> NDArray[np.bool_]:
+    def possible_rows(self, query: Query) -> Bools:
         """For each row of a query whether it may hold anybody."""
         rows = np.zeros(query.size, dtype=np.bool_)
         rows[query.row_of_cell[self.possible]] = True

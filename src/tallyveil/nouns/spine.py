@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallyveil._arrays import Bools, Integers
 from tallyveil.errors import InputError, UnknownUnitError
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tallyveil.nouns.optimised_spine import OptimisedSpine
 
 Codes = NDArray[np.bytes_]
-Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,7 +50,7 @@ class Spine:
 
     levels: tuple[str, ...]
     codes: tuple[Codes, ...]
-    first_child: tuple[Index, ...]
+    first_child: tuple[Integers, ...]
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) != len(self.levels):
@@ -169,7 +169,7 @@ class Spine:
         """The codes of a level as text."""
         return [_text(code) for code in self.codes[self.depth(level)]]
 
-    def locate(self, level: str, codes: ArrayLike) -> Index:
+    def locate(self, level: str, codes: ArrayLike) -> Integers:
         """Positions of units in their level; an unknown code is an error that names it."""
         known, wanted = self.codes[self.depth(level)], _as_codes(level, codes)
         in_order = bool((known[1:] > known[:-1]).all())  # as they are where codes begin with their parent's
@@ -187,7 +187,7 @@ class Spine:
             )
         return found.astype(np.int64)
 
-    def leaves_under(self, level: str) -> Index:
+    def leaves_under(self, level: str) -> Integers:
         """Offsets into the leaf level: unit ``u`` holds the leaves from item ``u`` to item ``u + 1``."""
         depth = self.depth(level)
         offsets = np.arange(self.size(level) + 1, dtype=np.int64)
@@ -195,7 +195,7 @@ class Spine:
             offsets = first_child[offsets]
         return offsets
 
-    def parents(self, level: str) -> Index:
+    def parents(self, level: str) -> Integers:
         """For each unit of a level, the position of its parent in the level above."""
         depth = self.depth(level)
         if depth == 0:
@@ -203,7 +203,7 @@ class Spine:
         first_child = self.first_child[depth - 1]
         return np.repeat(np.arange(len(first_child) - 1, dtype=np.int64), np.diff(first_child))
 
-    def only_children(self, level: str) -> NDArray[np.bool_]:
+    def only_children(self, level: str) -> Bools:
         """Which units of a level have no siblings. The root counts as having none above it: False."""
         depth = self.depth(level)
         if depth == 0:
@@ -254,12 +254,12 @@ def _mixed(column: ArrayLike) -> bool:
     return isinstance(column, list | tuple) and not all(isinstance(code, str | bytes) for code in column)
 
 
-def _beyond_ascii(codes: Codes) -> NDArray[np.bool_]:
+def _beyond_ascii(codes: Codes) -> Bools:
     letters = np.ascontiguousarray(codes).view(np.uint8).reshape(len(codes), codes.dtype.itemsize)
     return np.asarray((letters > 127).any(axis=1))
 
 
-def _path_order(paths: Sequence[Codes]) -> Index:
+def _path_order(paths: Sequence[Codes]) -> Integers:
     """Rows in the order of their paths, from the coarsest code to the finest."""
     return np.lexsort([_sortable(path) for path in reversed(paths)]).astype(np.int64)
 
@@ -274,7 +274,7 @@ def _sortable(codes: Codes) -> NDArray[Any]:
     return codes
 
 
-def _starts_by_level(paths: Sequence[Codes]) -> list[Index]:
+def _starts_by_level(paths: Sequence[Codes]) -> list[Integers]:
     """Rows at which a new unit begins, for each level, the rows being in path order."""
     changed = np.zeros(len(paths[0]), dtype=np.bool_)
     changed[0] = True
@@ -285,7 +285,7 @@ def _starts_by_level(paths: Sequence[Codes]) -> list[Index]:
     return starts
 
 
-def _refuse_repeated_rows(names: Sequence[str], paths: Sequence[Codes], order: Index) -> None:
+def _refuse_repeated_rows(names: Sequence[str], paths: Sequence[Codes], order: Integers) -> None:
     same = np.logical_and.reduce([path[1:] == path[:-1] for path in paths])
     if same.any():
         at = int(np.flatnonzero(same)[0])

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.nouns.census_schemas import PERSONS_1940, TYPES_1940, UNITS_2020
 from tallyveil.nouns.counts import Counts
@@ -22,9 +23,6 @@ from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.nouns.spine import Spine
-
-Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 # Published: how many persons, states, counties and districts.
 PERSONS, STATES, COUNTIES, DISTRICTS = 132_404_766, 51, 3_108, 134_858
@@ -94,10 +92,10 @@ def census_1940(*, persons: int = PERSONS, seed: int) -> Population:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Land:
     spine: Spine
-    size: Whole  # persons by district
-    rank: Whole  # of each state by size
+    size: Integers  # persons by district
+    rank: Integers  # of each state by size
 
-    def sizes(self, level: str) -> Whole:
+    def sizes(self, level: str) -> Integers:
         return np.add.reduceat(self.size, self.spine.leaves_under(level)[:-1])
 
 
@@ -118,7 +116,7 @@ def _lay_out(persons: int, rng: np.random.Generator) -> _Land:
     return _Land(spine=spine, size=rng.permutation(size), rank=rank)
 
 
-def _state_of_county(counties: Floats, states: Floats, rng: np.random.Generator) -> Whole:
+def _state_of_county(counties: Floats, states: Floats, rng: np.random.Generator) -> Integers:
     """Deal counties, largest first, to states with probability proportional to the room they have left."""
     room = states * (counties.sum() / states.sum())
     chosen, empty = np.empty(len(counties), dtype=np.int64), np.ones(len(states), dtype=np.bool_)
@@ -148,7 +146,7 @@ def _shares(land: _Land, rng: np.random.Generator) -> Floats:
     return share
 
 
-def _segregate(parent: Floats, weights: Floats, size: Whole, first: Whole) -> Floats:
+def _segregate(parent: Floats, weights: Floats, size: Integers, first: Integers) -> Floats:
     """Shares in units that average to the shares of their parents, uneven as the (log) weights of 6 groups are."""
     log = np.concatenate([np.zeros((1, len(size))), weights, BOTH * (weights[:5] + weights[5])])  # white: 0
     share: Floats = np.exp(log - log.max(axis=1, keepdims=True))
@@ -162,7 +160,7 @@ def _segregate(parent: Floats, weights: Floats, size: Whole, first: Whole) -> Fl
     return share
 
 
-def _state_weights(rank: Whole) -> Floats:
+def _state_weights(rank: Integers) -> Floats:
     """Weights of states: the same for every seed, so that figures of so few units do not hang on it."""
     scores, by_size = _normal_scores(len(rank)), np.arange(1, len(rank) + 1)
     strides = np.sqrt([1.25, 2, 3, 5, 7, 11])[:, None]  # irrational: orders of the states that look independent
@@ -183,7 +181,7 @@ def _share_of_minors(land: _Land, rng: np.random.Generator) -> Floats:
     return np.asarray(odds / (1 + odds))
 
 
-def _move_to_quarters(residents: Whole, rng: np.random.Generator) -> tuple[Whole, Whole]:
+def _move_to_quarters(residents: Integers, rng: np.random.Generator) -> tuple[Integers, Integers]:
     """Persons by district, type, age and group, and how many group quarters of each type stand in each district."""
     built = np.zeros((len(residents), len(TYPES_1940)), dtype=np.int64)
     people = np.zeros((*built.shape, *residents.shape[1:]), dtype=np.int32)
@@ -203,7 +201,7 @@ def _move_to_quarters(residents: Whole, rng: np.random.Generator) -> tuple[Whole
     return people, built
 
 
-def _take(people: NDArray[np.int32], wanted: Whole, rng: np.random.Generator) -> Whole:
+def _take(people: NDArray[np.int32], wanted: Integers, rng: np.random.Generator) -> Integers:
     """Choose so many of each row at random, whatever their group."""
     taken, rest = np.zeros(people.shape, dtype=np.int64), people.sum(axis=1, dtype=np.int64)
     for group in range(people.shape[1]):
@@ -213,7 +211,7 @@ def _take(people: NDArray[np.int32], wanted: Whole, rng: np.random.Generator) ->
     return taken
 
 
-def _population(land: _Land, people: Whole, built: Whole, rng: np.random.Generator) -> Population:
+def _population(land: _Land, people: Integers, built: Integers, rng: np.random.Generator) -> Population:
     spine, residents = land.spine, people[:, 0].sum(axis=(1, 2))
     average = HOUSEHOLD_SIZE * np.exp(rng.normal(0, HOUSEHOLD_SPREAD, len(residents)))
     built[:, 0] = np.clip(np.rint(residents / average), -(-residents // HOUSEHOLD_MOST), residents)
@@ -236,10 +234,10 @@ def _quantiles(knots: tuple[tuple[float, float], ...], units: int) -> Floats:
     return np.asarray(np.exp(np.interp(_normal_scores(units), score, np.log(size))))
 
 
-def _apportion(weights: Floats, total: int) -> Whole:
+def _apportion(weights: Floats, total: int) -> Integers:
     """Whole numbers from 1 that sum to the total, as near to proportional as can be (largest remainders)."""
     exact = weights / weights.sum() * (total - len(weights))
-    number: Whole = np.floor(exact).astype(np.int64) + 1
+    number: Integers = np.floor(exact).astype(np.int64) + 1
     number[np.argsort(number - exact, kind="stable")[: total - number.sum()]] += 1
     return number
 

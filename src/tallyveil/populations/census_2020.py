@@ -12,13 +12,14 @@ import operator
 import numpy as np
 from numpy.random import PCG64, Generator
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.census_schemas import PERSONS_2020, TYPES_2020, UNITS_2020
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
-from tallyveil.nouns.spine import Index, Spine
+from tallyveil.nouns.spine import Spine
 from tallyveil.populations.census_2020_ground import NATION, UNITS, make_ground
 from tallyveil.populations.census_2020_people import Residents, segregate, settle
 
@@ -102,7 +103,7 @@ def _whole(name: str, value: int, *, least: int, most: int | None, example: str)
     return number
 
 
-def _quarters(rng: Generator, persons: int, blocks: int) -> tuple[Index, Index, Index, Index]:
+def _quarters(rng: Generator, persons: int, blocks: int) -> tuple[Integers, Integers, Integers, Integers]:
     """Group quarters: block, type, persons and facilities of each row, one row per block and type."""
     rows = rng.poisson(QUARTERS_SHARE * persons / QUARTERS_SIZE)
     kind = np.repeat(np.arange(len(rows)), rows)
@@ -118,7 +119,7 @@ def _quarters(rng: Generator, persons: int, blocks: int) -> tuple[Index, Index, 
     return key // len(TYPES_2020), key % len(TYPES_2020), size[kept], facilities
 
 
-def _housing(rng: Generator, spine: Spine, persons: Index) -> tuple[Index, Index]:
+def _housing(rng: Generator, spine: Spine, persons: Integers) -> tuple[Integers, Integers]:
     """Occupied and vacant housing units by block: at least one occupied, at most one a person, where persons live."""
     groups = spine.parents("block")
     number = spine.size("block_group")
@@ -130,7 +131,9 @@ def _housing(rng: Generator, spine: Spine, persons: Index) -> tuple[Index, Index
     return occupied, vacant
 
 
-def _residents(in_households: Index, occupied: Index, quarters: tuple[Index, Index, Index, Index]) -> Residents:
+def _residents(
+    in_households: Integers, occupied: Integers, quarters: tuple[Integers, Integers, Integers, Integers]
+) -> Residents:
     """Persons by block and type of home; every household has an adult."""
     block, kind, persons, _ = quarters
     home = np.flatnonzero(in_households)
@@ -142,7 +145,7 @@ def _residents(in_households: Index, occupied: Index, quarters: tuple[Index, Ind
     )
 
 
-def _facilities(spine: Spine, units: Index, quarters: tuple[Index, Index, Index, Index]) -> Facilities:
+def _facilities(spine: Spine, units: Integers, quarters: tuple[Integers, Integers, Integers, Integers]) -> Facilities:
     block, kind, _, number = quarters
     homes = np.flatnonzero(units)
     return Facilities.from_entries(
@@ -155,7 +158,7 @@ def _facilities(spine: Spine, units: Index, quarters: tuple[Index, Index, Index,
     )
 
 
-def _housing_counts(spine: Spine, occupied: Index, vacant: Index) -> Histogram:
+def _housing_counts(spine: Spine, occupied: Integers, vacant: Integers) -> Histogram:
     blocks = np.arange(len(occupied))
     return Histogram.from_entries(
         spine,
@@ -190,7 +193,7 @@ def _tribal_areas(rng: Generator, spine: Spine) -> Areas:
     return _numbered(spine, run)
 
 
-def _numbered(spine: Spine, run: Index) -> Areas:
+def _numbered(spine: Spine, run: Integers) -> Areas:
     """Areas from runs of blocks: a run in two states is two areas. Names: the state's code and five digits."""
     inside = np.flatnonzero(run >= 0)
     state = np.repeat(np.arange(spine.size("state")), np.diff(spine.leaves_under("state")))[inside]

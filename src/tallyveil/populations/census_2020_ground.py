@@ -11,12 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil._compiled import compiled
-from tallyveil.nouns.spine import Codes, Index, Spine
-
-Floats = NDArray[np.float64]
+from tallyveil.nouns.spine import Codes, Spine
 
 NATION = 331_449_281  # resident population, 1 April 2020
 # Units of the nation in 2020; a smaller population has proportionally fewer, of the same size.
@@ -46,7 +44,7 @@ class Ground:
     spine: Spine
     weights: Floats
 
-    def deal(self, rng: Generator, persons: int) -> Index:
+    def deal(self, rng: Generator, persons: int) -> Integers:
         """Persons in households by block: at least one wherever there is weight, nobody elsewhere."""
         lived_in = (self.weights > 0).astype(np.int64)
         return lived_in + deal_down(rng, persons - int(lived_in.sum()), self.spine.first_child, self.weights)
@@ -66,7 +64,7 @@ def make_ground(rng: Generator, persons: int) -> Ground:
     return Ground(spine=spine, weights=_block_weights(rng, groups, blocks))
 
 
-def deal_down(rng: Generator, total: int, first_child: tuple[Index, ...], leaves: Floats) -> Index:
+def deal_down(rng: Generator, total: int, first_child: tuple[Integers, ...], leaves: Floats) -> Integers:
     """Deal a total down the levels of a tree, to each child in proportion to the weight of the leaves below it."""
     weights = [leaves]
     for bounds in first_child[:0:-1]:
@@ -77,7 +75,7 @@ def deal_down(rng: Generator, total: int, first_child: tuple[Index, ...], leaves
     return counts
 
 
-def _children(rng: Generator, level: str, number: dict[str, int], weights: Floats) -> Index:
+def _children(rng: Generator, level: str, number: dict[str, int], weights: Floats) -> Integers:
     """How many children each parent has, as bounds: at least one, at most what the code's digits allow."""
     everybody = np.array([0, len(weights)], dtype=np.int64)
     sizes = np.ones(len(weights), dtype=np.int64)
@@ -87,13 +85,13 @@ def _children(rng: Generator, level: str, number: dict[str, int], weights: Float
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-def _shared(parents: Floats, bounds: Index, children: Floats) -> Floats:
+def _shared(parents: Floats, bounds: Integers, children: Floats) -> Floats:
     """Split the parents' weights among their children in proportion to the children's own."""
     sums = np.add.reduceat(children, bounds[:-1])
     return children * np.repeat(parents / np.where(sums > 0, sums, 1.0), np.diff(bounds))
 
 
-def _block_weights(rng: Generator, groups: Index, blocks: Index) -> Floats:
+def _block_weights(rng: Generator, groups: Integers, blocks: Integers) -> Floats:
     tracts = np.diff(groups) ** TRACT_GROWTH * rng.lognormal(0.0, TRACT_SPREAD, len(groups) - 1)
     sizes = np.diff(blocks)
     group = _shared(tracts, groups, sizes**GROUP_GROWTH * rng.lognormal(0.0, GROUP_SPREAD, len(sizes)))
@@ -106,7 +104,7 @@ def _block_weights(rng: Generator, groups: Index, blocks: Index) -> Floats:
     return _shared(group, blocks, own)
 
 
-def _codes(first_child: tuple[Index, ...]) -> tuple[Codes, ...]:
+def _codes(first_child: tuple[Integers, ...]) -> tuple[Codes, ...]:
     """GEOIDs: the parent's code and the unit's number among its siblings, blocks counting from 0."""
     codes: list[Codes] = [np.array([b"us"])]
     number, width = np.zeros(1, dtype=np.int64), 0
@@ -118,7 +116,7 @@ def _codes(first_child: tuple[Index, ...]) -> tuple[Codes, ...]:
     return tuple(codes)
 
 
-def digit_text(numbers: Index, width: int) -> Codes:
+def digit_text(numbers: Integers, width: int) -> Codes:
     """Numbers as text of so many digits, with leading zeros."""
     letters = np.empty((len(numbers), width), dtype=np.uint8)
     rest = numbers

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil._compiled import compiled
 from tallyveil.nouns.census_schemas import PERSONS_2020, RACES_2020, SINGLE_RACES_2020, TYPES_2020
 from tallyveil.nouns.counts import Counts
-from tallyveil.nouns.spine import Index, Spine
-from tallyveil.populations.census_2020_ground import Floats
+from tallyveil.nouns.spine import Spine
 
 # Percent of all persons in 2020: the six races alone and two or more (not hispanic), and hispanic.
 GROUPS = np.array([57.84, 12.05, 0.52, 5.92, 0.19, 0.51, 4.09, 18.73])  # aian: 0.68 less those of tribal areas
@@ -57,10 +57,10 @@ CHUNK = 1 << 23  # rows a kernel may write at once; bounds memory, changes nothi
 class Residents:
     """Rows of persons who live in one block in one type of home; some of them, such as householders, are adults."""
 
-    block: Index
-    kind: Index
-    persons: Index
-    surely_adults: Index
+    block: Integers
+    kind: Integers
+    persons: Integers
+    surely_adults: Integers
 
 
 def segregate(rng: Generator, spine: Spine, weights: Floats) -> Floats:
@@ -78,7 +78,7 @@ def segregate(rng: Generator, spine: Spine, weights: Floats) -> Floats:
     return shares
 
 
-def settle(rng: Generator, spine: Spine, residents: Residents, shares: Floats, tribal: NDArray[np.bool_]) -> Counts:
+def settle(rng: Generator, spine: Spine, residents: Residents, shares: Floats, tribal: Bools) -> Counts:
     """Counts of persons by block and cell."""
     groups, tracts = spine.parents("block"), spine.parents("block_group")
     races = _race_shares(rng, spine.size("tract"))
@@ -102,7 +102,7 @@ def settle(rng: Generator, spine: Spine, residents: Residents, shares: Floats, t
     return Counts.from_entries(unit, cell, count, units=spine.size("block"), cells=PERSONS_2020.cells)
 
 
-def _chunks(most: Index) -> list[slice]:
+def _chunks(most: Integers) -> list[slice]:
     """Runs of rows that together write at most about CHUNK entries."""
     written = np.cumsum(most)
     ends = np.searchsorted(written, np.arange(CHUNK, written[-1] + CHUNK, CHUNK), side="left") + 1
@@ -119,7 +119,7 @@ def _combinations(pairs: Floats) -> Floats:
     )
 
 
-def _race_tables() -> tuple[NDArray[np.uint16], Index, Floats]:
+def _race_tables() -> tuple[NDArray[np.uint16], Integers, Floats]:
     """For all groups in a row: cells within a type and age, where each group starts, and shares within the group."""
     single = len(SINGLE_RACES_2020)
     two, hispanic_two = _combinations(PAIRS), _combinations(HISPANIC_PAIRS)

@@ -15,8 +15,8 @@ from itertools import product
 from typing import Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil._frozen import Frozen
 from tallyveil.errors import InputError, UnknownUnitError
 from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, as_labels, factors_of
@@ -231,7 +231,7 @@ class Bound:
                 f"Correct the code."
             ) from None
 
-    def limits(self, schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def limits(self, schema: Schema) -> tuple[Integers, Integers]:
         """Least and most for each row of the query, in the query's own order; ``UNLIMITED`` where there is no most."""
         asked = schema.query(self.query)
         written = asked.factors if self.query.strip() == DETAILED else factors_of(self.query)

@@ -40,12 +40,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numba import uint32, uint64
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError, SecretError
 from tallyveil.privacy.chacha import keystream
 
 Words = NDArray[np.uint64]
-Places = NDArray[np.int64]
 _LEVELS, _QUERIES, _PARTS = 1 << 8, 1 << 12, 1 << 12
 LEAST_DISTINCT = 8  # bytes of a key; fewer come from a hand, not from a generator
 
@@ -163,13 +163,13 @@ class Stream(_Secret):
             raise InputError(f"a stream key has 32 bytes. Got {len(key)}.")
         self._key = np.frombuffer(key, dtype="<u4")
 
-    def words(self, index: Places, *, level: int, query: int, replicate: Places) -> Words:
+    def words(self, index: Integers, *, level: int, query: int, replicate: Integers) -> Words:
         """The first word of each draw; ``replicate`` goes with ``index``, item by item."""
         out = np.empty(len(index), dtype=np.uint64)
         _first_words(self._key, index, _replicates(replicate), _tag(level, query, 0), out)
         return out
 
-    def further_words(self, index: Places, *, level: int, query: int, replicate: Places, part: int = 1) -> Words:
+    def further_words(self, index: Integers, *, level: int, query: int, replicate: Integers, part: int = 1) -> Words:
         """Eight further words of each draw: numbers 8 (part - 1) + 1 to 8 part."""
         place = index.astype(np.uint64)
         low, high = place.astype(np.uint32), (place >> np.uint64(32)).astype(np.uint32)
@@ -231,7 +231,7 @@ def _derived(secret: bytes, purpose: bytes) -> bytes:
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(secret)
 
 
-def _replicates(replicate: Places) -> NDArray[np.uint32]:
+def _replicates(replicate: Integers) -> NDArray[np.uint32]:
     """The second nonce word."""
     if len(replicate) and not (replicate.min() >= 0 and replicate.max() < 1 << 32):
         raise InputError(

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil.nouns.schema import DETAILED, Schema, factors_of
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
@@ -36,7 +37,6 @@ from tallyveil.privacy.strategy import Strategy
 if TYPE_CHECKING:
     from tallyveil.nouns.optimised_spine import OptimisedSpine
 
-Index = NDArray[np.int64]
 Noise = Geometric | DiscreteGaussian
 Factors = frozenset[str]
 OTHER = "*"  # every attribute that a strategy does not name
@@ -205,7 +205,7 @@ class Loss:
             whole = sum((self._span_cost(depth, 1, factors) for depth in depths), Fraction(0))
             return _Costliest(values=[[whole]], rank=[np.zeros(1, dtype=np.int64)], first_child=())
         values: list[list[Fraction]] = []
-        ranks: list[Index] = []
+        ranks: list[Integers] = []
         for depth in reversed(range(len(self.strategy.levels))):
             spans = self._spans[depth].astype(np.int64)
             if values:
@@ -258,14 +258,14 @@ class _Costliest:
     """The cost of the costliest path from each unit down: level by level, ``values`` (rising) by ``rank``."""
 
     values: list[list[Fraction]]
-    rank: list[Index]
-    first_child: tuple[Index, ...]
+    rank: list[Integers]
+    first_child: tuple[Integers, ...]
 
     def at(self, depth: int, unit: int) -> Fraction:
         """The path from a unit down, the unit included."""
         return self.values[depth][int(self.rank[depth][unit])]
 
-    def below(self, depth: int, units: Index) -> Fraction:
+    def below(self, depth: int, units: Integers) -> Fraction:
         """The costliest of the paths that start at a child of one of some units."""
         if depth + 1 >= len(self.values) or not len(units):
             return Fraction(0)

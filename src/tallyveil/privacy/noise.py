@@ -23,13 +23,12 @@ from functools import lru_cache
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfcx
 
+from tallyveil._arrays import Bools, Floats
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import exact
-
-Floats = NDArray[np.float64]
 
 
 class Noise(ABC):
@@ -64,7 +63,7 @@ class Noise(ABC):
         small = np.where(upper, 1 - wanted, wanted)
         low, high = np.zeros_like(small), np.ones_like(small)  # find the smallest j with P[X >= j] <= small, or < small
 
-        def reached(j: Floats) -> NDArray[np.bool_]:
+        def reached(j: Floats) -> Bools:
             return np.where(upper, self.tail(j) <= small, self.tail(j) < small)
 
         while not (done := reached(high)).all():

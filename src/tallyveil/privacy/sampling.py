@@ -23,8 +23,9 @@ from typing import final
 
 import numpy as np
 from numba import int64, uint64
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from tallyveil._arrays import Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
 from tallyveil.privacy.entropy import Stream, Words
@@ -41,7 +42,6 @@ from tallyveil.privacy.thresholds import (
     table,
 )
 
-Draws = NDArray[np.int64]
 LARGEST_TABLE = 1 << 15
 _CHUNK = 1 << 14
 _SIGN = 1 << BITS
@@ -57,7 +57,7 @@ def draw(
     level: int = 0,
     query: int = 0,
     replicate: int | range = 0,
-) -> Draws:
+) -> Integers:
     """Noise for the draws at these places, ``index`` being ``unit * cells + cell``: any subset, in any order.
 
     A range of replicates gives one row for each.
@@ -168,14 +168,16 @@ class _Uniform:
         return self.value < known
 
 
-def _draw_chunk(how: Sampler, stream: Stream, *, index: Draws, level: int, query: int, replicate: Draws) -> Draws:
+def _draw_chunk(
+    how: Sampler, stream: Stream, *, index: Integers, level: int, query: int, replicate: Integers
+) -> Integers:
     at = {"level": level, "query": query}
     words = stream.words(index, replicate=replicate, **at)
     further = stream.further_words(index, replicate=replicate, **at) if how.shift else None
     return settle(how, words, further, lambda i: stream.draw_words(int(index[i]), replicate=int(replicate[i]), **at))
 
 
-def settle(how: Sampler, words: Words, further: Words | None, all_words: Callable[[int], Iterator[int]]) -> Draws:
+def settle(how: Sampler, words: Words, further: Words | None, all_words: Callable[[int], Iterator[int]]) -> Integers:
     """Draws from their words: compiled where those suffice, exact where draw ``i`` needs more of ``all_words(i)``."""
     out = np.empty(len(words), dtype=np.int64)
     if further is None:

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 
+from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
-from tallyveil.privacy.noise import DiscreteGaussian, Floats, Noise
+from tallyveil.privacy.noise import DiscreteGaussian, Noise
 
 _UNIT = 2.0**-53  # rounding error of one operation
 _DIRECT = 1 << 28  # products up to which a convolution is added up term by term

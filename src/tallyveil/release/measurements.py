@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil._frozen import Frozen
 from tallyveil.errors import InputError
 from tallyveil.nouns.counts import Counts
@@ -26,8 +26,7 @@ from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import UnitShares, unit_shares
 from tallyveil.privacy.strategy import Strategy
 
-Index = NDArray[np.int64]
-Ask = Callable[[str, str, Index], NDArray[np.int64]]
+Ask = Callable[[str, str, Integers], Integers]
 Pair = tuple[str, str]  # a query and a level
 
 
@@ -37,7 +36,7 @@ class SavedPlaces:
     """Where the answers of a query stand when those of the measured units are saved, one unit after the other."""
 
     name: str
-    measured: NDArray[np.bool_]
+    measured: Bools
     rows: int
 
     @cached_property
@@ -46,11 +45,11 @@ class SavedPlaces:
         return int(self.measured.sum()) * self.rows
 
     @cached_property
-    def rank(self) -> Index:
+    def rank(self) -> Integers:
         """How many measured units stand before each."""
         return np.cumsum(self.measured) - 1
 
-    def of(self, index: Index) -> Index:
+    def of(self, index: Integers) -> Integers:
         """The places of ``unit * rows + row`` among the saved answers."""
         unit, row = np.divmod(index, self.rows)
         if not self.measured[unit].all():
@@ -62,7 +61,7 @@ class SavedValues(ABC):
     """The saved answers of one query at one level."""
 
     @abstractmethod
-    def values(self, index: Index) -> NDArray[np.int64]:
+    def values(self, index: Integers) -> Integers:
         """The answers at ``unit * rows + row``."""
 
 
@@ -72,9 +71,9 @@ class HeldValues(SavedValues):
     """Answers held in memory."""
 
     places: SavedPlaces
-    held: NDArray[np.int64]
+    held: Integers
 
-    def values(self, index: Index) -> NDArray[np.int64]:
+    def values(self, index: Integers) -> Integers:
         """The answers at ``unit * rows + row``."""
         return self.held[self.places.of(index)]
 
@@ -89,7 +88,7 @@ class SavedAnswers:
     def __init__(self, tables: Mapping[Pair, SavedValues]) -> None:
         self.tables = Frozen(dict(tables))
 
-    def __call__(self, level: str, query: str, index: Index) -> NDArray[np.int64]:
+    def __call__(self, level: str, query: str, index: Integers) -> Integers:
         """The saved answers of a level's query at the places asked for."""
         if (query, level) not in self.tables:
             there = ", ".join(f"{query}@{level}" for query, level in self.tables) or "none"
@@ -154,7 +153,7 @@ class Measurements:
         """Each unit's share of its level's budget."""
         return unit_shares(self.strategy, self.spine)
 
-    def measured(self, level: str, first: int, last: int) -> NDArray[np.bool_]:
+    def measured(self, level: str, first: int, last: int) -> Bools:
         """Which of a level's units are measured at all: not those whose parent took over their share."""
         return self.shares[level].spans[first:last] > 0
 
@@ -164,7 +163,7 @@ class Measurements:
             raise InputError(f"a {level} whose parent took over its share is not measured. Copy the parent.")
         return self.strategy.noise(level, query, level_share=self.shares[level].shares[span])
 
-    def variances(self, level: str, query: str) -> NDArray[np.float64]:
+    def variances(self, level: str, query: str) -> Floats:
         """The noise's variance by span (see ``UnitShares``); infinite where nothing is measured."""
         spans = range(1, len(self.shares[level].shares))
         return np.array([np.inf, *(self.noise(level, query, span).actual_variance() for span in spans)])

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil_papers.flaxman.by_hand import log_density, noise
 
-Floats = NDArray[np.float64]
 RUNS = 300  # of the second computation
 
 
@@ -46,9 +46,7 @@ def losses_by_hand(
     )
 
 
-def strata_and_total(
-    true: NDArray[np.int64], *, z_total: float, z_strata: float, runs: int, rng: np.random.Generator
-) -> Floats:
+def strata_and_total(true: Integers, *, z_total: float, z_strata: float, runs: int, rng: np.random.Generator) -> Floats:
     """Residuals of district totals where 0.25 (sum x - total)^2 + 0.75 sum (x - strata)^2 is least: by ``nnls``."""
     from scipy.optimize import nnls
 
@@ -75,7 +73,7 @@ def nearest_with_total(strata: NDArray[Any], total: float) -> Floats:
 
 
 def counties_kept(
-    true: NDArray[np.int64], first: NDArray[np.int64], *, z: float, runs: int, rng: np.random.Generator
+    true: Integers, first: Integers, *, z: float, runs: int, rng: np.random.Generator
 ) -> Iterable[dict[str, NDArray[Any]]]:
     """Residuals of strata in each run: noise alone, cut at 0, and nearest to the noisy ones with the county's total."""
     for _ in range(runs):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.mechanisms import geometric
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
@@ -74,7 +75,7 @@ def one_state(people: Histogram, code: bytes) -> Histogram:
     )
 
 
-def noise_of(people: Histogram, z: Fraction | float, *, seed: int, runs: int) -> NDArray[np.int64]:
+def noise_of(people: Histogram, z: Fraction | float, *, seed: int, runs: int) -> Integers:
     """Residuals of district totals under G(z), one row for each run."""
     made = geometric(people, epsilon=2 * z, neighbours="replace-one", seed=seed, replicate=range(runs))
     truth = people.answer("total", level="enumdist").dense()
@@ -84,7 +85,7 @@ def noise_of(people: Histogram, z: Fraction | float, *, seed: int, runs: int) ->
 class Losses(NamedTuple):
     """EPL of many draws: their statistics, and how far such statistics of fewer draws lie apart by chance."""
 
-    values: NDArray[np.float64]
+    values: Floats
 
     def statistics(self) -> dict[str, float]:
         """The columns of Table SA1."""
@@ -113,7 +114,7 @@ def losses_of(draws: Iterable[NDArray[Any]], **settings: Any) -> Losses:
     return Losses(np.array([largest(one, **settings) for one in draws]))
 
 
-def strata_of(state: State) -> NDArray[np.int64]:
+def strata_of(state: State) -> Integers:
     """True counts of the 24 cells of each district."""
     return np.asarray(state.people.answer(STRATA, level="enumdist").dense())
 

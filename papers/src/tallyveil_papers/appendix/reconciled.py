@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats
 from tallyveil.mechanisms import geometric, total_and_strata, with_invariant
 from tallyveil_papers.appendix.by_hand import counties_kept, epl_by_hand, strata_and_total
 from tallyveil_papers.appendix.noise import Losses, State, losses_of, state_in_words, state_of, strata_of
@@ -87,7 +88,7 @@ def figure_sa3(setting: Setting) -> Outcome:
     return Outcome(figures=figures, charts={"figure_sa3": chart}, notes=notes)
 
 
-def _spread(totals: NDArray[np.float64], again: NDArray[np.float64], *, at: str) -> list[Figure]:
+def _spread(totals: Floats, again: Floats, *, at: str) -> list[Figure]:
     """Mean and standard deviation of the totals' residuals: sharper than EPL in what they tell of the optimisation."""
     figures = []
     for name, of in (("mean residual", np.mean), ("standard deviation of residuals", np.std)):
@@ -99,7 +100,7 @@ def _spread(totals: NDArray[np.float64], again: NDArray[np.float64], *, at: str)
     return figures
 
 
-def _reconciled(state: State, total: Fraction, strata: Fraction, *, seed: int, runs: int) -> NDArray[np.float64]:
+def _reconciled(state: State, total: Fraction, strata: Fraction, *, seed: int, runs: int) -> Floats:
     """Residuals of strata after reconciling, runs x districts x cells."""
     made = total_and_strata(
         state.people, epsilon_total=2 * total, epsilon_strata=2 * strata, query=STRATA, seed=seed, replicate=range(runs)
@@ -107,7 +108,7 @@ def _reconciled(state: State, total: Fraction, strata: Fraction, *, seed: int, r
     return np.asarray(made.answer(STRATA, level="enumdist") - strata_of(state))
 
 
-def _absolute(state: State, *, seed: int, runs: int) -> NDArray[np.float64]:
+def _absolute(state: State, *, seed: int, runs: int) -> Floats:
     """Residuals of totals where 0.25 |sum x - total| + 0.75 sum |x - strata| is least: x is the strata, cut at 0."""
     noisy = _noisy(state, Fraction(3, 4), seed=seed, runs=runs)
     return np.asarray((np.maximum(noisy, 0) - strata_of(state)).sum(axis=2), dtype=np.float64)
@@ -119,7 +120,7 @@ def _noisy(state: State, epsilon: Fraction, *, seed: int, runs: int) -> NDArray[
     ).answer(STRATA, level="enumdist")
 
 
-def _nonempty(state: State, residuals: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+def _nonempty(state: State, residuals: Floats) -> list[Floats]:
     """Of each run the residuals of cells that are not empty in the truth or in the release."""
     true = strata_of(state)
     return [one[(true != 0) | (one + true != 0)] for one in residuals]
@@ -225,12 +226,12 @@ def figure_sa4(setting: Setting) -> Outcome:
     return Outcome(figures=figures, charts={"figure_sa4": chart}, notes=notes)
 
 
-def _pulled(state: State, epsilon: Fraction, *, seed: int, runs: int, exact: bool = False) -> NDArray[np.float64]:
+def _pulled(state: State, epsilon: Fraction, *, seed: int, runs: int, exact: bool = False) -> Floats:
     made = with_invariant(state.people, epsilon=epsilon, query=STRATA, exact=exact, seed=seed, replicate=range(runs))
     return np.asarray(made.answer(STRATA, level="enumdist") - strata_of(state))
 
 
-def _kept(state: State, residuals: dict[str, NDArray[np.float64]]) -> list[Figure]:
+def _kept(state: State, residuals: dict[str, Floats]) -> list[Figure]:
     """How far totals of counties are from the truth: less than half a person, so that they round to it."""
     first = state.people.spine.leaves_under("county")[:-1]
     return [
@@ -251,6 +252,6 @@ def _mean(found: Losses) -> float:
     return float(found.values.mean())
 
 
-def _within(found: Losses, second: Sequence[float] | NDArray[np.float64]) -> float:
+def _within(found: Losses, second: Sequence[float] | Floats) -> float:
     """Four standard errors of the difference between the means of our runs and of the second computation's."""
     return 4 * float(found.values.std(ddof=1)) * math.sqrt(1 / len(found.values) + 1 / len(second))

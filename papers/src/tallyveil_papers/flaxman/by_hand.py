@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from tallyveil._arrays import Floats, Integers
+
 FINE = 50  # residuals are put together in steps of so small a part of the kernel's width
 
 
-def noise(z: float, size: int | tuple[int, ...], rng: np.random.Generator, *, many: int = 1) -> NDArray[np.int64]:
+def noise(z: float, size: int | tuple[int, ...], rng: np.random.Generator, *, many: int = 1) -> Integers:
     """G(z), or the sum of ``many`` of them: a difference of negative binomials."""
     success = -math.expm1(-z)
     if many == 1:

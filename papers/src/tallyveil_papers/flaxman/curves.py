@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
+from tallyveil._arrays import Floats
 from tallyveil.evaluate.epl.loss import Settings, frequencies, smoothed
 from tallyveil.evaluate.tally import Tally
 from tallyveil.populations import uniform_tree
@@ -26,10 +27,10 @@ BY_HAND, BATCHES, POINTS = 20, 10, 60  # of the second computation: runs alone, 
 class Curves(NamedTuple):
     """Of each run's loss curve: median, largest value, largest raw value; and medians of all runs together."""
 
-    median: NDArray[np.float64]
-    largest: NDArray[np.float64]
-    raw: NDArray[np.float64]
-    pooled: NDArray[np.float64]
+    median: Floats
+    largest: Floats
+    raw: Floats
+    pooled: Floats
 
 
 @lru_cache(maxsize=8)
@@ -120,13 +121,13 @@ def half_in_words(seed: int) -> str:
 # -- chance
 
 
-def one_run(values: NDArray[np.float64]) -> float:
+def one_run(values: Floats) -> float:
     """How far from the mean one run may lie, on the side of 0.025: to the 2.5th or 97.5th percentile."""
     low, high = np.quantile(values, [0.025, 0.975])
     return float(abs((low if values.mean() > LOSS else high) - values.mean()))
 
 
-def within(ours: NDArray[np.float64], again: NDArray[np.float64]) -> float:
+def within(ours: Floats, again: Floats) -> float:
     """Four standard errors of the difference of two means."""
     return 4 * float(max(ours.std(ddof=1), again.std(ddof=1))) * math.sqrt(1 / len(ours) + 1 / len(again))
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats
 from tallyveil.evaluate import direct, neighbour
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.populations import uniform_tree
@@ -167,7 +167,7 @@ def _with_exact(curve: pd.DataFrame, laws: tuple[Law, Law]) -> pd.DataFrame:
     return curve.assign(exact_p=p, exact_q=q, exact=exact)
 
 
-def _at_least(law: Law, k: NDArray[np.float64]) -> NDArray[np.float64]:
+def _at_least(law: Law, k: Floats) -> Floats:
     beyond = np.append(np.cumsum(law.p[::-1])[::-1], 0.0)
     return np.asarray(beyond[np.searchsorted(law.value, k, side="left")])
 

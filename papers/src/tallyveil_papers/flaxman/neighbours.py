@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.evaluate import audit, neighbour, views_of
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
@@ -90,7 +91,7 @@ def measured(name: str, people: Histogram, *, seed: int) -> Spent:
     return Spent(epsilon, error)
 
 
-def _of_siblings(residuals: NDArray[Any], first: NDArray[np.int64]) -> NDArray[np.float64]:
+def _of_siblings(residuals: NDArray[Any], first: Integers) -> Floats:
     """The first child's residual minus the second's, of every unit and run."""
     return np.asarray(residuals[:, first[:-1]] - residuals[:, first[:-1] + 1], dtype=np.float64).ravel()
 

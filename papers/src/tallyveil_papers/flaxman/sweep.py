@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Geometric
 from tallyveil.report.plots import BLUE, ORANGE, altair, titled
@@ -136,7 +136,7 @@ def _case(name: str, case: Mapping[str, Any], seed: int) -> dict[str, float]:
     }
 
 
-def _again(name: str, case: Mapping[str, Any], seed: int) -> NDArray[np.float64]:
+def _again(name: str, case: Mapping[str, Any], seed: int) -> Floats:
     """The same of some batches of as many residuals, by other means."""
     population = tuple(int(case[what]) for what in POPULATION)
     batches = _by_hand(name, float(case["epsilon"]), *population, seed)
@@ -146,7 +146,7 @@ def _again(name: str, case: Mapping[str, Any], seed: int) -> NDArray[np.float64]
 
 
 @lru_cache(maxsize=64)
-def _by_hand(name: str, epsilon: float, persons: int, levels: int, mean: int, seed: int) -> NDArray[np.float64]:
+def _by_hand(name: str, epsilon: float, persons: int, levels: int, mean: int, seed: int) -> Floats:
     rng = np.random.default_rng((seed, persons, levels, mean, round(1e6 * epsilon), name == "raked"))
     runs = max(3, RESIDUALS // children_of(persons, mean, levels) ** levels)
     options: dict[str, Any] = {"epsilon": epsilon, "persons": persons, "mean": mean, "levels": levels, "rng": rng}

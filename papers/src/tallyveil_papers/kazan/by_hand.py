@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from tallyveil._arrays import Floats, Integers
+
 RHO_1 = 2.56 * 165 / 4099 * 3945 / 4097  # the paper's block
 RHO_2 = 2.56 * 1256 / 4099 * 1288 / 4099  # and block group
 HALF = (542 / 339) ** 2 / 2.56 / 2  # the Bureau's exact rho over 2.56, and half of it: DG(1/rho) is DG(1/(2 rho/2))
 OTHERS = 27
 
 
-def law(rho: float) -> tuple[NDArray[np.int64], Floats]:
+def law(rho: float) -> tuple[Integers, Floats]:
     """Whole numbers and their probabilities by DG(1/(2 rho)) (Eq. 8), all that a float can hold."""
     reach = int(math.sqrt(700 / rho)) + 2
     k = np.arange(-reach, reach + 1)
@@ -25,7 +25,7 @@ def law(rho: float) -> tuple[NDArray[np.int64], Floats]:
     return k, weights / weights.sum()
 
 
-def mass(rho: float, at: int | NDArray[np.int64]) -> float:
+def mass(rho: float, at: int | Integers) -> float:
     """Probability of one whole number, or of several together."""
     k, p = law(rho)
     return float(p[np.isin(k, at)].sum())
@@ -87,7 +87,7 @@ def decided(count: int, rho_1: float = RHO_1, rho_2: float = RHO_2) -> tuple[flo
     )
 
 
-def _likely(rho: float) -> tuple[NDArray[np.int64], Floats]:
+def _likely(rho: float) -> tuple[Integers, Floats]:
     k, p = law(rho)
     return k[p > 1e-13], p[p > 1e-13]
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2
 
+from tallyveil._arrays import Floats
 from tallyveil.privacy import DiscreteGaussian
 from tallyveil.privacy.budget import Number
 from tallyveil.risk import Above, Hierarchy, Intruder
@@ -218,7 +219,7 @@ def _section_4_3(_: Setting) -> Outcome:
     return Outcome(figures=figures, notes=notes)
 
 
-def _chi_square(steps: Steps, observed: by_hand.Floats) -> float:
+def _chi_square(steps: Steps, observed: Floats) -> float:
     """The same by the pseudo-inverse of the whole covariance: cells from the last on are one."""
     cells, p, covariance = len(observed), steps.stationary, steps.covariance
     starts = np.arange(cells)

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
-from tallyveil.privacy.noise import Floats, Noise
+from tallyveil._arrays import Floats, Integers
+from tallyveil.privacy.noise import Noise
 from tallyveil.risk import Hierarchy
 
-Counts = NDArray[np.int64]
 _CUT = 1e-9  # probability of released counts that is left out, for each count
 _REACH = 9  # standard deviations of x2, given the rest, that are summed over
 
@@ -39,7 +38,7 @@ class Chains:
     to_not: Floats
 
     @classmethod
-    def of(cls, two: Hierarchy, released: Counts, above: Counts, siblings: Counts, *, condition: bool) -> Chains:
+    def of(cls, two: Hierarchy, released: Integers, above: Integers, siblings: Integers, *, condition: bool) -> Chains:
         """The chains for all combinations of released counts."""
         near, prior = two.above[0], float(two.intruder.prior)
         variances = [float(noise.variance) for noise in (two.noise, near.noise, *near.siblings)]  # type: ignore[union-attr]
@@ -78,9 +77,9 @@ class Chains:
 class Released:
     """All that may be released of a target who is alone in the unit, but for a negligible part, with probabilities."""
 
-    x1: Counts
-    x2: Counts
-    y: Counts
+    x1: Integers
+    x2: Integers
+    y: Integers
     mass: Floats
 
     @classmethod
@@ -111,13 +110,13 @@ def shares(released: Released, claimed: Floats) -> tuple[float, float, float]:
     return float(right.sum()), float(gain.sum()), float((released.mass * (1 - claimed) * alone).sum())
 
 
-def _normalised(x2: Counts, centre: Floats, rho: float, *, least: int) -> Floats:
+def _normalised(x2: Integers, centre: Floats, rho: float, *, least: int) -> Floats:
     logs = np.where(x2 >= least, -rho * (x2 - centre[..., None]) ** 2, -np.inf)
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
     result: Floats = weights / weights.sum(axis=-1, keepdims=True)
     return result
 
 
-def _likely(noise: Noise) -> Counts:
+def _likely(noise: Noise) -> Integers:
     reach = int(-noise.quantile(_CUT / 2))
     return np.arange(-reach, reach + 1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tallyveil.privacy.noise import Floats
+from tallyveil._arrays import Floats, Integers
 from tallyveil.report.plots import BLUE, INK, altair, titled
 from tallyveil.risk import Hierarchy
 from tallyveil_papers.kazan import by_hand
@@ -23,7 +23,7 @@ from tallyveil_papers.kazan.levels import (
     two_levels,
     with_bureaus_noise,
 )
-from tallyveil_papers.kazan.sampler import Chains, Counts, Released, shares
+from tallyveil_papers.kazan.sampler import Chains, Released, shares
 from tallyveil_papers.registry import Figure, Item, Outcome, Setting
 
 BOX = np.arange(-3, 6), np.arange(-30, 31)  # x2* and y1* of Figure 4
@@ -99,7 +99,7 @@ def _gains(two: Hierarchy) -> list[Figure]:
                       (("gain", gain), ("loss", loss))]  # fmt: skip
 
 
-def _zones(exact: Floats, left_out: Counts, again: Counts) -> list[Figure]:
+def _zones(exact: Floats, left_out: Integers, again: Integers) -> list[Figure]:
     """Where the level above changes the decision; X2* by row, Y1* by column, the smallest X1* that is claimed in it."""
     names = (
         ("X1* from which on X1 = 1 is claimed, whatever is above", 2, "the same when X1* >= 2"),
@@ -123,28 +123,28 @@ def _zones(exact: Floats, left_out: Counts, again: Counts) -> list[Figure]:
     ]
 
 
-def _ends(tiles: Floats | Counts) -> list[float]:
+def _ends(tiles: Floats | Integers) -> list[float]:
     """The largest and the smallest of the tiles, and what they are for Y1* of 30, 0 and -30."""
     first, middle, last = tiles[:, 0], tiles[:, len(BOX[1]) // 2], tiles[:, -1]
     return [float(tiles.max()), float(tiles.min()) - 1, float((last > 1).sum()), float((middle <= 1).sum()),
             float((first <= 0).sum())]  # fmt: skip
 
 
-def _thresholds(chains: Chains) -> Counts:
+def _thresholds(chains: Chains) -> Integers:
     claims = chains.claimed()
-    found: Counts = OWN[np.argmax(claims, axis=0)]
+    found: Integers = OWN[np.argmax(claims, axis=0)]
     return found
 
 
-def _thresholds_by_hand() -> Counts:
+def _thresholds_by_hand() -> Integers:
     """The smallest x1* with an odds of more than 1 (Eq. 25), tile by tile."""
     given = [[by_hand.given(0, int(x2), int(y)) for y in BOX[1]] for x2 in BOX[0]]
     log_odds = np.array([[math.log(one[1].sum() / one[0].sum()) for one in row] for row in given])  # at x1* = 0
-    found: Counts = np.floor(-log_odds / (2 * by_hand.RHO_1)).astype(np.int64) + 1  # each step adds 2 rho_1
+    found: Integers = np.floor(-log_odds / (2 * by_hand.RHO_1)).astype(np.int64) + 1  # each step adds 2 rho_1
     return found
 
 
-def _tiles(thresholds: Floats | Counts, name: str) -> pd.DataFrame:
+def _tiles(thresholds: Floats | Integers, name: str) -> pd.DataFrame:
     above, siblings = BOX
     x2, y = np.meshgrid(above, siblings, indexing="ij")
     return pd.DataFrame({"posterior": name, "x2": x2.ravel(), "y1": y.ravel(), "claimed from X1*": thresholds.ravel()})

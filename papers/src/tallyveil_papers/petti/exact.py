@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil.nouns.census_schemas import PERSONS_1940
 from tallyveil.privacy.noise import Geometric
 from tallyveil.privacy.strategy import Strategy
@@ -228,7 +228,7 @@ def spread_figure(census: Census, release: Release) -> Figure:
     )
 
 
-def _totals(people: object, level: str) -> NDArray[np.int64]:
+def _totals(people: object, level: str) -> Integers:
     return np.asarray(people.answer("total", level=level).dense()[:, 0])  # type: ignore[attr-defined]
 
 

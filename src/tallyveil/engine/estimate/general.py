@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Floats
 from tallyveil.engine.estimate.fista import CLOSED, column_multiplier
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 from tallyveil.errors import TallyveilError
@@ -22,7 +22,6 @@ from tallyveil.errors import TallyveilError
 if TYPE_CHECKING:
     from tallyveil.engine.estimate.problem import Asked
 
-Floats = NDArray[np.float64]
 
 _GOOD = 1e-7
 
@@ -212,7 +211,7 @@ def _solved(
     )
 
 
-def _columns_gap(x: Floats, slope: Floats, closed: NDArray[np.bool_], count: Floats, weight: Floats) -> float:
+def _columns_gap(x: Floats, slope: Floats, closed: Bools, count: Floats, weight: Floats) -> float:
     """The part of the gap that is left when the other multipliers are fixed (``solver``, module docstring)."""
     n = len(x)
     give = 1.0 / weight if (weight > 0).all() else np.zeros(n)

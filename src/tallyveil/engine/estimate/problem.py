@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil.engine.estimate.reductions import add_rows, places, solve_nests, support_rows
-from tallyveil.engine.nests import UNLIMITED, Index, Limits, Nests
-
-Floats = NDArray[np.float64]
+from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 
 GAP, DISTANCE = 1e-6, 0.05  # a solve ends when both are proved: relative to max(1, optimum), and in persons
 STEPS = 3000  # of the fast path, before a general solver takes over
@@ -39,7 +38,7 @@ class Asked:
     """
 
     row_of_cell: NDArray[np.int32]
-    start: Index
+    start: Integers
     rows: NDArray[np.int32]
     noisy: Floats
     weight: Floats
@@ -58,16 +57,16 @@ class Estimated:
     gap: Floats
     distance: Floats
     violation: Floats
-    steps: Index
-    general: NDArray[np.bool_]
+    steps: Integers
+    general: Bools
 
 
-def rows_of(nests: Nests, row_of_cell: NDArray[np.int32], size: int) -> tuple[Index, NDArray[np.int32]]:
+def rows_of(nests: Nests, row_of_cell: NDArray[np.int32], size: int) -> tuple[Integers, NDArray[np.int32]]:
     """The rows of a query that touch each nest's support (``Asked.start`` and ``Asked.rows``)."""
     return support_rows(nests.cell_start, nests.cell, row_of_cell, size)  # type: ignore[no-any-return]
 
 
-def places_of(nests: Nests, start: Index, rows: NDArray[np.int32], size: int) -> Index:
+def places_of(nests: Nests, start: Integers, rows: NDArray[np.int32], size: int) -> Integers:
     """Where the answers stand among a level's: ``unit * size + row``, in the order of ``Asked.noisy``."""
     return places(nests.child_start, nests.child, start, rows, size)  # type: ignore[no-any-return]
 
@@ -176,7 +175,7 @@ def _is_cells(one: Asked) -> bool:
     return bool((one.row_of_cell == np.arange(len(one.row_of_cell))).all())
 
 
-def _sources(queries: Sequence[Asked]) -> Index:
+def _sources(queries: Sequence[Asked]) -> Integers:
     """For each query the smallest finer one that it can be summed from, or -1: the cells."""
     source = np.full(len(queries), -1, np.int64)
     for q, query in enumerate(queries):

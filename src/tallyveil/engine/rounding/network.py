@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Integers
 from tallyveil._compiled import compiled
 from tallyveil.engine.nests import Limits
 from tallyveil.engine.rounding.flow import NEVER, SCALE, cost_of_one_more, nearest_flow
@@ -30,15 +31,15 @@ class Rules(NamedTuple):
 
     margins: bool  # round margins first
     rows: NDArray[np.int32]  # partitions coarse to fine, the cells left out: row of each cell
-    layer_partition: NDArray[np.int64]  # coarse to fine
-    layer_limit: NDArray[np.int64]  # whose owners a layer is for; -1: every child for itself
-    limit_partition: NDArray[np.int64]  # as many as there are: the cells
+    layer_partition: Integers  # coarse to fine
+    layer_limit: Integers  # whose owners a layer is for; -1: every child for itself
+    limit_partition: Integers  # as many as there are: the cells
     limit_row: NDArray[np.int32]
-    width: NDArray[np.int64]  # rows of each limit's bounds, which begin at:
-    begin: NDArray[np.int64]
-    least: NDArray[np.int64]
-    most: NDArray[np.int64]
-    owner: NDArray[np.int64]
+    width: Integers  # rows of each limit's bounds, which begin at:
+    begin: Integers
+    least: Integers
+    most: Integers
+    owner: Integers
 
 
 def rules_of(limits: Sequence[Limits], partitions: list[Partition] | None, margins: bool, schema: Schema) -> Rules:
@@ -51,7 +52,7 @@ def rules_of(limits: Sequence[Limits], partitions: list[Partition] | None, margi
     layers = [(k, i) for k in range(len(rows)) for i in [*(i for i in fewest_first if place[i] == k), -1]]
     sizes = [limit.least.size for limit in limits]
 
-    def joined(parts: list[NDArray[Any]]) -> NDArray[np.int64]:
+    def joined(parts: list[NDArray[Any]]) -> Integers:
         return np.concatenate([np.zeros(0, dtype=np.int64), *(part.reshape(-1).astype(np.int64) for part in parts)])
 
     def stacked(parts: list[NDArray[Any]], kind: type, length: int) -> NDArray[Any]:
@@ -75,31 +76,31 @@ def rules_of(limits: Sequence[Limits], partitions: list[Partition] | None, margi
 class _Layers(NamedTuple):
     """The layers of one nest. A node is a group of children and a row of cells in a layer."""
 
-    row: NDArray[np.int64]  # by layer and support cell
-    group: NDArray[np.int64]  # by layer and child
-    rows: NDArray[np.int64]  # how many
-    groups: NDArray[np.int64]
-    some_cell: NDArray[np.int64]  # of each row
-    some_child: NDArray[np.int64]  # of each group
-    begin: NDArray[np.int64]  # of each layer's nodes
-    bounded: NDArray[np.bool_]  # whether limits bind in the layer
-    low: NDArray[np.int64]  # of each node: the fewest and the most units it may still take
-    high: NDArray[np.int64]
-    wanted: NDArray[np.int64]  # and how many it would have unrounded, in units of 1 / SCALE
+    row: Integers  # by layer and support cell
+    group: Integers  # by layer and child
+    rows: Integers  # how many
+    groups: Integers
+    some_cell: Integers  # of each row
+    some_child: Integers  # of each group
+    begin: Integers  # of each layer's nodes
+    bounded: Bools  # whether limits bind in the layer
+    low: Integers  # of each node: the fewest and the most units it may still take
+    high: Integers
+    wanted: Integers  # and how many it would have unrounded, in units of 1 / SCALE
 
 
 class _Network(NamedTuple):
     """What ``nearest_flow`` takes. The first arcs are the live entries."""
 
-    tail: NDArray[np.int64]
-    head: NDArray[np.int64]
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
-    wanted: NDArray[np.int64]
-    counts: NDArray[np.bool_]
-    flow: NDArray[np.int64]
-    excess: NDArray[np.int64]
-    potential: NDArray[np.int64]
+    tail: Integers
+    head: Integers
+    low: Integers
+    high: Integers
+    wanted: Integers
+    counts: Bools
+    flow: Integers
+    excess: Integers
+    potential: Integers
 
 
 @compiled

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array, csr_array, eye_array, hstack
 
+from tallyveil._arrays import Integers
 from tallyveil.engine.conflict import only_nest, whole_solution
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 from tallyveil.engine.rounding.stages import Partition, numbered
@@ -19,7 +20,7 @@ WHOLE = 1e-6  # as near to a whole number as this counts as whole
 
 def round_by_program(
     x: NDArray[Any], p: int, nests: Nests, limits: Sequence[Limits], stages: Sequence[Partition]
-) -> NDArray[np.int64] | None:
+) -> Integers | None:
     """Round one nest by integer programs, one a stage: to floors and ceilings, or else to any whole numbers."""
     n, m = x.shape
     children = slice(int(nests.child_start[p]), int(nests.child_start[p + 1]))
@@ -49,7 +50,7 @@ def round_by_program(
     return None
 
 
-def any_table(p: int, nests: Nests, limits: Sequence[Limits]) -> NDArray[np.int64] | None:
+def any_table(p: int, nests: Nests, limits: Sequence[Limits]) -> Integers | None:
     """Some whole table of a nest that keeps the parent's counts and the limits; None if there is none."""
     nest, own = only_nest(nests, limits, p)
     n, m = nest.shape(0)
@@ -72,7 +73,7 @@ def _nearest_whole(
     high: NDArray[Any],
     bound: list[tuple[csr_array, Any, Any]],
     margins: Sequence[csr_array],
-) -> NDArray[np.int64] | None:
+) -> Integers | None:
     """The whole numbers within bounds whose margins are nearest to those of ``rest``, one margin after another."""
     added, size = None, len(rest)
     constraints = [LinearConstraint(matrix, least, most) for matrix, least, most in bound]
@@ -106,7 +107,7 @@ def _nearest_whole(
     return added
 
 
-def _sums(group: NDArray[np.int64], row: NDArray[Any], rows: int) -> csr_array:
+def _sums(group: Integers, row: NDArray[Any], rows: int) -> csr_array:
     """The matrix that adds a table (children by cells) up over groups of children and rows of cells."""
     target = group[:, None] * rows + row[None, :]
     shape = ((int(group.max()) + 1) * rows, target.size)

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.engine.nests import Limits, Nests
 from tallyveil.engine.rounding.network import FLOWED, STUCK, round_by_flow, rules_of
 from tallyveil.engine.rounding.programs import any_table, round_by_program
@@ -34,7 +34,7 @@ from tallyveil.nouns.schema import Schema
 class Rounded:
     """Whole counts laid out like the tables they came from, and how many nests needed more than largest fractions."""
 
-    counts: NDArray[np.int64]
+    counts: Integers
     flows: int
     programs: int
 
@@ -49,9 +49,7 @@ class Unroundable(InputError):  # noqa: N818 (it says what the nest is)
         self.nest = nest
 
 
-def round_nests(
-    x: NDArray[np.float64], nests: Nests, limits: Sequence[Limits], schema: Schema, rounding: str
-) -> Rounded:
+def round_nests(x: Floats, nests: Nests, limits: Sequence[Limits], schema: Schema, rounding: str) -> Rounded:
     """Round the tables of several nests. ``rounding`` is "margins" or "cells"."""
     queries = [limit.row_of_cell for limit in limits]
     stages = stages_of(schema, queries, rounding)

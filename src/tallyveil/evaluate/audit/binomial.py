@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betainccinv, betaincinv
 
-Floats = NDArray[np.float64]
+from tallyveil._arrays import Floats
 
 
 def lower(count: ArrayLike, runs: int, alpha: float) -> Floats:

@@ -21,10 +21,10 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Floats
 from tallyveil.evaluate.audit.binomial import log_bounds
 
 Values = NDArray[Any]
-Floats = NDArray[np.float64]
 Family = Literal["one-unit", "joint"]
 How = Literal["sum", "least", "largest"]
 Relation = Literal["=", ">=", "<=", "<"]
@@ -83,7 +83,7 @@ class Event:
 
     conditions: tuple[tuple[Statistic, Relation, float], ...]
 
-    def holds(self, values: Values) -> NDArray[np.bool_]:
+    def holds(self, values: Values) -> Bools:
         """Whether it happened, for each run (one row of views)."""
         happened = np.ones(len(values), dtype=np.bool_)
         for statistic, relation, threshold in self.conditions:

@@ -36,9 +36,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.special import ndtr, ndtri, stdtrit
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.evaluate.epl.clusters import Clusters, freedom
 from tallyveil.evaluate.epl.smooth import log_density
-from tallyveil.evaluate.tally import Floats, Integers, Tally
+from tallyveil.evaluate.tally import Tally
 
 _LEAST = 6.0  # fewer residuals under the kernel, or clusters of them: no band (docs/epl.md has what was simulated)
 _CLUSTERS = 8

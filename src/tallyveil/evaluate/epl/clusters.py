@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import Residuals
-from tallyveil.evaluate.tally import Floats, Integers
 
 ONE_CLUSTER = (
     "All residuals are in one cluster, which does not show how clusters differ: they are taken as independent."

@@ -23,9 +23,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import fdtrc
 
+from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import Residuals
-from tallyveil.evaluate.tally import Floats
 
 _READING = {
     "residual": ("errors are centred alike", "some areas' errors have means of their own: bias by area"),

@@ -38,8 +38,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.special import betaincinv, ndtri, stdtrit
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.evaluate.epl.clusters import freedom
-from tallyveil.evaluate.tally import Floats, Integers
 
 _LEAST = 1e-290  # below it a probability's quantile is not computed: nothing is known then
 _CANDIDATES = 8  # of each block length, so many pairs of blocks are bounded exactly

@@ -23,13 +23,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.band import band
 from tallyveil.evaluate.epl.clusters import Given, take
 from tallyveil.evaluate.epl.interval import Interval, interval
 from tallyveil.evaluate.epl.smooth import log_density
 from tallyveil.evaluate.residuals import Residuals
-from tallyveil.evaluate.tally import Floats, Integers, Tally, tally
+from tallyveil.evaluate.tally import Tally, tally
 from tallyveil.privacy.noise import Geometric
 from tallyveil.privacy.strategy import Strategy
 

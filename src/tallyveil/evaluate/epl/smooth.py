@@ -16,12 +16,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats
 from tallyveil._compiled import compiled, summing
 from tallyveil.evaluate.tally import Tally
-
-Floats = NDArray[np.float64]
 
 _SMALL = 1e-12  # densities above it err by less than 1e-9 in the logarithm
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil._compiled import inlined
 from tallyveil.errors import InputError
 from tallyveil.files.formats.lines import PIECE, Bytes, Source, in_order, pieces
 
-Integers = NDArray[np.int64]
 Progress = Callable[[int, int], None]  # bytes read so far, bytes in the file
 
 _BITS = 11

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 from tallyveil.files.formats.census import DISTRICT, KINDS, PER_TYPE, refuse_other_parts
-from tallyveil.files.formats.counting import Integers
 from tallyveil.files.formats.lines import Bytes
 from tallyveil.files.formats.places import leaf_code, leaf_digits
 from tallyveil.nouns.census_schemas import TYPES_1940

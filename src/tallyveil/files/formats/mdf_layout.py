@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.files.formats.counting import Integers
+from tallyveil._arrays import Integers
 
 IGNORED, PLACE, CODE, BLOCK_GROUP, UNIT_NUMBER, PERSONS = range(6)  # what a column is for
 LARGEST = 200  # codes are below this

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from tallyveil._arrays import Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
 from tallyveil.files.formats.census import PER_TYPE, VACANT
-from tallyveil.files.formats.counting import STRIDE, Found, Integers, Tally, counted, tallied
+from tallyveil.files.formats.counting import STRIDE, Found, Tally, counted, tallied
 from tallyveil.files.formats.lines import PIECE, Bytes, Source, shown
 from tallyveil.files.formats.mdf_layout import BLOCK_GROUP, CODE, IGNORED, PERSONS, PLACE, UNIT_NUMBER, Layout, tables
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tallyveil._arrays import Integers
 from tallyveil._compiled import compiled
-from tallyveil.files.formats.counting import Integers
 from tallyveil.files.formats.lines import Bytes, in_order, put_digits, written
 from tallyveil.files.tables.stamps import STAMPS
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
-from tallyveil.files.formats.counting import Integers
 from tallyveil.files.formats.lines import Bytes
 from tallyveil.nouns.spine import Spine
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.layout import (
     exact_pairs,
@@ -26,9 +26,8 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.constraints import ALL, UNLIMITED, Bound, FacilityBounds, Invariant, StructuralZero
-from tallyveil.release.measurements import Index
 
-Columns = dict[str, NDArray[np.int64]]
+Columns = dict[str, Integers]
 
 
 @dataclass(eq=False)
@@ -193,8 +192,8 @@ def _compare_children(
     release: ReadRelease,
     depth: int,
     column: str,
-    parents: NDArray[np.int64],
-    sums: NDArray[np.int64],
+    parents: Integers,
+    sums: Integers,
     first: int,
     found: LevelTables,
 ) -> None:
@@ -208,7 +207,7 @@ def _compare_children(
         )
 
 
-def _add_up(sums: NDArray[np.int64], parent: Index, numbers: NDArray[np.int64]) -> None:
+def _add_up(sums: Integers, parent: Integers, numbers: Integers) -> None:
     """Add numbers to the sums of their parents, which come in order."""
     start = np.flatnonzero(np.diff(parent, prepend=-1))
     sums[parent[start]] += np.add.reduceat(numbers, start)
@@ -228,9 +227,7 @@ def _verdict(problems: list[Exception], right: str) -> str:
     return right
 
 
-def _limits(
-    release: ReadRelease, bound: FacilityBounds | Bound, units: Index
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _limits(release: ReadRelease, bound: FacilityBounds | Bound, units: Integers) -> tuple[Integers, Integers]:
     """Least and most for some units of the bound's level, by rows of its query."""
     if isinstance(bound, Bound):
         least, most = bound.limits(release.schema)
@@ -247,9 +244,7 @@ def _limits(
     return there * least, np.where(most < UNLIMITED, there * most, UNLIMITED * (there > 0))
 
 
-def _answers(
-    people: Histogram, query: str, level: str, size: int = 1 << 22
-) -> Iterator[tuple[Index, NDArray[np.int64]]]:
+def _answers(people: Histogram, query: str, level: str, size: int = 1 << 22) -> Iterator[tuple[Integers, Integers]]:
     """A query's answers at a level, some units at a time."""
     answers = people.answer(query, level=level)
     step = max(1, size // answers.cells)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tallyveil._arrays import Integers
 from tallyveil.files.release_folder.measured import file_name, measured_pairs, safe_name
 from tallyveil.files.tables.write import has_named_root, path_columns
 from tallyveil.nouns.counts import Counts
@@ -20,7 +21,7 @@ from tallyveil.nouns.schema import DETAILED, TOTAL, Query, Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.constraints import FacilityBounds, Invariant
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.release.measurements import Index, Pair
+from tallyveil.release.measurements import Pair
 
 MARGIN = "_moe90"  # ends the name of a column with the 90% margins of error of the column before it
 CERTIFICATE, SIGNATURE, PAGE = "certificate.json", "certificate.sig", "certificate.html"
@@ -84,7 +85,7 @@ def level_queries(strategy: Strategy, schema: Schema, level: str) -> list[str]:
     return [name for name in names if name != DETAILED]
 
 
-def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequence[str], units: Index) -> pa.Table:
+def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequence[str], units: Integers) -> pa.Table:
     """Some rows of a level's table, made from the level's counts: a row per unit, columns ``query:label*label``."""
     part = counts.taken(units)
     columns: dict[str, Any] = path_columns(histogram.spine, level, units)

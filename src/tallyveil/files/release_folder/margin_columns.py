@@ -11,8 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 from tallyveil.files.atomic import replacing_together
 from tallyveil.files.release_folder.folder import certificate_bytes, read_certificate
@@ -38,7 +39,7 @@ class MarginsOf(Protocol):
     def classes(self) -> Mapping[tuple[str, str], Any]:
         """By (level, query), what there are margins for."""
 
-    def of(self, level: str, query: str, counts: ArrayLike) -> NDArray[np.int64]:
+    def of(self, level: str, query: str, counts: ArrayLike) -> Integers:
         """The margins of released counts."""
 
 

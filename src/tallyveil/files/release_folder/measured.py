@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema, factors_of
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.release.measurements import Index, Measurements, Pair, SavedAnswers, SavedPlaces, SavedValues
+from tallyveil.release.measurements import Measurements, Pair, SavedAnswers, SavedPlaces, SavedValues
 
 PIECE = 1 << 20  # numbers written, or read, at a time
 
@@ -150,7 +150,7 @@ class _InFile(SavedValues):
         self._forget()
 
     def _forget(self) -> None:
-        self._pieces: OrderedDict[int, NDArray[np.int64]] = OrderedDict()
+        self._pieces: OrderedDict[int, Integers] = OrderedDict()
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class _InFile(SavedValues):
         vars(self).update(state)
         self._forget()
 
-    def values(self, index: Index) -> NDArray[np.int64]:
+    def values(self, index: Integers) -> Integers:
         """The answers at ``unit * rows + row``."""
         place = self._places.of(index)
         piece = np.searchsorted(self._start, place, side="right") - 1
@@ -170,7 +170,7 @@ class _InFile(SavedValues):
             out[here] = self._piece(int(one))[place[here] - self._start[one]]
         return out
 
-    def _piece(self, number: int, kept: int = 4) -> NDArray[np.int64]:
+    def _piece(self, number: int, kept: int = 4) -> Integers:
         with self._lock:
             if number not in self._pieces:
                 with _open(self._path) as file:
@@ -203,14 +203,19 @@ def _check_rows(path: Path, file: pyarrow.parquet.ParquetFile, expected: int) ->
         )
 
 
-def _unit_pieces(units: Index, at_once: int) -> Iterator[Index]:
+def _unit_pieces(units: Integers, at_once: int) -> Iterator[Integers]:
     step = max(1, at_once)
     for first in range(0, len(units), step):
         yield units[first : first + step]
 
 
 def _piece(
-    spine: Spine, level: str, units: Index, labels: list[str], value: NDArray[np.int64], variance: NDArray[np.float64]
+    spine: Spine,
+    level: str,
+    units: Integers,
+    labels: list[str],
+    value: Integers,
+    variance: Floats,
 ) -> pa.Table:
     codes = pa.array(spine.codes[spine.depth(level)][units].tolist(), pa.binary()).cast(pa.string())
     unit = np.repeat(np.arange(len(units), dtype=np.int32), len(labels))

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.folder import read_measurements, stamps_of
 from tallyveil.files.release_folder.layout import MEASURED, exact_pairs, measurement_name
@@ -20,7 +21,7 @@ from tallyveil.files.release_folder.measured import measured_pairs, measurement_
 from tallyveil.files.release_folder.strict import ReadRelease
 from tallyveil.files.release_folder.tables_checked import CheckedTable, checked_table
 from tallyveil.nouns.counts import Counts
-from tallyveil.release.measurements import HeldValues, Index, Measurements, SavedAnswers
+from tallyveil.release.measurements import HeldValues, Measurements, SavedAnswers
 
 MOST_HELD = 1 << 28  # numbers that are held in memory, to run TopDown again
 CLOSE = 1e-9  # variances are floats, and platforms differ in their last digits
@@ -75,7 +76,7 @@ def saved_again(release: ReadRelease) -> Measurements:
     return replace(shape, ask=SavedAnswers(tables), exact=exact, stamps=stamps)
 
 
-def exact_answers(release: ReadRelease, query: str, level: str) -> NDArray[np.int64]:
+def exact_answers(release: ReadRelease, query: str, level: str) -> Integers:
     """The exact answers of an invariant that are saved: units by rows."""
     labels, codes = release.schema.query(query).labels(), release.spine.codes[release.spine.depth(level)]
     table = checked_table(release.folder, measurement_name(query, level, exact=True), MEASURED)
@@ -86,7 +87,7 @@ def exact_answers(release: ReadRelease, query: str, level: str) -> NDArray[np.in
 def _shape(release: ReadRelease) -> Measurements:
     """What the saved measurements must look like."""
 
-    def nothing(_level: str, _query: str, index: Index) -> NDArray[np.int64]:
+    def nothing(_level: str, _query: str, index: Integers) -> Integers:
         return np.zeros(len(index), dtype=np.int64)
 
     return Measurements(
@@ -102,10 +103,10 @@ def _check_frame(
     table: CheckedTable,
     codes: NDArray[np.bytes_],
     labels: list[str],
-    variance: NDArray[np.float64],
+    variance: Floats,
     *,
     keep: bool = False,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Refuse a table whose units, cells or variances are not those expected; its values, if they are to be kept."""
     table.has(len(codes) * len(labels))
     known = {"unit": pa.array(codes.tolist(), pa.binary()).cast(pa.string()), "cell": pa.array(labels, pa.string())}
@@ -128,7 +129,7 @@ def _check_frame(
     return np.concatenate(kept)
 
 
-def _places(column: pa.ChunkedArray, known: pa.Array) -> Index:
+def _places(column: pa.ChunkedArray, known: pa.Array) -> Integers:
     """Where the values of a column stand among the known ones; -1 where they do not."""
     parts = [np.zeros(0, dtype=np.int64)]
     for chunk in column.chunks:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 
 Source = str | PathLike[str] | Any  # a path, or a pandas, polars or Arrow table, or an OpenTable
@@ -34,7 +34,7 @@ class Batch:
 
     name: str
     table: pa.Table
-    rows: NDArray[np.int64]
+    rows: Integers
 
     def place(self, row: int, column: str | None = None) -> str:
         """Where a value stands, for a message; rows are counted from 1, a header not counted."""
@@ -71,10 +71,10 @@ class Batch:
             values = pc.cast(_whole(self, column, values), pa.string())
         return pc.utf8_lpad(values, digits, "0")
 
-    def counts(self, column: str) -> NDArray[np.int64]:
+    def counts(self, column: str) -> Integers:
         """A column as whole numbers, 0 or more."""
         values = _whole(self, column, self.table.column(column).combine_chunks())
-        numbers: NDArray[np.int64] = values.to_numpy(zero_copy_only=False)
+        numbers: Integers = values.to_numpy(zero_copy_only=False)
         if len(numbers) and numbers.min() < 0:
             row = int(np.argmax(numbers < 0))
             raise InputError(
@@ -82,7 +82,7 @@ class Batch:
             )
         return numbers
 
-    def labels(self, column: str, known: tuple[str, ...]) -> NDArray[np.int64]:
+    def labels(self, column: str, known: tuple[str, ...]) -> Integers:
         """A column of labels as positions among the known ones."""
         values = self.table.column(column).combine_chunks()
         if pa.types.is_dictionary(values.type):
@@ -97,7 +97,7 @@ class Batch:
                 f"{self.place(row, column)}: unknown label {values[row].as_py()!r}. Known are {', '.join(known)}. "
                 f"Correct the row, or add the label to [attributes] in the codebook."
             )
-        positions: NDArray[np.int64] = place.to_numpy(zero_copy_only=False).astype(np.int64)
+        positions: Integers = place.to_numpy(zero_copy_only=False).astype(np.int64)
         return positions
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
 from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook
 from tallyveil.files.tables.columns import Source, batches, decoded
@@ -208,7 +208,7 @@ def _is_number(column: pa.ChunkedArray) -> bool:
     return bool(np.mean(~np.isnan(_numbers(column))) > 0.5)
 
 
-def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
+def _numbers(column: pa.ChunkedArray) -> Floats:
     """Values as floats, NaN where there is no number."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):

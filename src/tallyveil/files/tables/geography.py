@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.columns import Batch, Source, batches
 from tallyveil.nouns.spine import Spine
 
-Index = NDArray[np.int64]
 CUTS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}  # digits of a GEOID
 
 
@@ -91,7 +91,7 @@ def spine_of(paths: pa.Table, book: Codebook) -> Spine:
     return Spine.from_columns(columns, root=book.root)
 
 
-def distinct(paths: pa.Table, levels: tuple[str, ...]) -> tuple[Index, pa.Table]:
+def distinct(paths: pa.Table, levels: tuple[str, ...]) -> tuple[Integers, pa.Table]:
     """For each row the number of its path, and the distinct paths with the first row of each."""
     coded = {level: _one_array(paths.column(level)).dictionary_encode().indices for level in levels}
     number = np.zeros(paths.num_rows, dtype=np.int64)

@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError, UnknownUnitError
 from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook, read_codebook
 from tallyveil.files.tables.columns import Batch, Source, batches, column_names
-from tallyveil.files.tables.geography import Index, codes_of, distinct, paths_of, read_units, spine_of
+from tallyveil.files.tables.geography import codes_of, distinct, paths_of, read_units, spine_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
 
@@ -78,8 +79,10 @@ class _Entries:
         self._book = codebook
         self._shape = tuple(len(labels) for labels in codebook.attributes.values())
         self._paths: list[pa.Table] = []  # one row per distinct path of a batch, with its first row in the file
-        self._parts: list[tuple[Index, Index, Index, Index]] = []  # path in its batch, cell, count, row in the file
-        self._parents_of: dict[str, Index] = {}
+        self._parts: list[
+            tuple[Integers, Integers, Integers, Integers]
+        ] = []  # path in its batch, cell, count, row in the file
+        self._parents_of: dict[str, Integers] = {}
         self.name = "the table"
 
     def add(self, batch: Batch) -> None:
@@ -103,14 +106,14 @@ class _Entries:
         self._paths.append(met)
         self._parts.append((path, cell, count, rows))
 
-    def _rows(self, batch: Batch) -> tuple[Index, Index]:
+    def _rows(self, batch: Batch) -> tuple[Integers, Integers]:
         """Long tables and tables of persons: the cell and count of each row."""
         book = self._book
         labels = [batch.labels(name, known) for name, known in book.attributes.items()]
         count = batch.counts(book.count) if book.layout == "long" and book.count else np.ones(len(labels[0]), np.int64)
         return np.ravel_multi_index(labels, self._shape).astype(np.int64), count
 
-    def _wide(self, batch: Batch) -> tuple[Index, Index, Index]:
+    def _wide(self, batch: Batch) -> tuple[Integers, Integers, Integers]:
         """Wide tables: row, cell and count of what is not zero."""
         table = np.stack([batch.counts(name) for name in wide_columns(self._book)], axis=1)
         if self._book.total is not None:
@@ -137,7 +140,7 @@ class _Entries:
         except InputError as problem:
             raise problem.at(self.name) from None
 
-    def on(self, spine: Spine) -> tuple[Index, Index, Index]:
+    def on(self, spine: Spine) -> tuple[Integers, Integers, Integers]:
         """Leaf, cell and count of each entry; rows that repeat, or contradict the spine, are errors."""
         none = np.zeros(0, dtype=np.int64)
         leaves = []
@@ -151,7 +154,7 @@ class _Entries:
             self._refuse_repeated(spine, unit, cell, row)
         return unit, cell, count
 
-    def _leaves(self, paths: pa.Table, spine: Spine) -> Index:
+    def _leaves(self, paths: pa.Table, spine: Spine) -> Integers:
         """The leaves of paths; coarser codes must be those of the spine."""
         levels = self._book.levels
         leaf = place = _located(spine, paths, self._book)
@@ -167,12 +170,12 @@ class _Entries:
                 )
         return leaf
 
-    def _parents(self, spine: Spine, level: str) -> Index:
+    def _parents(self, spine: Spine, level: str) -> Integers:
         if level not in self._parents_of:
             self._parents_of[level] = spine.parents(level)
         return self._parents_of[level]
 
-    def _refuse_repeated(self, spine: Spine, unit: Index, cell: Index, row: Index) -> None:
+    def _refuse_repeated(self, spine: Spine, unit: Integers, cell: Integers, row: Integers) -> None:
         key = unit * math.prod(self._shape) + cell
         if (np.diff(key) > 0).all():  # in order, as such tables mostly are
             return
@@ -192,7 +195,7 @@ class _Entries:
         )
 
 
-def _located(spine: Spine, paths: pa.Table, book: Codebook) -> Index:
+def _located(spine: Spine, paths: pa.Table, book: Codebook) -> Integers:
     try:
         return spine.locate(spine.leaf, codes_of(paths.column(book.levels[-1])))
     except UnknownUnitError as problem:

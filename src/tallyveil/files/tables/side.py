@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 from tallyveil.files.tables.columns import Batch, Source, batches
-from tallyveil.files.tables.geography import Index, codes_of
+from tallyveil.files.tables.geography import codes_of
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.census_schemas import UNITS_2020
 from tallyveil.nouns.facilities import Facilities
@@ -69,7 +70,7 @@ def areas_table(areas: Areas) -> pa.Table:
     return pa.table({**_codes(areas.spine, inside), "area": names})
 
 
-def _codes(spine: Spine, leaves: Index) -> dict[str, pa.Array]:
+def _codes(spine: Spine, leaves: Integers) -> dict[str, pa.Array]:
     return {spine.leaf: pa.array(spine.codes[-1][leaves].tolist(), pa.binary()).cast(pa.string())}
 
 
@@ -85,7 +86,7 @@ def _whole(source: Source, spine: Spine, *columns: str) -> Batch:
     return Batch(name=parts[0].name, table=table, rows=np.arange(table.num_rows))
 
 
-def _leaves(batch: Batch, spine: Spine, *others: str) -> Index:
+def _leaves(batch: Batch, spine: Spine, *others: str) -> Integers:
     """Leaf positions from the column named as the leaf level or, failing that, from the first other column."""
     names = [name for name in batch.table.column_names if name not in others]
     column = spine.leaf if spine.leaf in names else names[0]
@@ -95,7 +96,7 @@ def _leaves(batch: Batch, spine: Spine, *others: str) -> Index:
         raise InputError(str(problem) if batch.name in str(problem) else f"{batch.name}, {problem}") from None
 
 
-def _refuse_repeated(batch: Batch, key: Index) -> None:
+def _refuse_repeated(batch: Batch, key: Integers) -> None:
     order = np.argsort(key, kind="stable")
     again = np.flatnonzero(np.diff(key[order]) == 0)
     if len(again):

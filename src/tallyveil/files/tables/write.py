@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 from tallyveil.files.atomic import replacing
 from tallyveil.files.tables.codebook import Codebook, Layout, codebook_to_toml
@@ -156,7 +156,7 @@ def beside(path: Path, ending: str) -> Path:
     return path.with_name(f"{path.stem}.{ending}")
 
 
-def path_columns(spine: Spine, level: str, units: NDArray[np.int64]) -> dict[str, Any]:
+def path_columns(spine: Spine, level: str, units: Integers) -> dict[str, Any]:
     """The codes of units of a level and of all above them, a column each; a root that is only a name is left out."""
     columns: dict[str, Any] = {}
     for depth in range(spine.depth(level), -1, -1):
@@ -175,7 +175,7 @@ def has_named_root(spine: Spine) -> bool:
     return bytes(spine.codes[0][0]).decode() == spine.levels[0] and len(spine.levels) > 1
 
 
-def _label_columns(histogram: Histogram, cells: NDArray[np.int64]) -> dict[str, Any]:
+def _label_columns(histogram: Histogram, cells: Integers) -> dict[str, Any]:
     places = np.unravel_index(cells, histogram.schema.shape)
     return {
         name: pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), pa.array(labels))

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, gammaincc
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
-from tallyveil.privacy.noise import DiscreteGaussian, Floats
+from tallyveil.privacy.noise import DiscreteGaussian
 from tallyveil.risk.above.hierarchy import Hierarchy
 
 
@@ -34,7 +34,7 @@ def gibbs(
     draws: int = 10_000,
     seed: int = 0,
     condition: bool = True,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Draws of (x1, x2) given the three released counts, one after another.
 
     ``condition`` keeps x1 <= x2 when x1 is drawn; without it, x1 may exceed x2 until x2 is drawn again. The prior on
@@ -42,7 +42,7 @@ def gibbs(
     """
     steps = Steps.of(two, released, above, siblings, condition=condition)
     uniform = np.random.default_rng(seed).random((draws, 2))
-    drawn: NDArray[np.int64] = _walk(np.cumsum(steps.x2_given_x1, axis=1), steps.has_given_x2, uniform)
+    drawn: Integers = _walk(np.cumsum(steps.x2_given_x1, axis=1), steps.has_given_x2, uniform)
     drawn += np.array([two.intruder.known, steps.x2[0]])
     return drawn
 
@@ -62,7 +62,7 @@ class Steps:
         Probability that x1 = k + 1, for each of them (Eq. 30).
     """
 
-    x2: NDArray[np.int64]
+    x2: Integers
     x2_given_x1: Floats
     has_given_x2: Floats
 
@@ -157,7 +157,7 @@ def misfit(steps: Steps, published: Sequence[float], *, draws: int) -> Misfit:
 
 
 @compiled
-def _walk(cumulative: Floats, has_given_x2: Floats, uniform: Floats) -> NDArray[np.int64]:
+def _walk(cumulative: Floats, has_given_x2: Floats, uniform: Floats) -> Integers:
     """Draws of x1 - k and the place of x2, from x1 = k + 1 on."""
     drawn = np.empty(uniform.shape, dtype=np.int64)
     x1, last = 1, cumulative.shape[1] - 1

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy.special import expit
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
-from tallyveil.privacy.noise import DiscreteGaussian, Floats, Geometric, Noise
-from tallyveil.risk.above.levels import Above, Counts, Pair, log_product, log_values, matter, terms
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric, Noise
+from tallyveil.risk.above.levels import Above, Pair, log_product, log_values, matter, terms
 from tallyveil.risk.target.intruder import Intruder
 
-Values = tuple[Counts, Floats]  # counts that may be released, and the probability of each
+Values = tuple[Integers, Floats]  # counts that may be released, and the probability of each
 _CUTS = 1e-12, 1e-9  # probability of released counts that is left out, for each count; the second for long sums
 _TIE = 1e-10  # log odds nearer to what is needed are taken as a tie: sums of floats say no more
 _LONGEST = 5.0  # seconds for one decision, about; where a sum takes longer, released counts are drawn
@@ -249,7 +250,7 @@ class _Inner:
         more = claimed - self.alone
         return np.ones_like(more), claimed, np.maximum(more, 0), np.maximum(-more, 0), or_tied - claimed
 
-    def _evidence(self, above: Counts, siblings: Counts, upper: Sequence[Pair]) -> Floats:
+    def _evidence(self, above: Integers, siblings: Integers, upper: Sequence[Pair]) -> Floats:
         """Log V(k + 1) / V(k) for each released count above (a row) and each of the siblings' sum (a column)."""
         k, near, rows = self.k, self.near, len(above)
         while True:

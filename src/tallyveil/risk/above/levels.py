@@ -23,14 +23,14 @@ from typing import final
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
-from tallyveil.privacy.noise import DiscreteGaussian, Floats, Geometric, Noise
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric, Noise
 from tallyveil.privacy.sums import SumOfNoise, approximate_sum, sum_of_noise
 
-Counts = NDArray[np.int64]
-LogPrior = Callable[[Counts], Floats]  # log weight of each count of the siblings; any constant may be added
+LogPrior = Callable[[Integers], Floats]  # log weight of each count of the siblings; any constant may be added
 Pair = tuple[int, int]  # at one level: the count above and the siblings' sum
 NEGLIGIBLE = -45.0  # log of a term over the whole sum, below which terms may be left out
 _CELLS = 1 << 21  # of an array at a time
@@ -73,11 +73,11 @@ class Above:
         """Of the unit's noise and of the siblings' sum; never quite 0."""
         return max(self.noise.actual_variance(), 1e-9), max(self.together.actual_variance(), 1e-9)
 
-    def log_prior(self, y: Counts) -> Floats:
+    def log_prior(self, y: Integers) -> Floats:
         """Logarithm of pi(y), for y >= 0."""
         return np.zeros(len(y)) if self.prior is None else np.asarray(self.prior(y), dtype=np.float64)
 
-    def log_weight(self, y: Counts, siblings: int) -> Floats:
+    def log_weight(self, y: Integers, siblings: int) -> Floats:
         """Logarithm of pi(y) g(y* - y), minus infinity for y < 0."""
         return np.where(y >= 0, self.log_prior(np.maximum(y, 0)) + self.together.log_pmf(siblings - y), -np.inf)
 

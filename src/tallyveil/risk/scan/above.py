@@ -15,12 +15,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Integers
 from tallyveil.errors import InputError
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED
-from tallyveil.nouns.spine import Index, Spine
+from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import UnitShares, unit_shares
@@ -88,7 +88,7 @@ def _cases(
     strategy: Strategy,
     shares: dict[str, UnitShares],
     level: str,
-    chosen: NDArray[np.bool_],
+    chosen: Bools,
     intruder: Intruder,
     run: Run,
     progress: Callable[[int, int], None] | None,
@@ -116,7 +116,7 @@ def _cases(
     far = np.array([case.far for case in cases])
     own_cells = np.arange(counts.cells, dtype=np.int32)
 
-    def number(piece: tuple[int, int]) -> tuple[Index, Index]:
+    def number(piece: tuple[int, int]) -> tuple[Integers, Integers]:
         here = slice(int(counts.start[piece[0]]), int(counts.start[piece[1]]))
         unit = np.repeat(np.arange(*piece), np.diff(counts.start[piece[0] : piece[1] + 1]))
         some = chosen[unit]
@@ -145,7 +145,7 @@ def _cases(
     return rows
 
 
-def _measured(spine: Spine, shares: dict[str, UnitShares], level: str) -> tuple[Index, Index, Index]:
+def _measured(spine: Spine, shares: dict[str, UnitShares], level: str) -> tuple[Integers, Integers, Integers]:
     """For each unit of a level, by the only-child rule: the depth at which it is measured, where there, its span."""
     start = spine.depth(level)
     ancestor = np.arange(spine.size(level), dtype=np.int64)
@@ -198,7 +198,7 @@ def _case(
     strategy: Strategy,
     shares: dict[str, UnitShares],
     level: str,
-    family: Index,
+    family: Integers,
     above: tuple[str, int],
     span: int,
     intruder: Intruder,

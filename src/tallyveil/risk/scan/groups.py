@@ -20,16 +20,15 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Integers
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import TOTAL, factors_of
-from tallyveil.nouns.spine import Index, Spine
+from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.constraints import ALL, FacilityBounds, Invariant
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.risk.target.attacks import Attack, is_settled, settled_by
-
-Bools = NDArray[np.bool_]
 
 
 @final
@@ -81,17 +80,17 @@ class Grouped:
     """
 
     groups: tuple[Group, ...]
-    of_unit: Index
-    where: Mapping[str, Index]
+    of_unit: Integers
+    where: Mapping[str, Integers]
     settled_type: Bools | None
     type_of_cell: NDArray[np.int32] | None
 
-    def of(self, unit: Index, cell: NDArray[np.integer]) -> Index:
+    def of(self, unit: Integers, cell: NDArray[np.integer]) -> Integers:
         """The group of people by unit and cell."""
         group = self.of_unit[unit]
         if self.settled_type is None or self.type_of_cell is None:
             return group
-        settled: Index = self.settled_type[unit, self.type_of_cell[cell]].astype(np.int64)
+        settled: Integers = self.settled_type[unit, self.type_of_cell[cell]].astype(np.int64)
         return group + len(self.groups) // 2 * settled
 
 
@@ -151,7 +150,7 @@ class _Same:
         alone: Bools = others == counted
         return alone
 
-    def below(self, depth: int) -> tuple[Bools, Index]:
+    def below(self, depth: int) -> tuple[Bools, Integers]:
         """For each unit at a depth: whether all its people are in one child, and which."""
         child = np.zeros(self._spine.size(self._spine.levels[depth]), dtype=np.int64)
         if depth + 1 == len(self._spine.levels):
@@ -168,14 +167,14 @@ class _Same:
         return np.diff(self._facilities.at(level).start) > 0
 
 
-def _measured(spine: Spine, strategy: Strategy, level: str, same: _Same) -> tuple[Index, dict[str, Index]]:
+def _measured(spine: Spine, strategy: Strategy, level: str, same: _Same) -> tuple[Integers, dict[str, Integers]]:
     """For each unit where the same people are measured: spans by level as digits, and its place at each level."""
     shares, start = unit_shares(strategy, spine), spine.depth(level)
     base = len(spine.levels) + 1
     place = np.arange(spine.size(level), dtype=np.int64)
     code, where = np.zeros(len(place), dtype=np.int64), {}
 
-    def note(depth: int, place: Index, alive: Bools) -> None:
+    def note(depth: int, place: Integers, alive: Bools) -> None:
         nonlocal code
         where[spine.levels[depth]] = place
         code = code + np.where(alive, shares[spine.levels[depth]].spans[place].astype(np.int64), 0) * base**depth
@@ -212,7 +211,7 @@ def _levels(spine: Spine, strategy: Strategy, code: int) -> tuple[tuple[str, Fra
 @dataclass(frozen=True)
 class _Exact:
     settled: tuple[frozenset[str], ...]
-    of_unit: Index
+    of_unit: Integers
 
 
 def _exact(spine: Spine, strategy: Strategy, level: str, same: _Same) -> _Exact:

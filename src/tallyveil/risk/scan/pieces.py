@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.spine import Index
-from tallyveil.privacy.noise import DiscreteGaussian, Floats, Geometric
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.release.measurements import Measurements
 from tallyveil.risk.scan.groups import Grouped
 from tallyveil.risk.target.evidence import Evidence
@@ -115,7 +115,7 @@ def adder(
     views: Sequence[View],
     intruders: Sequence[Intruder],
     measurements: Measurements | None,
-    lone: NDArray[np.bool_],
+    lone: Bools,
     most: int,
 ) -> Callable[[tuple[int, int]], Sums]:
     """What adds up the units of one piece.
@@ -159,10 +159,10 @@ def adder(
 def _drawn(
     truth: Histogram,
     counts: Counts,
-    where: Mapping[str, Index],
+    where: Mapping[str, Integers],
     view: View,
     measurements: Measurements,
-    unit: Index,
+    unit: Integers,
     cell: NDArray[np.integer],
 ) -> Floats:
     """The logarithm of the likelihood ratio of each entry's people, from the noise that was drawn."""
@@ -181,7 +181,7 @@ def _by(kind: NDArray[np.integer], columns: Floats, kinds: int) -> Floats:
 
 
 def _exposed(
-    unit: Index, cell: NDArray[np.integer], count: Index, people: Index, posterior: Floats, most: int
+    unit: Integers, cell: NDArray[np.integer], count: Integers, people: Integers, posterior: Floats, most: int
 ) -> NDArray[np.void]:
     """The most exposed units of a piece: by their most exposed people, then by how many of them are unique."""
     out = np.zeros(most, dtype=EXPOSED)

@@ -14,15 +14,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallyveil._arrays import Bools, Floats
 from tallyveil.errors import InputError
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Schema
 from tallyveil.privacy.budget import Number
 from tallyveil.privacy.constraints import StructuralZero
-from tallyveil.privacy.noise import DiscreteGaussian, Floats, Geometric
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Measurements
 from tallyveil.risk.scan.groups import Group, grouped
@@ -202,7 +202,7 @@ def _levels(strategy: Strategy, levels: Sequence[str] | None, queries: Sequence[
     return found
 
 
-def _without_alternative(schema: Schema, strategy: Strategy, attribute: str | None) -> NDArray[np.bool_]:
+def _without_alternative(schema: Schema, strategy: Strategy, attribute: str | None) -> Bools:
     """Cells of which structural zeros leave no other with another value of the attribute."""
     if attribute not in schema.attributes:
         return np.zeros(schema.cells, dtype=np.bool_)

@@ -34,16 +34,16 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.nouns.estimates import Estimates
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED
 from tallyveil.privacy.budget import Number
-from tallyveil.privacy.noise import Floats
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.release import Release
 from tallyveil.risk.target.intruder import Intruder
-from tallyveil.risk.target.learned import Learned, Table
+from tallyveil.risk.target.learned import Learned
 from tallyveil.risk.target.target import Figures, Target, before_postprocessing, path_of
 
 Run = Callable[[Histogram, range], Any]
@@ -240,11 +240,11 @@ class _Job:
     sides: tuple[Histogram, Histogram]
     target: Target
 
-    def __call__(self, work: tuple[int, int, int]) -> Table:
+    def __call__(self, work: tuple[int, int, int]) -> Integers:
         side, first, last = work
         return self.seen(self.run(self.sides[side], range(first, last)), last - first)
 
-    def seen(self, output: Any, runs: int) -> Table:
+    def seen(self, output: Any, runs: int) -> Integers:
         """The released counts of the target's cell, runs x levels."""
         spine, cell = self.sides[0].spine, self.target.cell
         path = path_of(spine, self.target.leaf)
@@ -264,7 +264,7 @@ class _Job:
         return values.astype(np.int64)
 
 
-def _counts_in(output: Histogram | Release, cell: int, spans: list[NDArray[np.int64]]) -> list[int]:
+def _counts_in(output: Histogram | Release, cell: int, spans: list[Integers]) -> list[int]:
     leaves = (output.histogram if isinstance(output, Release) else output).leaves
     at = leaves.cell == cell
     unit, count = leaves.unit()[at], leaves.count[at]
@@ -273,7 +273,7 @@ def _counts_in(output: Histogram | Release, cell: int, spans: list[NDArray[np.in
 
 def _outputs(
     job: _Job, runs: int, batch: int, run_all: Map, store: Store, progress: Callable[[int, int], None] | None
-) -> tuple[Table, Table]:
+) -> tuple[Integers, Integers]:
     """What was seen in all runs, of both hypotheses: those kept, and those made now and kept."""
     work, report = _work(runs, batch), progress or (lambda *_: None)
     missing = [piece for piece in work if _key(piece) not in store]

@@ -30,13 +30,14 @@ from fractions import Fraction
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import log_softmax
 
+from tallyveil._arrays import Bools, Floats
 from tallyveil._frozen import Frozen
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact
-from tallyveil.privacy.noise import DiscreteGaussian, Floats
+from tallyveil.privacy.noise import DiscreteGaussian
 from tallyveil.privacy.thresholds import floor_of_log
 from tallyveil.risk.target.intruder import Intruder, Noise, log_ratio
 
@@ -217,9 +218,7 @@ def _compared(odds: Fraction, exponents: _Exponents, noise: Noise) -> tuple[Floa
     return less, equal
 
 
-def _floors(
-    value: Fraction, exponents: _Exponents, *, times: Fraction, plus: Fraction
-) -> tuple[Floats, NDArray[np.bool_]]:
+def _floors(value: Fraction, exponents: _Exponents, *, times: Fraction, plus: Fraction) -> tuple[Floats, Bools]:
     """Floors of times (log(value) + x) + plus, and whether that is whole: floats, and balls where they cannot tell."""
     whole = exponents[1] * times.denominator * plus.denominator
     slope, start = times.numerator * plus.denominator, plus.numerator * times.denominator * exponents[1]

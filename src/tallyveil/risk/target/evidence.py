@@ -21,8 +21,9 @@ from typing import final
 
 import numpy as np
 
+from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
-from tallyveil.privacy.noise import DiscreteGaussian, Floats, Geometric
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.sums import convolved_by_fourier
 
 CUT = 1e-20  # probability of each count's noise that is left out where there are several

@@ -21,12 +21,13 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from tallyveil._arrays import Bools, Floats
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact
-from tallyveil.privacy.noise import DiscreteGaussian, Floats, Geometric
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.thresholds import floor_of_log
 from tallyveil.risk.target.evidence import Evidence
 
@@ -183,7 +184,7 @@ class Exposure:
         near = np.abs(self.evidence.logs() - math.log(self.intruder.odds_needed)) <= 2 * self.evidence.rounding
         return float(self.evidence.probabilities[near].sum())
 
-    def decided(self, logs: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def decided(self, logs: Floats) -> tuple[Bools, Bools]:
         """Whether the intruder claims the characteristics, and whether it is a tie, given logs of likelihood ratios."""
         if self.evidence.rounding:
             return logs > math.log(self.intruder.odds_needed), np.zeros(len(logs), dtype=np.bool_)

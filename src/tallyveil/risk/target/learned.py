@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaln, expit
 
-from tallyveil.privacy.noise import Floats
+from tallyveil._arrays import Floats, Integers
 
-Table = NDArray[np.int64]
 STRENGTHS = 4.0 ** np.arange(10)  # of smoothing, in runs
 
 
@@ -25,14 +23,14 @@ STRENGTHS = 4.0 ** np.arange(10)  # of smoothing, in runs
 class Learned:
     """How probable the target is given a tuple, at even prior odds: learned from runs of both hypotheses."""
 
-    known: Table
+    known: Integers
     scale: Floats
     weights: Floats
     seen: dict[tuple[int, ...], tuple[int, int]]
     strength: float
 
     @classmethod
-    def from_runs(cls, has: Table, not_: Table, known: Table) -> Learned:
+    def from_runs(cls, has: Integers, not_: Integers, known: Integers) -> Learned:
         """Learn from runs with the target and as many without; ``known`` others are in the cell at each level."""
         both, is_target = np.concatenate([has, not_]), np.repeat([1.0, 0.0], [len(has), len(not_)])
         tuples, place = np.unique(both, axis=0, return_inverse=True)
@@ -52,7 +50,7 @@ class Learned:
             strength=float(STRENGTHS[int(np.argmax(likely))]),
         )
 
-    def posterior(self, tuples: Table, prior: float) -> Floats:
+    def posterior(self, tuples: Integers, prior: float) -> Floats:
         """The posterior for each row."""
         fit = _fitted(tuples, self.known, self.scale, self.weights)
         seen = np.array([self.seen.get(row, (0, 0)) for row in map(tuple, tuples.tolist())]).reshape(-1, 2)
@@ -60,13 +58,13 @@ class Learned:
         return np.asarray(prior * even / (prior * even + (1 - prior) * (1 - even)))
 
 
-def _terms(tuples: Table, known: Table, scale: Floats) -> Floats:
+def _terms(tuples: Integers, known: Integers, scale: Floats) -> Floats:
     """The terms of the fit: a constant, and for each level a line, a step and one for 0."""
     more = tuples - known
     return np.column_stack([np.ones(len(tuples)), (more - 0.5) / scale, more > 0, tuples == 0])
 
 
-def _fitted(tuples: Table, known: Table, scale: Floats, weights: Floats) -> Floats:
+def _fitted(tuples: Integers, known: Integers, scale: Floats, weights: Floats) -> Floats:
     return np.asarray(np.clip(expit(_terms(tuples, known, scale) @ weights), 1e-9, 1 - 1e-9))
 
 

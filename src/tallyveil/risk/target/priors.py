@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
-
-Floats = NDArray[np.float64]
 
 
 @final
@@ -84,7 +83,7 @@ class AtMost:
     """
 
     count: int
-    prior: Callable[[NDArray[np.int64]], Floats] | None = None
+    prior: Callable[[Integers], Floats] | None = None
 
     def __post_init__(self) -> None:
         if self.count < 0:

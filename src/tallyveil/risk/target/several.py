@@ -26,12 +26,13 @@ from operator import mul
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit, log_softmax, logsumexp
 
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact
-from tallyveil.privacy.noise import DiscreteGaussian, Floats, Geometric
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.thresholds import ball_of, precision
 from tallyveil.risk.target.intruder import Exposure, Intruder, Noise, log_ratio
 
@@ -170,7 +171,7 @@ class SeveralExposure:
     def _known(self) -> int:
         return self.several.intruder.known
 
-    def _right(self, b: NDArray[np.int64]) -> Floats:
+    def _right(self, b: Integers) -> Floats:
         if math.isinf(self.threshold):
             return np.full(len(b), 1.0 if self.threshold < 0 else 0.0)
         return self.noise.tail(self.threshold - self._known - 1 - b)
