@@ -1,13 +1,13 @@
-"""The general path: one nest as a sparse quadratic program (PIQP), for what the fast path cannot certify.
+"""The general path: one nest written out, solved by methods that need no good conditioning, and judged by our own bound.
 
-The unknowns are d = x - x0, x0 being where the fast path stopped, and the residuals r in standard deviations,
-r = W^(1/2) (Q x - y): minimise 1/2 r'r. So weights of very different size stand side by side as rows of one matrix, and
-counts of millions do not hide fractions of a person.
+First the interior-point method of ``interior``, begun where the fast path stopped; then, where its answer is not proved
+good enough, PIQP. Whatever a solver says of itself, its answer is judged by the bound of ``fista`` (module docstring) with the
+multipliers that it found, and the best one is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,36 +16,18 @@ import scipy.sparse as sp
 
 from tallyveil._arrays import Bools, Floats
 from tallyveil.engine.estimate.fista import CLOSED, column_multiplier
+from tallyveil.engine.estimate.interior import Blocks, Point, interior
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
-from tallyveil.errors import TallyveilError
 
 if TYPE_CHECKING:
     from tallyveil.engine.estimate.problem import Asked
 
-
-_GOOD = 1e-7
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Program:
-    """minimise 1/2 z'Pz subject to Az = b, lower <= Gz <= upper, low <= z <= high; z is d and then r."""
-
-    P: sp.csc_matrix
-    A: sp.csc_matrix
-    b: Floats
-    G: sp.csc_matrix
-    lower: Floats
-    upper: Floats
-    low: Floats
-    high: Floats
-    measured: sp.csr_matrix  # r = measured x - target, rows of the queries first, then of the cells themselves
-    target: Floats
-    cells_measured: bool
+_GOOD = 1e-7  # relative gap, and violation in persons, with which the search for a better answer ends
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """A general solver's answer, children x cells, with bounds that are ours: they hold whatever the solver did."""
+    """An answer, children x cells, with bounds that are ours: they hold whatever the solver did."""
 
     x: Floats
     gap: float
@@ -53,179 +35,248 @@ class Found:
     violation: float
 
 
-def program_of(
-    nests: Nests,
-    queries: Sequence[Asked],
-    own: Asked,
-    limits: Sequence[Limits],
-    p: int,
-    near: Floats,
-    *,
-    unit: float = 1.0,
-) -> Program:
-    """One nest, written out around the table ``near``. Entries are ordered child after child, r is in units."""
-    n, m = nests.shape(p)
-    span = slice(int(nests.child_start[p]), int(nests.child_start[p + 1]))
-    cell = nests.cell[nests.cell_start[p] : nests.cell_start[p + 1]]
-    count = nests.count[nests.cell_start[p] : nests.cell_start[p + 1]]
-    x = near.reshape(-1)
-    design, off, target = [], [], []
-    for query in (*queries, own):
-        root = np.sqrt(query.weight[span]) / unit
-        if not root.any():
-            continue
-        rows = query.rows[query.start[p] : query.start[p + 1]]
-        before = int((np.diff(nests.child_start)[:p] * np.diff(query.start)[:p]).sum())
-        noisy = query.noisy[before : before + n * len(rows)].reshape(n, len(rows))
-        member = sp.csr_matrix((np.ones(m), (np.searchsorted(rows, query.row_of_cell[cell]), np.arange(m))))
-        design.append(sp.kron(sp.diags(root), member))
-        off.append((root[:, None] * (noisy - near @ member.T)).reshape(-1))
-        target.append((root[:, None] * noisy).reshape(-1))
-    measured = sp.vstack(design)
-    residuals = measured.shape[0]
-    equal, right = [sp.hstack([measured, -sp.identity(residuals)])], [np.concatenate(off)]
-
-    def padded(rows: sp.spmatrix) -> sp.spmatrix:
-        return sp.hstack([rows, sp.csr_matrix((rows.shape[0], residuals))])
-
-    if count[0] >= 0:
-        columns = sp.csr_matrix(sp.kron(np.ones((1, n)), sp.identity(m)))
-        equal.append(padded(columns))
-        right.append(count - columns @ x)
-    high = np.full(n * m + residuals, np.inf)
-    bounded: list[sp.spmatrix] = []
-    lower: list[float] = []
-    upper: list[float] = []
-    for limit in limits:
-        owner = limit.owner[span]
-        for o in np.unique(owner):
-            for r in np.unique(limit.row_of_cell[cell]):
-                inside = np.outer(owner == o, limit.row_of_cell[cell] == r).reshape(-1)
-                least, most = float(limit.least[o, r]), float(limit.most[o, r])
-                if most <= 0:
-                    high[: n * m][inside] = 0.0
-                    continue
-                if least <= 0 and most >= UNLIMITED:
-                    continue
-                row, here = padded(sp.csr_matrix(inside.astype(np.float64))), float(x[inside].sum())
-                if least == most:
-                    equal.append(row)
-                    right.append(np.array([least - here]))
-                else:
-                    bounded.append(row)
-                    lower.append(least - here if least > 0 else -np.inf)
-                    upper.append(most - here if most < UNLIMITED else np.inf)
-    z = n * m + residuals
-    return Program(
-        P=sp.diags(np.repeat([0.0, 1.0], [n * m, residuals])).tocsc(),
-        A=sp.vstack(equal).tocsc(),
-        b=np.concatenate(right),
-        G=(sp.vstack(bounded) if bounded else sp.csr_matrix((0, z))).tocsc(),
-        lower=np.array(lower),
-        upper=np.array(upper),
-        low=np.concatenate([-x, np.full(residuals, -np.inf)]),
-        high=high,
-        measured=sp.csr_matrix(measured),
-        target=np.concatenate(target),
-        cells_measured=bool(own.weight[span].any()),
-    )
-
-
 def solve_generally(
     nests: Nests, queries: Sequence[Asked], own: Asked, limits: Sequence[Limits], p: int, near: Floats
 ) -> Found:
-    """Solve one nest with PIQP, from the table where the fast path stopped, in one unit of r after another."""
+    """Solve one nest, from the table where the fast path stopped.
+
+    An answer that is not certified is taken all the same: to end the run here would depend on the noise.
+    """
+    blocks = blocks_of(nests, queries, own, limits, p)
     best = Found(x=near, gap=np.inf, distance=np.inf, violation=np.inf)
-    for unit in (1.0, 10.0, 100.0, 0.1, 1000.0):
-        found = _solved(nests, queries, own, limits, p, near, unit)
-        best = _better(best, found)
+    for point in _answers(blocks, near):
+        found = judged(blocks, point)
+        if (found.gap, found.violation) < (best.gap, best.violation):
+            best = found
         if best.gap <= _GOOD and best.violation <= _GOOD:
-            return best
-    again = _solved(nests, queries, own, limits, p, best.x, 1.0)  # around the best yet
-    best = _better(best, again)
-    if best.violation == np.inf:
-        raise TallyveilError("the general solver failed, though the constraints had been found feasible. Report this.")
+            break
     return best
 
 
-def _better(best: Found, found: Found | None) -> Found:
-    """The answer with the smaller gap, then violation.
+def _answers(blocks: Blocks, near: Floats) -> Iterator[Point]:
+    point = interior(blocks, near)
+    yield point
+    yield interior(blocks, point.base + point.d)  # around the first answer, in which all residuals are small
+    for unit in (1.0, 10.0, 100.0, 0.1, 1000.0):
+        other = _by_piqp(blocks, point.base + point.d, unit)
+        if other is not None:
+            yield other
 
-    A gap can be infinite though the answer is good: where cells are not measured, a slope that is negative by a
-    rounding error bounds nothing. Such an answer is taken all the same, uncertified: to end the run here would depend
-    on the noise.
+
+def blocks_of(nests: Nests, queries: Sequence[Asked], own: Asked, limits: Sequence[Limits], p: int) -> Blocks:
+    """One nest, written out."""
+    n, m = nests.shape(p)
+    span = slice(int(nests.child_start[p]), int(nests.child_start[p + 1]))
+    cells = slice(int(nests.cell_start[p]), int(nests.cell_start[p + 1]))
+    cell, count = nests.cell[cells], nests.count[cells]
+    member, group, weight, answer, least, most = [], [], [], [], [], []
+    for query in queries:
+        rows = query.rows[query.start[p] : query.start[p + 1]]
+        before = int((np.diff(nests.child_start)[:p] * np.diff(query.start)[:p]).sum())
+        member.append(rows[:, None] == query.row_of_cell[cell])
+        group.append(np.full(len(rows), len(group)))
+        weight.append(np.repeat(query.weight[span, None], len(rows), axis=1))
+        answer.append(query.noisy[before : before + n * len(rows)].reshape(n, len(rows)))
+        least.append(np.full((n, len(rows)), -np.inf))
+        most.append(np.full((n, len(rows)), np.inf))
+    open_ = np.ones((n, m), np.bool_)
+    shared: list[tuple[Bools, Bools, float, float]] = []
+    for limit in limits:
+        owner, rows = limit.owner[span], np.unique(limit.row_of_cell[cell])
+        inside = rows[:, None] == limit.row_of_cell[cell]
+        low = np.where(limit.least > 0, limit.least, -np.inf)[owner][:, rows]
+        high = np.where(limit.most < UNLIMITED, limit.most, np.inf)[owner][:, rows]
+        open_ &= ~((high <= 0) @ inside)
+        low, high = np.where(high <= 0, -np.inf, low), np.where(high <= 0, np.inf, high)
+        owners, first, members = np.unique(owner, return_index=True, return_counts=True)
+        for o in np.flatnonzero(members > 1):
+            of_owner, c = owner == owners[o], first[o]
+            bounded = np.flatnonzero(np.isfinite(low[c]) | np.isfinite(high[c]))
+            shared += [(of_owner, inside[r], low[c, r], high[c, r]) for r in bounded]
+            low[of_owner], high[of_owner] = -np.inf, np.inf
+        used = (np.isfinite(low) | np.isfinite(high)).any(axis=0)
+        member.append(inside[used])
+        group.append(np.full(int(used.sum()), len(group)))
+        weight.append(np.zeros((n, int(used.sum()))))
+        answer.append(np.zeros((n, int(used.sum()))))
+        least.append(low[:, used])
+        most.append(high[:, used])
+    none = np.zeros((n, 0))
+    return Blocks(
+        own=own.weight[span],
+        noisy=_own_answers(nests, own, p),
+        open=open_,
+        count=count.astype(np.float64) if count[0] >= 0 else None,
+        member=np.concatenate([np.zeros((0, m)), *member]).astype(np.float64),
+        group=np.concatenate([np.zeros(0, np.int64), *group]),
+        weight=np.concatenate([none, *weight], axis=1),
+        answer=np.concatenate([none, *answer], axis=1),
+        least=np.concatenate([none, *least], axis=1),
+        most=np.concatenate([none, *most], axis=1),
+        shared_children=np.array([row[0] for row in shared], np.float64).reshape(-1, n),
+        shared_cells=np.array([row[1] for row in shared], np.float64).reshape(-1, m),
+        shared_least=np.array([row[2] for row in shared], np.float64),
+        shared_most=np.array([row[3] for row in shared], np.float64),
+    )
+
+
+def _own_answers(nests: Nests, own: Asked, p: int) -> Floats:
+    answers: Floats = nests.table(own.noisy, p)
+    return answers
+
+
+def judged(blocks: Blocks, point: Point) -> Found:
+    """How good an answer is at worst, by the multipliers that came with it (``fista``, module docstring).
+
+    A measured row with weight w, sum t and answer y adds w (t - y)^2 / 2, which is never below nu (t - y) - nu^2 / (2 w)
+    (Fenchel); the rest is as in the fast path. All is computed in d, so that counts of billions hide nothing.
     """
-    return best if found is None or (found.gap, found.violation) >= (best.gap, best.violation) else found
+    x = np.where(blocks.open, np.maximum(point.base + point.d, 0.0), 0.0)
+    d = np.where(blocks.open, np.maximum(point.d, -point.base), 0.0)
+    base = np.where(blocks.open, point.base, 0.0)
+    measured = blocks.weight > 0
+    below, above = _off(blocks, base, d)
+    residual = np.where(measured, d @ blocks.member.T - (blocks.answer - base @ blocks.member.T), 0.0)
+    nu = np.where(measured | np.where(point.rows > 0, np.isfinite(above), np.isfinite(below)), point.rows, 0.0)
+    off = d - np.where(blocks.open, blocks.noisy - base, 0.0)
+    slope = blocks.own[:, None] * off + nu @ blocks.member
+    low, high, shared = _off_shared(blocks, base, d)
+    pull = np.where(np.where(point.shared > 0, np.isfinite(high), np.isfinite(low)), point.shared, 0.0)
+    slope += np.einsum("k,kc,km->cm", pull, blocks.shared_children, blocks.shared_cells, optimize=True)
+    if blocks.count is None and not (blocks.own > 0).all():
+        nu, slope = _lifted(blocks, nu, slope)
+    leans = np.where(nu > 0, np.where(np.isfinite(above), above, 0.0), np.where(np.isfinite(below), below, 0.0))
+    gap = float(np.abs(np.where(measured, 0.0, nu * leans)).sum())
+    gap += float(np.abs(pull * np.where(pull > 0, np.where(np.isfinite(high), high, 0.0), np.where(np.isfinite(low), low, 0.0))).sum())
+    root = np.sqrt(blocks.weight)
+    gap += 0.5 * float(np.sum((root * residual - np.divide(nu, root, out=np.zeros(nu.shape), where=measured))[measured] ** 2))
+    columns = None if blocks.count is None else d.sum(axis=0) - (blocks.count - base.sum(axis=0))
+    gap += _columns_gap(x, slope, ~blocks.open, columns, blocks.count, blocks.own)
+    gap = max(0.0, gap)
+    value = 0.5 * float(np.sum(blocks.own[:, None] * off**2) + np.sum(blocks.weight * residual**2))
+    broken = [-below[np.isfinite(below)], above[np.isfinite(above)], -low[np.isfinite(low)], high[np.isfinite(high)]]
+    broken += [] if columns is None else [np.abs(columns)]
+    weakest = float(blocks.own.min())
+    return Found(
+        x=x,
+        gap=gap / max(0.5, value - gap),
+        distance=float(np.sqrt(2 * gap / weakest)) if weakest > 0 else np.inf,
+        violation=max((float(part.max()) for part in broken if part.size), default=0.0),
+    )
 
 
-def _solved(
-    nests: Nests, queries: Sequence[Asked], own: Asked, limits: Sequence[Limits], p: int, near: Floats, unit: float
-) -> Found | None:
+def _off(blocks: Blocks, base: Floats, d: Floats) -> tuple[Floats, Floats]:
+    """By how much each row is above its least, and above its most; not finite where it has none."""
+    sums, whole = d @ blocks.member.T, base @ blocks.member.T
+    return sums - (blocks.least - whole), sums - (blocks.most - whole)
+
+
+def _off_shared(blocks: Blocks, base: Floats, d: Floats) -> tuple[Floats, Floats, Floats]:
+    parts = [
+        np.einsum("kc,cm,km->k", blocks.shared_children, table, blocks.shared_cells, optimize=True) for table in (d, base)
+    ]
+    return parts[0] - (blocks.shared_least - parts[1]), parts[0] - (blocks.shared_most - parts[1]), parts[0]
+
+
+def _lifted(blocks: Blocks, nu: Floats, slope: Floats) -> tuple[Floats, Floats]:
+    """Multipliers with which no slope of the root is negative, which would bound nothing where cells are not measured.
+
+    Any multiplier of a measured or exact row is allowed, so those of a query's rows are lowered by their least slope.
+    """
+    free = np.where(blocks.open, slope, np.inf)
+    best, cost = (nu, slope), np.inf
+    for group in np.unique(blocks.group):
+        rows = np.flatnonzero(blocks.group == group)
+        held = (blocks.weight[:, rows] > 0) | (blocks.least[:, rows] == blocks.most[:, rows])
+        if not held.all() or not (blocks.member[rows].sum(axis=0) == 1).all():
+            continue
+        least = np.stack([np.where(blocks.member[r] > 0, free, np.inf).min(axis=1) for r in rows], axis=1)
+        lift = np.where(np.isfinite(least), np.minimum(least, 0.0), 0.0)
+        if -lift.sum() < cost:
+            lifted = nu.copy()
+            lifted[:, rows] -= lift
+            best, cost = (lifted, slope - lift @ blocks.member[rows]), -lift.sum()
+    return best
+
+
+def _columns_gap(
+    x: Floats, slope: Floats, closed: Bools, off: Floats | None, count: Floats | None, weight: Floats
+) -> float:
+    """The part of the gap that is left when the multipliers of all rows are fixed."""
+    n, curved = len(x), bool((weight > 0).all())
+    give = 1.0 / weight if curved else np.zeros(n)
+    slope = np.where(closed, CLOSED, slope)
+    if count is not None and off is not None:
+        theta = np.array(
+            [
+                column_multiplier(np.ascontiguousarray(x[:, s]), np.ascontiguousarray(slope[:, s]), n, count[s], weight, give)
+                for s in range(x.shape[1])
+            ]
+        )
+        gap, slope = float(np.abs(theta * off).sum()), slope + theta
+    else:
+        gap = 0.0
+    slope, x = np.where(closed, 0.0, slope), np.where(closed, 0.0, x)
+    if curved:
+        move = np.maximum(-x, -slope * give[:, None])
+        return gap - float(np.sum(move * (slope + 0.5 * weight[:, None] * move)))
+    return np.inf if (slope < 0).any() else gap + float(np.sum(slope * x))
+
+
+def _by_piqp(blocks: Blocks, near: Floats, unit: float) -> Point | None:
+    """The answer of PIQP, with residuals in units of so many standard deviations."""
     import piqp
 
-    program = program_of(nests, queries, own, limits, p, near, unit=unit)
+    n, m = blocks.open.shape
+    base = np.rint(near)
+    each = sp.kron(sp.identity(n), sp.csr_matrix(blocks.member), format="csr")  # rows of one child after another
+    weight, least, most = blocks.weight.reshape(-1), blocks.least.reshape(-1), blocks.most.reshape(-1)
+    measured = weight > 0
+    root = np.sqrt(np.concatenate([weight[measured], np.repeat(blocks.own, m)[np.repeat(blocks.own, m) > 0]])) / unit
+    cells = sp.identity(n * m, format="csr")[np.repeat(blocks.own > 0, m)]
+    design = sp.diags(root) @ sp.vstack([each[measured], cells])
+    answers = np.concatenate([blocks.answer.reshape(-1)[measured], blocks.noisy.reshape(-1)[np.repeat(blocks.own > 0, m)]])
+    residuals = len(root)
+    shared = [
+        sp.csr_matrix(np.outer(children, members).reshape(1, -1))
+        for children, members in zip(blocks.shared_children, blocks.shared_cells, strict=True)
+    ]
+    rows = sp.vstack([each[~measured], *shared]).tocsr()
+    low, high = np.append(least[~measured], blocks.shared_least), np.append(most[~measured], blocks.shared_most)
+    exact, whole = low == high, base.reshape(-1)
+    bounded = ~exact & (np.isfinite(low) | np.isfinite(high))
+    low, high = low - rows @ whole, high - rows @ whole
+    equal = [sp.hstack([design, -sp.identity(residuals)]), sp.hstack([rows[exact], sp.csr_matrix((int(exact.sum()), residuals))])]
+    right = [root * answers - design @ whole, low[exact]]
+    if blocks.count is not None:
+        columns = sp.kron(np.ones((1, n)), sp.identity(m))
+        equal.append(sp.hstack([columns, sp.csr_matrix((m, residuals))]))
+        right.append(blocks.count - base.sum(axis=0))
     solver = piqp.SparseSolver()
     solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = 1e-10
     solver.settings.eps_rel = solver.settings.eps_duality_gap_rel = 1e-10
     solver.settings.max_iter = 300
-    zero = np.zeros(len(program.low))
     solver.setup(
-        program.P, zero, program.A, program.b, program.G, program.lower, program.upper, program.low, program.high
+        sp.diags(np.repeat([0.0, 1.0], [n * m, residuals])).tocsc(),
+        np.zeros(n * m + residuals),
+        sp.vstack(equal).tocsc(),
+        np.concatenate(right),
+        sp.hstack([rows[bounded], sp.csr_matrix((int(bounded.sum()), residuals))]).tocsc(),
+        low[bounded],
+        high[bounded],
+        np.concatenate([np.where(blocks.open.reshape(-1), -whole, 0.0), np.full(residuals, -np.inf)]),
+        np.concatenate([np.where(blocks.open.reshape(-1), np.inf, 0.0), np.full(residuals, np.inf)]),
     )
     if solver.solve() not in (piqp.PIQP_SOLVED, piqp.PIQP_MAX_ITER_REACHED):
         return None
-    n, m = nests.shape(p)
-    entries, residuals = n * m, len(program.target)
-    z = np.clip(solver.result.x, program.low, program.high)
-    x = near + z[:entries].reshape(n, m)
-    rows = sp.vstack([program.A[residuals:], program.G])[:, :entries]  # columns, exact rows, bounded rows
-    duals = np.concatenate([solver.result.y[residuals:], solver.result.z_u - solver.result.z_l])
-    if nests.count[nests.cell_start[p]] >= 0:  # the columns' multipliers are found again, exactly
-        rows, duals = rows[m:], duals[m:]
-    at = rows @ z[:entries]
-    exact = len(at) - len(program.lower)
-    leans_on = np.concatenate(
-        [
-            program.b[len(program.b) - exact :],
-            np.where(duals[exact:] > 0, program.upper, program.lower),
-        ]
-    )
-    leans_on = np.where(np.isfinite(leans_on), leans_on, at)
-    weight = own.weight[nests.child_start[p] : nests.child_start[p + 1]]
-    residual = program.measured @ x.reshape(-1) - program.target
-    queries_rows = residuals - (entries if program.cells_measured else 0)
-    pull = np.concatenate([solver.result.y[:queries_rows], residual[queries_rows:]])
-    gap = 0.5 * float(np.sum((residual[:queries_rows] - pull[:queries_rows]) ** 2))
-    gap += float(np.sum(np.abs(duals * (at - leans_on))))
-    slope = (program.measured.T @ pull + rows.T @ duals).reshape(n, m)
-    closed = (program.high[:entries] == 0).reshape(n, m)
-    count = nests.count[nests.cell_start[p] : nests.cell_start[p + 1]].astype(np.float64)
-    gap = (gap + _columns_gap(x, slope, closed, count, weight / unit**2)) * unit**2
-    value = 0.5 * float(residual @ residual) * unit**2
-    off = [np.abs(program.A @ z - program.b)[residuals:], program.lower - program.G @ z, program.G @ z - program.upper]
-    return Found(
-        x=x,
-        gap=gap / max(0.5, value - gap),
-        distance=float(np.sqrt(2 * gap / weight.min())) if weight.min() > 0 else np.inf,
-        violation=float(max((one.max() for one in off if one.size), default=0.0)),
-    )
-
-
-def _columns_gap(x: Floats, slope: Floats, closed: Bools, count: Floats, weight: Floats) -> float:
-    """The part of the gap that is left when the other multipliers are fixed (``solver``, module docstring)."""
-    n = len(x)
-    give = 1.0 / weight if (weight > 0).all() else np.zeros(n)
-    gap = 0.0
-    for s in range(x.shape[1]):
-        h = np.where(closed[:, s], CLOSED, slope[:, s])
-        theta = column_multiplier(x[:, s].copy(), h, n, count[s], weight, give) if count[s] >= 0 else 0.0
-        gap += abs(theta * (x[:, s].sum() - count[s])) if count[s] >= 0 else 0.0
-        open_slope, some = (h + theta)[~closed[:, s]], x[~closed[:, s], s]
-        if give.any():
-            move = np.maximum(-some, -open_slope * give[~closed[:, s]])
-            gap -= float(np.sum(move * (open_slope + 0.5 * weight[~closed[:, s]] * move)))
-        elif (open_slope < 0).any():
-            return np.inf
-        else:
-            gap += float(np.sum(open_slope * some))
-    return max(0.0, gap)
+    nu = np.zeros(len(low))
+    nu[exact] = solver.result.y[residuals : residuals + int(exact.sum())]
+    nu[bounded] = solver.result.z_u - solver.result.z_l
+    every = np.zeros(len(weight))
+    every[measured] = solver.result.y[: int(measured.sum())] * root[: int(measured.sum())]
+    every[~measured] = nu[: int((~measured).sum())]
+    split = int((~measured).sum())
+    scale = unit**2
+    every[~measured] *= scale
+    every[measured] *= scale
+    return Point(base=base, d=solver.result.x[: n * m].reshape(n, m), rows=every.reshape(n, -1), shared=nu[split:] * scale)
