@@ -227,7 +227,7 @@ def test_bounds_that_conflict_because_of_the_noise_do_not_end_the_run():
         boys, *others = release.histogram.leaves.dense()[0][[1, 0, 2, 3]]
         assert boys >= 1
         assert others == [0, 0, 0]
-        relaxed += release.certificate["observed"]["totals"]["relaxed"]
+        relaxed += release.certificate.observed.totals["relaxed"]
         try:
             protect(people, plan, seed=seed, failsafe=False)
         except EndedAfterNoise:

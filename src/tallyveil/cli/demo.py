@@ -67,12 +67,13 @@ def print_errors(truth: Histogram, published: Histogram) -> None:
 
 def print_outcome(release: Release, strategy: Strategy, output: Path) -> None:
     """Print what is guaranteed, where the files are, and what to try next."""
-    declared = release.certificate["declared"]
+    assert release.certificate is not None
+    declared = release.certificate.declared
     invariants = [constraint.words() for constraint in strategy.constraints if constraint.source == "truth"]
     census = f"{output / 'census'}"
-    typer.echo(f"""Guaranteed: {declared["guarantee"]["words"]}
+    typer.echo(f"""Guaranteed: {declared.guarantee.words}
 Outside the guarantee: {"; ".join(invariants)}
-Stamped: {"; ".join(declared["stamps"])}
+Stamped: {"; ".join(declared.stamps)}
 
 {output / "release"}: the release; its certificate.html says how it was made
 {census}.parquet: the census it was made from, with codebook, units and facilities beside it

@@ -11,7 +11,7 @@ from tallyveil.cli.account import print_account
 from tallyveil.cli.presets import print_noise
 from tallyveil.files.release_folder.measured import Sizes, measurement_sizes
 from tallyveil.privacy import account_of
-from tallyveil.release.certificate import agreement, stamps_of_run
+from tallyveil.release.declared import agreement, stamps_of_run
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.plan import PlannedNoise, effort_of, planned_noise, public_persons
 

@@ -206,7 +206,7 @@ def parse_pair(word: str) -> Pair:
 def announce(people: Histogram, strategy: Strategy, published: list[Pair]) -> None:
     """Say what is about to happen, and how large the measurements will be."""
     from tallyveil.cli.planning import described, human_bytes, sizes_of
-    from tallyveil.release.certificate import stamps_of_run
+    from tallyveil.release.declared import stamps_of_run
 
     typer.echo(f"protecting {described(people, strategy)}, {strategy.unit} {strategy.budget}", err=True)
     if published:
@@ -220,7 +220,9 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     """Print where the release is and what it guarantees."""
     from tallyveil.privacy.budget import up_to_digits
 
-    declared, observed = release.certificate["declared"], release.certificate["observed"]
+    assert release.certificate is not None
+    certificate = release.certificate.to_json()
+    declared, observed = certificate["declared"], certificate["observed"]
     guarantee = declared["guarantee"]
     if as_json:
         names = ("epsilon", "rho", "delta")

@@ -128,7 +128,7 @@ def _released(
     truth: Path, release: Path, codebook: Path, units: Path | None, *, key: Path | None, seed: int | None
 ) -> tuple[Histogram, Strategy, Facilities | None, Measurements | None]:
     from tallyveil.cli.reading import read_given
-    from tallyveil.release.certificate import SEEDED
+    from tallyveil.release.declared import SEEDED
 
     given = read_given(truth, [release], codebook, units=units)
     (one,) = given.releases.values()

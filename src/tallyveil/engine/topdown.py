@@ -33,7 +33,7 @@ from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.release.measurements import Measurements
-from tallyveil.release.release import Relaxed, Solved
+from tallyveil.release.solved import Relaxed, Solved
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 Progress = Callable[[str, int, int], None]

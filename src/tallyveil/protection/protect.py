@@ -33,7 +33,8 @@ from tallyveil.privacy.budget import text
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.release.certificate import declared_of, observed_of, stamps_of_run
+from tallyveil.release.certificate import Certificate, Observed
+from tallyveil.release.declared import declared_of, stamps_of_run
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.release import Release
 
@@ -220,7 +221,7 @@ def _protected(
     release = Release(
         histogram=replace(published, filter=people.filter),
         strategy=strategy,
-        certificate={"declared": declared, "observed": observed_of(solved)},
+        certificate=Certificate(declared=declared, observed=Observed(levels=tuple(solved))),
         facilities=used,
         optimised=optimised,
     )

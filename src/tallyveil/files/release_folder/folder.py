@@ -27,7 +27,6 @@ from tallyveil.files.release_folder.layout import (
     CERTIFICATE,
     CODEBOOK,
     FACILITIES,
-    FIELDS,
     MEASURED,
     MEASURED_SPINE,
     PAGE,
@@ -74,8 +73,9 @@ from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import read_strategy, strategy_to_toml
 from tallyveil.release.canonical import MANIFEST, canonical_bytes, parse_json
-from tallyveil.release.certificate import SEEDED
+from tallyveil.release.certificate import Certificate
 from tallyveil.release.certificate_page import certificate_html
+from tallyveil.release.declared import SEEDED
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.release import Release
 
@@ -121,7 +121,7 @@ def write_release(
     certificate = _stamped(release, kept)
     people = replace(
         release.histogram,
-        stamps=stamps_of(certificate),
+        stamps=certificate.declared.stamps,
         filter=release.histogram.filter or (None if source is None else source.filter),
     )
     optimised = release.optimised if kept is None else kept.optimised
@@ -137,8 +137,8 @@ def write_release(
             write_table(units_table(optimised.spine), place / MEASURED_SPINE)
         if kept is not None:
             _write_measurements(kept, pairs, place)
-        write_text(certificate_html(certificate, release.strategy), place / PAGE)
-        write_certificate(certificate, manifest_of(place), place, key=key)
+        write_text(certificate_html(certificate.to_json(), release.strategy), place / PAGE)
+        write_certificate(certificate.to_json(), manifest_of(place), place, key=key)
 
 
 def read_release(folder: str | PathLike[str]) -> Release:
@@ -157,10 +157,9 @@ def read_release(folder: str | PathLike[str]) -> Release:
         raise FolderError(f"{place}: not a release, {lacks}. Give the folder of a release.")
     units, book = place / SPINE, read_codebook(place / CODEBOOK)
     people = read_counts(place / RELEASE, book, units=units if units.exists() else None)
-    certificate = read_certificate(place) if (place / CERTIFICATE).exists() else {}
-    stamps = stamps_of(certificate)
+    certificate = _certificate(place) if (place / CERTIFICATE).exists() else None
+    stamps = () if certificate is None else certificate.declared.stamps
     people = replace(people, stamps=tuple(dict.fromkeys([*people.stamps, *stamps])))
-    certificate = {name: part for name, part in certificate.items() if name != MANIFEST}
     if not (place / STRATEGY).exists():
         return Release(histogram=people, certificate=certificate)
     strategy = read_strategy(place / STRATEGY)
@@ -334,21 +333,31 @@ def read_measured_spine(source: Source, standard: Spine, *, shaped_by: tuple[str
     return OptimisedSpine.from_spines(spine, standard, shaped_by=shaped_by)
 
 
-def _stamped(release: Release, kept: Measurements | None) -> dict[str, Any]:
+def _certificate(place: Path) -> Certificate:
+    """The certificate of a folder, without its list of files."""
+    table = read_certificate(place)
+    table.pop(MANIFEST, None)
+    try:
+        return Certificate.from_json(table)
+    except FolderError as problem:
+        raise problem.located(place / CERTIFICATE) from None
+
+
+def _stamped(release: Release, kept: Measurements | None) -> Certificate:
     """The release's certificate, with every stamp of its counts and measurements."""
-    certificate = {name: part for name, part in release.certificate.items() if name != MANIFEST}
-    missing = [name for name in FIELDS if not isinstance(certificate.get(name), Mapping)]
-    if missing:
+    certificate = release.certificate
+    if certificate is None:
         raise FolderError(
-            f"the release's certificate has no {missing[0]} part, so it cannot be written as a folder. protect makes "
-            f"it; counts alone are written by write_counts."
+            "a release without a certificate cannot be written as a folder. protect makes one; to write the counts "
+            "alone, use write_counts."
         )
-    unknown = [name for name in certificate if name not in FIELDS]
-    if unknown:
-        raise FolderError(f"the certificate has the unknown field {unknown[0]!r}. Known are {', '.join(FIELDS)}.")
-    met = [*stamps_of(certificate), *release.histogram.stamps, *(kept.stamps if kept is not None else ())]
-    stamps = sorted(dict.fromkeys(met), key=lambda stamp: stamp != SEEDED)  # that one first, the others as they came
-    return certificate | {"declared": {**certificate["declared"], "stamps": stamps}}
+    stamps = [
+        *certificate.declared.stamps,
+        *release.histogram.stamps,
+        *(kept.stamps if kept is not None else ()),
+    ]
+    seeded_first = sorted(dict.fromkeys(stamps), key=lambda stamp: stamp != SEEDED)
+    return replace(certificate, declared=replace(certificate.declared, stamps=tuple(seeded_first)))
 
 
 def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: int = 1 << 20) -> None:
