@@ -113,7 +113,7 @@ def choose(
         told |= {"level": at, "queries": queries or list(plan.queries[at]), "holds_for": holds_for(plan, at)}
         told["empirical_epsilon"] = [None if one is None else one.as_json() for one in empirical]
     if moved is not None:
-        told["allocation"] = _told(moved)
+        told["allocation"] = moved.as_json()
     if table is not None:
         from tallyveil.cli.tables import records
 
@@ -163,8 +163,8 @@ def _curve(chosen: Choice, priors: list[str], *, strategy: Strategy | None, **as
 
 def _empirical(plan: Strategy, level: str, queries: list[str] | None, priors: list[str]) -> list[Empirical | None]:
     """Which single count would tell as much as the strategy at its own budget; None where floats cannot tell."""
-    from tallyveil.risk.budget.choose import exposures
     from tallyveil.risk.budget.empirical import empirical_epsilon
+    from tallyveil.risk.budget.exposures import exposures
     from tallyveil.risk.target.attacks import noises_of
     from tallyveil.risk.target.intruder import Intruder
 
@@ -176,24 +176,6 @@ def _empirical(plan: Strategy, level: str, queries: list[str] | None, priors: li
         except InputError:  # next to the prior, or to 1
             found.append(None)
     return found
-
-
-def _told(moved: Allocation) -> dict[str, Any]:
-    from tallyveil.cli.tables import records
-    from tallyveil.privacy.budget import text
-
-    return {
-        "note": moved.note,
-        "holds_for": moved.holds_for,
-        "largest_share": float(moved.largest_share),
-        "shares": {
-            name: {"before": text(moved.before.levels[name]), "after": text(moved.after.levels[name])}
-            for name in moved.before.levels
-        },
-        "noise": records(moved.noise),
-        "risk": records(moved.risk),
-        "hierarchy": records(moved.hierarchy),
-    }
 
 
 def _write(
@@ -208,8 +190,8 @@ def _write(
     with new_folder(folder) as place:
         (place / "choice.json").write_text(json.dumps(told, indent=2, ensure_ascii=False), encoding="utf-8")
         if moved is not None:
-            frames = {"noise": moved.noise, "risk": moved.risk, "hierarchy": moved.hierarchy}
-            write_frames({name: frame for name, frame in frames.items() if len(frame)}, place, internal=False)
+            frames = {name: frame for name, frame in moved.frames().items() if len(frame)}
+            write_frames(frames, place, internal=False)
             (place / "strategy.toml").write_text(strategy_to_toml(moved.after), encoding="utf-8")
         if table is not None:
             write_frames({"curve": table}, place, internal=False)
