@@ -164,16 +164,16 @@ def _planned(
 def _what_was_saved(
     drawn: Measurements, plan: Strategy, levels: list[str] | None
 ) -> tuple[Measurements | None, list[str] | None]:
-    """The measurements and the levels to scan: those of which a release saved something."""
-    from tallyveil.risk.scan.scan import saved_queries
+    """The measurements and the levels to scan: those for which a release saved something."""
+    from tallyveil.risk.scan.saved import saved_by_level
 
-    there = {level: saved_queries(drawn, level) for level in plan.levels}
-    if not any(there.values()):
+    saved = saved_by_level(drawn)
+    if not any(saved.values()):
         return None, levels
-    if any(len(there[level]) < len(plan.queries[level]) for level in levels or there if level in there):
-        kept = ", ".join(f"{query}@{level}" for level, queries in there.items() for query in queries)
-        typer.echo(f"tallyveil: only what was saved is scanned: {kept}", err=True)
-    return drawn, [level for level in there if there[level]] if levels is None else levels
+    if any(len(saved[level]) < len(plan.queries[level]) for level in levels or saved if level in saved):
+        names = ", ".join(f"{query}@{level}" for level, queries in saved.items() for query in queries)
+        typer.echo(f"tallyveil: only what was saved is scanned: {names}", err=True)
+    return drawn, [level for level in saved if saved[level]] if levels is None else levels
 
 
 def _drawn_again(people: Histogram, plan: Strategy, key_file: Path | None, seed: int | None) -> Measurements | None:
@@ -193,21 +193,16 @@ def _drawn_again(people: Histogram, plan: Strategy, key_file: Path | None, seed:
 
 
 def _check_key(release: Path, saved: Measurements | None, again: Measurements) -> None:
-    """Refuse a key or a seed that is not the release's, as far as that can be told."""
-    import numpy as np
+    """Refuse a key or a seed that is not the release's, as far as that can be checked."""
+    from tallyveil.risk.scan.saved import check_same_noise
 
-    from tallyveil.risk.scan.scan import saved_queries
-
-    levels = again.spine.levels if saved is not None else ()
-    pairs = [(level, query) for level in levels if saved is not None for query in saved_queries(saved, level)]
-    if saved is None or not pairs:
+    try:
+        checked = saved is not None and check_same_noise(saved, again)
+    except InputError as problem:
+        raise InputError(f"{release}: {problem}") from None
+    if not checked:
         words = f"{release} saved no measurements, so it cannot be checked that this drew its noise"
         typer.echo(f"tallyveil: {words}", err=True)
-        return
-    level, query = pairs[-1]
-    places = np.flatnonzero(again.shares[level].spans)[:1000] * again.schema.query(query).size
-    if not np.array_equal(saved.ask(level, query, places), again.ask(level, query, places)):
-        raise InputError(f"{release}: this draws other noise than was saved. Give its own key or seed, and its data.")
 
 
 def _scan(people: Histogram, plan: Strategy, *, threads: int | None, **given: Any) -> Scan:
