@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from tallyveil import Areas, Facilities, Histogram, Schema, Spine, Strategy
-from tallyveil.engine import topdown as engine
+from tallyveil.engine import level as engine
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
 from tallyveil.mechanisms.measure import measure
@@ -58,13 +58,13 @@ def told(spine: Spine, schema: Schema, plan: Strategy, answers: dict, **exact) -
 def level_by_level(monkeypatch) -> dict[str, Counts]:
     """What topdown works with at each level: the counts of the parents, as they were released."""
     seen = {}
-    real = engine._Level
+    real = engine.Level
 
     def record(measurements, level, above, limits):
         seen[measurements.spine.levels[measurements.spine.depth(level) - 1]] = above
         return real(measurements, level, above, limits)
 
-    monkeypatch.setattr(engine, "_Level", record)
+    monkeypatch.setattr(engine, "Level", record)
     return seen
 
 
