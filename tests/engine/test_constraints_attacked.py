@@ -9,9 +9,9 @@ from random_constraints import Case, can_hold, random_case, what_breaks
 
 from tallyveil import Areas, Facilities, Histogram, Schema, Spine, Strategy, protect
 from tallyveil.engine import relax as relaxing
-from tallyveil.engine.carried import RunLimits, run_limits
 from tallyveil.engine.constraints import check_counts
-from tallyveil.engine.decide import check_feasible
+from tallyveil.engine.feasibility import check_feasible
+from tallyveil.engine.run_limits import RunLimits, run_limits
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError
 from tallyveil.mechanisms.measure import measure

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tallyveil import Areas, Facilities, Histogram, OptimisedSpine, Schema, Spine, Strategy
-from tallyveil.engine.carried import RunLimits, limits_by_level
 from tallyveil.engine.constraints import LevelLimits
+from tallyveil.engine.run_limits import RunLimits, limits_by_level
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
 from tallyveil.evaluate.audit.audit import Audit, audit

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from levels_seen import levels_seen
 from tallyveil import Facilities, Histogram, Schema, Spine, Strategy, populations, protect, verify_release
-from tallyveil.engine import topdown as engine
+from tallyveil.engine import level as engine
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
 from tallyveil.files import read_codebook, read_counts, read_release, write_release
@@ -47,15 +48,7 @@ def dense(histogram: Histogram, query: str, level: str) -> np.ndarray:
 @pytest.fixture
 def seen(monkeypatch) -> dict[str, Counts]:
     """The counts of each level above the leaves, as TopDown released them on its way down."""
-    levels = {}
-    work = engine._Level
-
-    def record(measurements, level, above, limits):
-        levels[measurements.spine.levels[measurements.spine.depth(level) - 1]] = above
-        return work(measurements, level, above, limits)
-
-    monkeypatch.setattr(engine, "_Level", record)
-    return levels
+    return levels_seen(monkeypatch)
 
 
 def check_whole_and_consistent(people: Histogram, release: Histogram, seen: dict[str, Counts]) -> None:

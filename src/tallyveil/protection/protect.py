@@ -14,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tallyveil.engine.carried import RunLimits, run_limits
 from tallyveil.engine.constraints import check_counts
-from tallyveil.engine.decide import check_feasible
-from tallyveil.engine.topdown import Progress, topdown
+from tallyveil.engine.feasibility import check_feasible
+from tallyveil.engine.level import Progress
+from tallyveil.engine.run_limits import RunLimits, run_limits
+from tallyveil.engine.topdown import topdown
 from tallyveil.errors import BudgetError, EndedAfterNoise, InputError
 from tallyveil.files.release_folder.folder import refuse_existing, write_release
 from tallyveil.files.release_folder.measured import measured_pairs
