@@ -9,7 +9,7 @@ ROOT = Path(tallyveil.__file__).parent
 
 # Rows from the top; within a row from the left. A name stands for a module or a whole folder.
 ROWS = [
-    ["errors", "_compiled", "_frozen"],
+    ["errors", "_arrays", "_compiled", "_frozen"],
     [
         *("nouns.spine", "nouns.schema", "nouns.counts", "nouns.histogram", "nouns.estimates", "nouns.facilities"),
         *("nouns.areas", "nouns.optimised_spine", "nouns.census_schemas", "nouns.population", "nouns"),
@@ -35,6 +35,7 @@ ROWS = [
     ["mechanisms"],
     ["engine", "evaluate", "risk"],
     ["protection.protect", "protection.verify", "protection"],
+    ["runs.mechanisms", "runs.neighbours", "runs.audit_job"],  # they run the engine, and evaluations use them
     ["report"],
     ["cli", "__main__"],
 ]
