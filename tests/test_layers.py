@@ -35,6 +35,7 @@ ROWS = [
     ["mechanisms"],
     ["engine", "evaluate", "risk"],
     ["protection.protect", "protection.verify", "protection"],
+    ["runs.mechanisms", "runs.neighbours", "runs.audit_job"],  # they run the engine, and evaluations use them
     ["report"],
     ["cli", "__main__"],
 ]

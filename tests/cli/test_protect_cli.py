@@ -289,7 +289,7 @@ def test_releases_that_cannot_be_added_are_refused(tmp_path):
     assert "is named twice" in run("account", "--release", one, os.path.join(one, ".")).stderr
     assert "no strategy.toml in it" in run("account", "--release", str(tmp_path)).stderr
     assert "has a budget of its own" in run("account", "--release", one, "--rho", "1").stderr
-    assert "Folders of releases come after --release" in run("account", one).stderr
+    assert "Release folders come after --release" in run("account", one).stderr
     free = replace(Strategy.read(file), constraints=(), neighbours="add-or-remove")
     file.write_text(strategy_to_toml(free))
     done = run("account", "--release", one, two)

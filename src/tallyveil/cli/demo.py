@@ -30,11 +30,11 @@ def demo(
 
       tallyveil demo -o another-folder
     """
-    from tallyveil.cli.compiling import compiling_aloud
     from tallyveil.cli.synth import write_population
     from tallyveil.files.release_folder.folder import new_folder, refuse_existing
     from tallyveil.populations import census_1940
     from tallyveil.privacy import Strategy
+    from tallyveil.runs.progress import compiling_aloud
 
     refuse_existing(output)
     strategy = Strategy.preset("e2e-2018", epsilon=1)

@@ -170,7 +170,7 @@ def _planned(
     invariant: list[str] | None,
     facilities: Path | None,
 ) -> tuple[Histogram, Strategy, Facilities | None]:
-    from tallyveil.cli.protect import choose_strategy, find_facilities
+    from tallyveil.cli.strategies import choose_strategy, find_facilities
     from tallyveil.files.tables.read import read_counts
 
     if strategy is None and epsilon is None and rho is None:

@@ -25,10 +25,10 @@ from tallyveil.cli.tables import INTERNAL, write_internal
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
-    from tallyveil.cli.audited import TopDownRuns
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.risk.simulate.simulated import Simulated
     from tallyveil.risk.target.target import Target
+    from tallyveil.runs.mechanisms import TopDownRuns
 
 BATCH = 100  # runs that are made, and kept, together
 LINES = {
@@ -87,13 +87,13 @@ def simulate(
       tallyveil risk simulate blocks.csv --codebook blocks.toml --epsilon 2 --unit 11 --cell "adult*f"
       --instead "adult*m" --prior 1/5 -o simulated
     """
-    from tallyveil.cli.runs import Batches
     from tallyveil.files.release_folder.folder import refuse_existing
     from tallyveil.files.tables.read import read_counts
     from tallyveil.risk.simulate.simulated import batch_names, check_simulation
     from tallyveil.risk.simulate.simulated import simulate as run_simulation
     from tallyveil.risk.target.intruder import Intruder
     from tallyveil.risk.target.target import check_target
+    from tallyveil.runs.pool import Batches
     from tallyveil.runs.store import FolderStore
 
     if workers is not None and workers < 1:
@@ -149,8 +149,8 @@ def _mechanism(
     facilities: Path | None,
     seed: int,
 ) -> TopDownRuns:
-    from tallyveil.cli.audited import TopDownRuns
-    from tallyveil.cli.protect import choose_strategy, find_facilities
+    from tallyveil.cli.strategies import choose_strategy, find_facilities
+    from tallyveil.runs.mechanisms import TopDownRuns
 
     if epsilon is None and rho is None and strategy is None:
         raise InputError("risk simulate needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
@@ -161,8 +161,8 @@ def _mechanism(
 
 
 def _target(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: str | None) -> Target:
-    from tallyveil.cli.audited import place_of
     from tallyveil.risk.target.target import Target, most_common_other
+    from tallyveil.runs.neighbours import place_of
 
     leaf, number = place_of(people, f"{unit}:{cell}", "--unit and --cell")
     other: int | None = None
@@ -208,10 +208,9 @@ def _in_words(people: Histogram, target: Target) -> str:
 
 
 def _job(people: Histogram, run: TopDownRuns, words: str) -> dict[str, Any]:
-    from tallyveil.cli.reading import job_of
-    from tallyveil.cli.runs import settings_of
+    from tallyveil.runs.store import input_digest
 
-    return {"command": "risk simulate", **job_of(people, run.facilities), **settings_of(run), "hypotheses": words}
+    return {"command": "risk simulate", **input_digest(people, run.facilities), **run.settings(), "hypotheses": words}
 
 
 def _write(told: dict[str, Any], output: Path) -> None:
