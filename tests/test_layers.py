@@ -35,7 +35,11 @@ ROWS = [
     ["mechanisms"],
     ["engine", "evaluate", "risk"],
     ["protection.protect", "protection.verify", "protection"],
-    ["runs.mechanisms", "runs.neighbours", "runs.audit_job"],  # they run the engine, and evaluations use them
+    [
+        "auditing.mechanism_runs",
+        "auditing.neighbours",
+        "auditing.audit_job",
+    ],  # they run the engine, and evaluations use them
     ["report"],
     ["cli", "__main__"],
 ]

@@ -8,11 +8,11 @@ import pytest
 
 from command_line import Done, figures, run
 from tallyveil import Strategy
+from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
+from tallyveil.auditing.neighbours import choose_neighbour
 from tallyveil.evaluate.audit.views import neighbours_in_words
 from tallyveil.files import read_counts
 from tallyveil.privacy import Invariant
-from tallyveil.runs.mechanisms import SimpleRuns, TopDownRuns
-from tallyveil.runs.neighbours import choose_neighbour
 
 TABLE = """county,block,age,count
 1,11,child,3
@@ -78,7 +78,7 @@ def test_what_is_proven_depends_on_the_neighbours_that_are_compared(town):
 
 
 def test_topdown_is_audited_in_a_folder_that_can_be_taken_up_again(town, tmp_path, monkeypatch):
-    monkeypatch.setattr("tallyveil.runs.audit_job.BATCH", 50)
+    monkeypatch.setattr("tallyveil.auditing.audit_job.BATCH", 50)
     folder = str(tmp_path / "audit")
     words = ["--rho", "1/2", "--runs", "100", "--workers", "1", "-o", folder]
     first = figures("audit", *town, *words)

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 import tallyveil.cli.risk_simulate as command
 from tallyveil import Strategy
+from tallyveil.auditing.mechanism_runs import TopDownRuns
 from tallyveil.errors import InputError
 from tallyveil.files import read_counts
 from tallyveil.privacy.constraints import Bound
 from tallyveil.privacy.strategy_toml import strategy_to_toml
 from tallyveil.risk.target.target import Target, before_postprocessing
-from tallyveil.runs.mechanisms import TopDownRuns
 
 TABLE = """county,block,age,count
 1,11,child,1

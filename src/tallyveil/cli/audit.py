@@ -12,9 +12,9 @@ from tallyveil.cli import options
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
+    from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
     from tallyveil.evaluate.audit.audit import Audit, EventBound
     from tallyveil.nouns.histogram import Histogram
-    from tallyveil.runs.mechanisms import SimpleRuns, TopDownRuns
 
 GAUSSIAN_DELTA = 1e-3  # a delta that some thousand runs can still resolve
 
@@ -82,12 +82,12 @@ def audit(
 
       tallyveil audit blocks.csv --codebook blocks.toml --rho 0.5 --delta 0.001 --runs 50000 -o audit
     """
+    from tallyveil.auditing.audit_job import AuditJob
+    from tallyveil.auditing.neighbours import choose_neighbour
     from tallyveil.cli.tables import open_run_store, write_result
     from tallyveil.evaluate.audit.audit import check_audit
     from tallyveil.files.tables.read import read_counts
-    from tallyveil.runs.audit_job import AuditJob
     from tallyveil.runs.batches import Execution
-    from tallyveil.runs.neighbours import choose_neighbour
     from tallyveil.runs.pool import Batches, check_workers
 
     check_audit(runs, confidence, delta or 0.0)
@@ -133,8 +133,8 @@ def _topdown(
     seed: int,
 ) -> TopDownRuns:
     """TopDown with the strategy that was asked for."""
+    from tallyveil.auditing.mechanism_runs import TopDownRuns
     from tallyveil.cli.strategies import choose_strategy, find_facilities
-    from tallyveil.runs.mechanisms import TopDownRuns
 
     if epsilon is None and rho is None and name is None:
         raise InputError("audit needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
@@ -151,8 +151,8 @@ def _simple(
     mechanism: Mechanism, epsilon: str | None, *, query: str, neighbours: Holds, seed: int, delta: float | None
 ) -> SimpleRuns:
     """A mechanism of flaxman2019."""
+    from tallyveil.auditing.mechanism_runs import SimpleRuns
     from tallyveil.privacy.budget import exact
-    from tallyveil.runs.mechanisms import SimpleRuns
 
     if epsilon is None:
         raise InputError(f"audit --mechanism {mechanism.value} needs a budget: --epsilon E.")

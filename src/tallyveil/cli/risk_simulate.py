@@ -25,10 +25,10 @@ from tallyveil.cli.tables import INTERNAL, write_internal
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
+    from tallyveil.auditing.mechanism_runs import TopDownRuns
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.risk.simulate.simulated import Simulated
     from tallyveil.risk.target.target import Target
-    from tallyveil.runs.mechanisms import TopDownRuns
 
 BATCH = 100  # runs that are made, and kept, together
 LINES = {
@@ -149,8 +149,8 @@ def _mechanism(
     facilities: Path | None,
     seed: int,
 ) -> TopDownRuns:
+    from tallyveil.auditing.mechanism_runs import TopDownRuns
     from tallyveil.cli.strategies import choose_strategy, find_facilities
-    from tallyveil.runs.mechanisms import TopDownRuns
 
     if epsilon is None and rho is None and strategy is None:
         raise InputError("risk simulate needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
@@ -161,8 +161,8 @@ def _mechanism(
 
 
 def _target(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: str | None) -> Target:
+    from tallyveil.auditing.neighbours import place_of
     from tallyveil.risk.target.target import Target, most_common_other
-    from tallyveil.runs.neighbours import place_of
 
     leaf, number = place_of(people, f"{unit}:{cell}", "--unit and --cell")
     other: int | None = None

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
+from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
 from tallyveil.evaluate.audit.audit import SIDES, Audit, audit
 from tallyveil.evaluate.audit.views import View, neighbours_in_words, views_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.runs.batches import Execution, batches_of
-from tallyveil.runs.mechanisms import SimpleRuns, TopDownRuns
 from tallyveil.runs.store import input_digest
 
 BATCH = 250  # runs that are made, and stored, together
