@@ -18,7 +18,7 @@ import piqp
 import scipy.sparse as sp
 
 import tallyveil as tv
-from tallyveil.engine import topdown as engine
+from tallyveil.engine import level as engine
 from tallyveil.engine.estimate.problem import DISTANCE, GAP, STEPS, _ordered, _solve_fast, estimate
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 from tallyveil.engine.rounding.rounding import round_nests

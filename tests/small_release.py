@@ -6,9 +6,11 @@ from tallyveil import Facilities, Histogram, Schema, Spine, Strategy
 from tallyveil.engine.topdown import topdown
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
-from tallyveil.release.certificate import SEEDED, declared_of, observed_of
+from tallyveil.release.certificate import Certificate, Declared, Observed
+from tallyveil.release.declared import SEEDED, declared_of
 from tallyveil.release.measurements import Measurements
-from tallyveil.release.release import Relaxed, Release, Solved
+from tallyveil.release.release import Release
+from tallyveil.release.solved import Relaxed, Solved
 
 CODES = {
     "county": ["01", "01", "01", "02", "03", "03"],
@@ -59,12 +61,12 @@ def small_release(**budget) -> Release:
     return Release(
         histogram=replace(people, stamps=(SEEDED,)),
         strategy=plan,
-        certificate={"declared": small_declared(people, plan), "observed": observed_of(solved)},
+        certificate=Certificate(declared=small_declared(people, plan), observed=Observed(levels=tuple(solved))),
         facilities=small_facilities(people),
     )
 
 
-def small_declared(people: Histogram, plan: Strategy) -> dict:
+def small_declared(people: Histogram, plan: Strategy) -> Declared:
     return declared_of(plan, people.spine, people.schema, facilities=True, stamps=(SEEDED,))
 
 
@@ -72,5 +74,5 @@ def solved_release(noisy: Measurements) -> Release:
     """The release that TopDown makes of measurements."""
     people, built = small_people(), small_facilities(small_people())
     counts, solved = topdown(noisy, facilities=built)
-    certificate = {"declared": small_declared(people, noisy.strategy), "observed": observed_of(solved)}
+    certificate = Certificate(declared=small_declared(people, noisy.strategy), observed=Observed(levels=tuple(solved)))
     return Release(histogram=counts, strategy=noisy.strategy, certificate=certificate, facilities=built)

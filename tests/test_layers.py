@@ -9,7 +9,7 @@ ROOT = Path(tallyveil.__file__).parent
 
 # Rows from the top; within a row from the left. A name stands for a module or a whole folder.
 ROWS = [
-    ["errors", "_compiled", "_frozen"],
+    ["errors", "_arrays", "_compiled", "_frozen"],
     [
         *("nouns.spine", "nouns.schema", "nouns.counts", "nouns.histogram", "nouns.estimates", "nouns.facilities"),
         *("nouns.areas", "nouns.optimised_spine", "nouns.census_schemas", "nouns.population", "nouns"),
@@ -28,13 +28,18 @@ ROWS = [
         *("privacy.guarantee", "privacy.several_releases", "privacy"),
     ],
     [
-        *("release.measurements", "release.release", "release.canonical", "release.certificate"),
-        *("release.certificate_page", "release.plan", "release"),
+        *("release.solved", "release.canonical", "release.certificate", "release.declared"),
+        *("release.measurements", "release.release", "release.certificate_page", "release.plan", "release"),
     ],
     ["populations", "files.atomic", "runs", "files"],
     ["mechanisms"],
     ["engine", "evaluate", "risk"],
     ["protection.protect", "protection.verify", "protection"],
+    [
+        "auditing.mechanism_runs",
+        "auditing.neighbours",
+        "auditing.audit_job",
+    ],  # they run the engine, and evaluations use them
     ["report"],
     ["cli", "__main__"],
 ]

@@ -8,15 +8,16 @@ from scipy.optimize import linprog, nnls
 from scipy.stats import chi2, gaussian_kde
 
 from tallyveil import Histogram, Schema, Spine
-from tallyveil_papers import appendix, losses
-from tallyveil_papers.appendix import by_hand as appendix_by_hand
+from tallyveil_papers import items, losses
 from tallyveil_papers.appendix import geometric as appendix_geometric
 from tallyveil_papers.appendix import noise as appendix_noise
 from tallyveil_papers.appendix import reconciled as appendix_reconciled
+from tallyveil_papers.appendix import solvers as appendix_by_hand
 from tallyveil_papers.appendix import table as appendix_table
-from tallyveil_papers.registry import AGREES, DIFFERS, ERRATUM, SHOWN, STAND_IN, Setting, published
+from tallyveil_papers.figure import AGREES, DIFFERS, ERRATUM, SHOWN, STAND_IN
+from tallyveil_papers.registry import Setting, published
 
-COMPUTE = {item.key.partition(".")[2]: item.compute for item in appendix.ITEMS}
+COMPUTE = {item.key.partition(".")[2]: item.compute for item in items(["petti2020-appendix"])}
 VERDICTS = {
     "figure_sa1": STAND_IN,
     "figure_sa2": ERRATUM,

@@ -10,18 +10,18 @@ from tallyveil.evaluate import epl
 from tallyveil.mechanisms import raked
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Geometric
-from tallyveil_papers import losses
-from tallyveil_papers.flaxman import by_hand as flaxman_by_hand
+from tallyveil_papers import items, losses
+from tallyveil_papers.figure import AGREES, DIFFERS, ERRATUM, SHOWN
 from tallyveil_papers.flaxman import curves as flaxman_curves
 from tallyveil_papers.flaxman import direct as flaxman_direct
 from tallyveil_papers.flaxman import figure1 as flaxman_figure1
-from tallyveil_papers.flaxman import items as flaxman
 from tallyveil_papers.flaxman import neighbours as flaxman_neighbours
 from tallyveil_papers.flaxman import runs as flaxman_runs
+from tallyveil_papers.flaxman import simulation as flaxman_by_hand
 from tallyveil_papers.flaxman import sweep as flaxman_sweep
-from tallyveil_papers.registry import AGREES, DIFFERS, ERRATUM, SHOWN, Setting
+from tallyveil_papers.registry import Setting
 
-COMPUTE = {item.key.partition(".")[2]: item.compute for item in flaxman.ITEMS}
+COMPUTE = {item.key.partition(".")[2]: item.compute for item in items(["flaxman2019"])}
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +33,9 @@ def _less_work(monkeypatch):
     monkeypatch.setattr(flaxman_direct, "uniform_tree", lambda seed: uniform_tree(persons=150_000, seed=seed))
     monkeypatch.setattr(flaxman_direct, "SIMULATED", 20_000)
     monkeypatch.setattr(flaxman_sweep, "_again", _again_once)
-    flaxman.clear()
+    flaxman_curves.clear()
     yield
-    flaxman.clear()
+    flaxman_curves.clear()
 
 
 AGAIN, _AGAIN = {}, flaxman_sweep._again

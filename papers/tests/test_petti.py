@@ -15,22 +15,24 @@ from tallyveil.populations import census_1940
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.noise import Geometric
 from tallyveil.privacy.strategy import Strategy
+from tallyveil_papers import items
+from tallyveil_papers.figure import AGREES, DIFFERS, ERRATUM, NOT_COMPARED, SHOWN, STAND_IN
 from tallyveil_papers.petti import census as petti_census
 from tallyveil_papers.petti import claims as petti_claims
 from tallyveil_papers.petti import compare as petti_compare
 from tallyveil_papers.petti import exact as petti_exact
+from tallyveil_papers.petti import figures as petti
 from tallyveil_papers.petti import file as petti_file
-from tallyveil_papers.petti import items as petti
 from tallyveil_papers.petti import runs as petti_runs
 from tallyveil_papers.petti import text as petti_text
 from tallyveil_papers.petti import typical as petti_typical
 from tallyveil_papers.petti.census import NATION, Census
 from tallyveil_papers.petti.compare import lay, results
 from tallyveil_papers.petti.runs import COLUMNS, KEYS
-from tallyveil_papers.registry import AGREES, DIFFERS, ERRATUM, NOT_COMPARED, SHOWN, STAND_IN, Setting
+from tallyveil_papers.registry import Setting
 
 SMALL = Setting(persons=30_000, replicates=1, seed=3)
-ITEMS = {item.key.partition(".")[2]: item for item in petti.ITEMS}
+ITEMS = {item.key.partition(".")[2]: item for item in items(["petti2020"])}
 OF_THE_FILE = ("error", "epl", "bias", "samples", "sizes")
 EXACT = {"variance": ERRATUM, "setup": ERRATUM}
 
@@ -129,7 +131,7 @@ def test_on_a_village_nothing_but_invariants_is_compared_and_no_item_agrees_by_l
 def test_a_hamlet_of_a_thousand_persons_differs_in_nothing(monkeypatch):
     monkeypatch.setattr(petti_runs, "FRACTIONS", (0.5,))
     monkeypatch.setattr(petti_census, "NATION_SIZE", 1000)
-    made = [item.compute(replace(SMALL, persons=1000)) for item in petti.ITEMS]
+    made = [item.compute(replace(SMALL, persons=1000)) for item in items(["petti2020"])]
     petti_runs.sample_runs.cache_clear()
     assert DIFFERS not in {outcome.verdict for outcome in made}
     assert all(chart.to_dict()["config"] for outcome in made for chart in outcome.charts.values())

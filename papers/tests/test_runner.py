@@ -9,8 +9,9 @@ import pytest
 
 from tallyveil.errors import InputError
 from tallyveil_papers import Figure, Item, Outcome, Setting, runner
+from tallyveil_papers.figure import AGREES, DIFFERS, ERRATUM, NOT_COMPARED, SHOWN, STAND_IN
 from tallyveil_papers.page import page_of
-from tallyveil_papers.registry import AGREES, DIFFERS, ERRATUM, NOT_COMPARED, SHOWN, STAND_IN, published
+from tallyveil_papers.registry import published
 from tallyveil_papers.runner import run_items
 
 

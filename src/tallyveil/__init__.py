@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tallyveil.privacy.strategy import Strategy
     from tallyveil.protection.protect import protect, protect_to_folder
     from tallyveil.protection.verify import sign_release, verify_release
+    from tallyveil.release.certificate import Certificate
     from tallyveil.release.measurements import Measurements
     from tallyveil.release.release import Release
 
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 # Where each public name lives: nouns first, then the verbs people need, then the parts of the package.
 _HOME = {
     "Areas": "nouns.areas",
+    "Certificate": "release.certificate",
     "Counts": "nouns.counts",
     "Estimates": "nouns.estimates",
     "Facilities": "nouns.facilities",
@@ -70,6 +72,7 @@ _PARTS = {
 }
 __all__ = [
     "Areas",
+    "Certificate",
     "Counts",
     "Estimates",
     "Facilities",

@@ -3,18 +3,23 @@
 ::
 
     TallyveilError
-    ├── InputError            a file, table, code, label or option is wrong
-    │   ├── BudgetError       a budget, share, delta or strategy is wrong
-    │   └── UnknownUnitError  a code is not among a level's units
-    ├── EndedAfterNoise       a run ended itself after noise was drawn: its budget counts as spent
-    ├── LedgerError           what was spent is not what the strategy says
-    └── SecretError           a key was about to be shown, copied or stored
+    ├── InputError                an option is wrong, or one of these kinds of input
+    │   ├── DataError             a table, column, code, label or codebook
+    │   │   └── UnknownUnitError  a code is not among a level's units
+    │   ├── StrategyError         a strategy, its queries or its constraints
+    │   │   └── BudgetError       a budget, share or delta
+    │   └── FolderError           the folder of a release or of a job
+    ├── EndedAfterNoise           a run ended after noise was drawn: its budget counts as spent
+    ├── LedgerError               what was spent differs from what the strategy allows
+    └── SecretError               a key was about to be shown, copied or stored
 
-Each message says what was wrong, where, and what to do. On the command line an InputError ends the program
-with that one line and exit code 2.
+Each message says what was wrong, where, and what to do. On the command line an ``InputError`` of any kind ends the
+program with that one line and exit code 2.
 """
 
 from __future__ import annotations
+
+from typing import Self
 
 
 class TallyveilError(Exception):
@@ -22,34 +27,47 @@ class TallyveilError(Exception):
 
 
 class InputError(TallyveilError, ValueError):
-    """Bad input: the message names the value, the place and the remedy."""
+    """Bad input, or a bad option: the message names the value, the place and the remedy."""
 
-    def at(self, place: str) -> InputError:
-        """The same problem, its message beginning with the file it was found in."""
-        return InputError(f"{place}: {self}")
-
-
-class BudgetError(InputError):
-    """A budget, a share, a delta or a strategy that does not add up."""
+    def located(self, place: object) -> Self:
+        """The same error with a message that begins with the place of the problem, such as a file's name."""
+        return type(self)(f"{place}: {self}")
 
 
-class UnknownUnitError(InputError):
-    """A code that is not among a level's units; ``row`` counts from 0."""
+class DataError(InputError):
+    """A table, a column, a code, a label or a codebook is wrong."""
+
+
+class UnknownUnitError(DataError):
+    """A code is not among a level's units; ``row`` counts from 0."""
 
     def __init__(self, message: str, *, row: int, code: str) -> None:
         super().__init__(message)
         self.row, self.code = row, code
 
-    def at(self, place: str) -> UnknownUnitError:
-        """The same problem in a file."""
-        return UnknownUnitError(f"{place}: {self}", row=self.row, code=self.code)
+    def located(self, place: object) -> Self:
+        """The same error with a message that begins with the place of the problem."""
+        return type(self)(f"{place}: {self}", row=self.row, code=self.code)
+
+
+class StrategyError(InputError):
+    """A strategy, one of its queries or one of its constraints is wrong."""
+
+
+class BudgetError(StrategyError):
+    """A budget, a share or a delta is wrong."""
+
+
+class FolderError(InputError):
+    """The folder of a release, or of a job, is wrong or cannot be used."""
 
 
 class EndedAfterNoise(TallyveilError):  # noqa: N818 (it says what happened)
-    """A run ended itself after noise was drawn.
+    """A run ended after noise was drawn.
 
-    Whether it ends can depend on the noise, so the ending itself tells something about the data: the budget of the run
-    counts as spent. It is not an ``InputError``, since what can be decided from the input is decided before any noise.
+    Whether a run ends can depend on the noise, so the fact that it ended reveals something about the data: its budget
+    counts as spent. This is not an ``InputError``, because everything that can be decided from the input is decided
+    before any noise is drawn.
     """
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import tallyveil.cli.audit as command
 from command_line import Done, figures, run
 from tallyveil import Strategy
-from tallyveil.cli.audited import SimpleRuns, TopDownRuns, choose_neighbour
+from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
+from tallyveil.auditing.neighbours import choose_neighbour
 from tallyveil.evaluate.audit.views import neighbours_in_words
 from tallyveil.files import read_counts
 from tallyveil.privacy import Invariant
@@ -78,7 +78,7 @@ def test_what_is_proven_depends_on_the_neighbours_that_are_compared(town):
 
 
 def test_topdown_is_audited_in_a_folder_that_can_be_taken_up_again(town, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "BATCH", 50)
+    monkeypatch.setattr("tallyveil.auditing.audit_job.BATCH", 50)
     folder = str(tmp_path / "audit")
     words = ["--rho", "1/2", "--runs", "100", "--workers", "1", "-o", folder]
     first = figures("audit", *town, *words)
@@ -97,7 +97,7 @@ def test_topdown_is_audited_in_a_folder_that_can_be_taken_up_again(town, tmp_pat
 
 @pytest.mark.slow
 def test_other_processes_give_the_same_result(town, monkeypatch):
-    monkeypatch.setattr("tallyveil.cli.runs.POOL", 0.0)
+    monkeypatch.setattr("tallyveil.runs.pool.POOL", 0.0)
     words = ["--mechanism", "averaged", "--epsilon", "1", "--runs", "600"]
     alone, together = (figures("audit", *town, *words, "--workers", n) for n in ("1", "2"))
     assert alone == together
@@ -125,7 +125,7 @@ def test_an_invariant_keeps_the_default_neighbour_within_its_unit(town):
 
 
 def test_an_audit_of_hours_must_be_asked_for(town, monkeypatch):
-    monkeypatch.setattr("tallyveil.cli.runs.LONG", 0.0)
+    monkeypatch.setattr("tallyveil.runs.pool.LONG", 0.0)
     words = ["--mechanism", "geometric", "--epsilon", "1", *FEW]
     assert "200 runs a side take about" in refused(*town, *words)
     assert run("audit", *town, *words, "--long").returncode == 0
@@ -139,7 +139,7 @@ def test_an_audit_of_hours_must_be_asked_for(town, monkeypatch):
         (["--mechanism", "raked", "--rho", "1"], "--rho is for --mechanism topdown. raked takes --epsilon only."),
         (["--mechanism", "raked", "--invariant", "total@us"], "--invariant is for --mechanism topdown."),
         (["--rho", "1", "--delta", "0"], "Gaussian noise has an epsilon only at a delta above 0."),
-        (["--epsilon", "1", "--remove", "11:adult"], "how many people there are is exact, so removing one shows."),
+        (["--epsilon", "1", "--remove", "11:adult"], "the number of people is exact, so removing one shows."),
         (["--epsilon", "1", "--move", "11:adult"], 'UNIT:CELL->UNIT:CELL, such as "11:child->22:child".'),
         (["--epsilon", "1", "--move", "11->22:adult"], "write a place as UNIT:CELL, such as"),
         (["--epsilon", "1", "--move", "11:adult->99:adult"], "'99' is not among the 4 units of level 'block'."),

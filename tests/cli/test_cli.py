@@ -209,13 +209,13 @@ def test_the_demo_shows_exact_state_totals_and_errors_below(shown):
 def test_compiling_is_announced_only_where_it_takes_long(monkeypatch, capsys):
     from time import sleep
 
-    from tallyveil.cli import compiling
+    from tallyveil.runs import progress
 
-    with compiling.compiling_aloud():
+    with progress.compiling_aloud():
         pass
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(compiling, "PATIENCE", 0.01)
-    with compiling.compiling_aloud():
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    with progress.compiling_aloud():
         sleep(0.2)
     assert capsys.readouterr().err == "compiling kernels (once; about a minute)\n"
 

@@ -15,7 +15,7 @@ from tallyveil import Strategy
 from tallyveil.engine.topdown import topdown
 from tallyveil.files import read_counts, read_release
 from tallyveil.privacy.strategy_toml import strategy_to_toml
-from tallyveil.release.certificate import observed_of
+from tallyveil.release.certificate import Observed
 from tallyveil.runs.progress import LevelProgress
 
 SEEDED = "seeded: not for publication"
@@ -68,7 +68,7 @@ def test_post_processing_from_the_saved_measurements_gives_the_release_and_obser
     release = read_release(made)
     again, solved = topdown(release.measurements, facilities=release.facilities)
     assert again == release.histogram
-    assert observed_of(solved) == release.certificate["observed"]
+    assert Observed(levels=tuple(solved)) == release.certificate.observed
 
 
 def test_verify_prints_a_line_per_check_and_fails_with_exit_code_1(made, tmp_path):
@@ -108,7 +108,7 @@ def test_without_a_strategy_the_default_is_used_and_an_invariant_is_kept(town, t
     release = read_release(tmp_path / "r")
     answers = [one.answer("total", level="county") for one in (release.histogram, truth(town))]
     assert answers[0] == answers[1]
-    declared = release.certificate["declared"]
+    declared = release.certificate.declared.to_json()
     assert declared["stamps"] == []
     assert declared["guarantee"]["delta"] == 1e-6
     assert [one["words"] for one in declared["constraints"]] == ["total is exact for every county"]
@@ -289,7 +289,7 @@ def test_releases_that_cannot_be_added_are_refused(tmp_path):
     assert "is named twice" in run("account", "--release", one, os.path.join(one, ".")).stderr
     assert "no strategy.toml in it" in run("account", "--release", str(tmp_path)).stderr
     assert "has a budget of its own" in run("account", "--release", one, "--rho", "1").stderr
-    assert "Folders of releases come after --release" in run("account", one).stderr
+    assert "Release folders come after --release" in run("account", one).stderr
     free = replace(Strategy.read(file), constraints=(), neighbours="add-or-remove")
     file.write_text(strategy_to_toml(free))
     done = run("account", "--release", one, two)

@@ -94,8 +94,8 @@ def test_the_most_exposed_are_written_and_not_shown(town):
 
 
 def test_figures_with_a_unit_above_that_were_drawn_have_their_standard_error(town, monkeypatch):
-    monkeypatch.setattr("tallyveil.risk.above.hierarchy._LONGEST", 0.0)
-    monkeypatch.setattr("tallyveil.risk.above.hierarchy._FEWEST", 50)
+    monkeypatch.setattr("tallyveil.risk.above.decision._LONGEST", 0.0)
+    monkeypatch.setattr("tallyveil.risk.above.decision._FEWEST", 50)
     shown = run(*words(town, "--rho", "1", "--above"))
     assert shown.returncode == 0, shown.stderr
     assert re.search(r"0\.\d+ \+- 0\.\d+, drawn", shown.stdout)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import tallyveil.cli.risk_simulate as command
 from tallyveil import Strategy
-from tallyveil.cli.audited import TopDownRuns
+from tallyveil.auditing.mechanism_runs import TopDownRuns
 from tallyveil.errors import InputError
 from tallyveil.files import read_counts
 from tallyveil.privacy.constraints import Bound
@@ -136,7 +136,7 @@ def test_a_target_may_be_absent_where_neighbours_are_added_or_removed(town, tmp_
 
 @pytest.mark.usefixtures("instant")
 def test_a_simulation_of_hours_must_be_asked_for(town, monkeypatch):
-    monkeypatch.setattr("tallyveil.cli.runs.LONG", 0.0)
+    monkeypatch.setattr("tallyveil.runs.pool.LONG", 0.0)
     words = [*town, "--epsilon", "1", *CHILD, *FEW]
     assert "100 runs of each hypothesis take about" in refused(*words)
     assert run(*words, "--long").exit_code == 0
@@ -181,7 +181,7 @@ def test_a_tree_of_more_than_200_leaves_is_refused_before_anything_is_run(town):
 
 @pytest.mark.slow
 def test_other_processes_give_the_same_result(town, monkeypatch):
-    monkeypatch.setattr("tallyveil.cli.runs.POOL", 0.0)
+    monkeypatch.setattr("tallyveil.runs.pool.POOL", 0.0)
     words = [*town, "--rho", "5", *CHILD, "--runs", "150", "--json", "--workers"]
     alone, together = (json.loads(run(*words, n).stdout) for n in ("1", "2"))
     assert alone == together

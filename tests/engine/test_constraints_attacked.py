@@ -9,9 +9,9 @@ from random_constraints import Case, can_hold, random_case, what_breaks
 
 from tallyveil import Areas, Facilities, Histogram, Schema, Spine, Strategy, protect
 from tallyveil.engine import relax as relaxing
-from tallyveil.engine.carried import RunLimits, run_limits
 from tallyveil.engine.constraints import check_counts
-from tallyveil.engine.decide import check_feasible
+from tallyveil.engine.feasibility import check_feasible
+from tallyveil.engine.run_limits import RunLimits, run_limits
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError
 from tallyveil.mechanisms.measure import measure
@@ -227,7 +227,7 @@ def test_bounds_that_conflict_because_of_the_noise_do_not_end_the_run():
         boys, *others = release.histogram.leaves.dense()[0][[1, 0, 2, 3]]
         assert boys >= 1
         assert others == [0, 0, 0]
-        relaxed += release.certificate["observed"]["totals"]["relaxed"]
+        relaxed += release.certificate.observed.totals["relaxed"]
         try:
             protect(people, plan, seed=seed, failsafe=False)
         except EndedAfterNoise:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tallyveil import Areas, Facilities, Histogram, Schema, Spine, Strategy, protect
-from tallyveil.engine.carried import run_limits
 from tallyveil.engine.constraints import possible_cells
 from tallyveil.engine.nests import UNLIMITED
+from tallyveil.engine.run_limits import run_limits
 from tallyveil.errors import EndedAfterNoise, InputError
 from tallyveil.mechanisms.measure import measure
 from tallyveil.nouns.counts import Counts
@@ -329,7 +329,7 @@ def test_bounds_of_the_leaves_are_carried_up_the_spine_that_is_measured():
 
 
 def test_a_tree_too_large_to_decide_is_run_and_ends_after_noise_where_nothing_can_hold(monkeypatch):
-    monkeypatch.setattr("tallyveil.engine.decide.LARGEST", 1)
+    monkeypatch.setattr("tallyveil.engine.feasibility.LARGEST", 1)
     spine = Spine.from_columns({"county": ["A", "A"], "tract": ["A1", "A2"]}, root="state")
     schema = Schema(attributes={"race": ["a", "b", "c"]})
     people = Histogram(spine=spine, schema=schema, leaves=Counts.from_dense([[1, 0, 0], [0, 0, 9]]))

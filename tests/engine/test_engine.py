@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+from levels_seen import levels_seen
 from tallyveil import Areas, Facilities, Histogram, Schema, Spine, Strategy
-from tallyveil.engine import topdown as engine
+from tallyveil.engine import level as engine
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
 from tallyveil.mechanisms.measure import measure
@@ -55,25 +56,12 @@ def told(spine: Spine, schema: Schema, plan: Strategy, answers: dict, **exact) -
     return Measurements(spine=spine, schema=schema, strategy=plan, ask=ask, exact=kept)
 
 
-def level_by_level(monkeypatch) -> dict[str, Counts]:
-    """What topdown works with at each level: the counts of the parents, as they were released."""
-    seen = {}
-    real = engine._Level
-
-    def record(measurements, level, above, limits):
-        seen[measurements.spine.levels[measurements.spine.depth(level) - 1]] = above
-        return real(measurements, level, above, limits)
-
-    monkeypatch.setattr(engine, "_Level", record)
-    return seen
-
-
 @pytest.mark.parametrize("rounding", ["margins", "cells"])
 @pytest.mark.parametrize("budget", [{"epsilon": 1}, {"rho": "1/10"}])
 def test_what_was_released_at_each_level_is_the_sum_of_its_leaves(monkeypatch, budget, rounding):
     people = some_people([[4, 1, 7], [2], [1], [5, 5]])
     plan = replace(Strategy.default(people.spine, SCHEMA, **budget), rounding=rounding)
-    seen = level_by_level(monkeypatch)
+    seen = levels_seen(monkeypatch)
     release, _ = topdown(measure(people, plan, SEED))
     sums = dict(release.by_level())
     assert list(seen) == ["us", "county", "tract"]
@@ -439,9 +427,8 @@ def cases(draw) -> tuple[Histogram, Strategy]:
 @given(case=cases(), seed=st.integers(0, 1000))
 def test_any_release_is_whole_consistent_and_keeps_what_it_must(case, seed):
     people, plan = case
-    seen: dict[str, Counts] = {}
     with pytest.MonkeyPatch.context() as patch:
-        seen = level_by_level(patch)
+        seen = levels_seen(patch)
         release, solved = topdown(measure(people, plan, RunKey.from_seed(seed)))
     assert np.issubdtype(release.leaves.count.dtype, np.integer)
     assert (release.leaves.count > 0).all()  # sparse: nothing negative, no zero stored

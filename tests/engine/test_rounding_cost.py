@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tallyveil as tv
-from tallyveil.engine import topdown as engine
+from tallyveil.engine import level as engine
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data" / "ri_2010_block.parquet"

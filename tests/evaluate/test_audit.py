@@ -14,11 +14,12 @@ from tallyveil.errors import InputError
 from tallyveil.evaluate.audit import events
 from tallyveil.evaluate.audit.audit import audit, bound_of
 from tallyveil.evaluate.audit.events import Search
-from tallyveil.evaluate.audit.views import View, look, neighbour, neighbours_in_words, views_of, watch
+from tallyveil.evaluate.audit.views import View, look, neighbour, neighbours_in_words, views_of
 from tallyveil.evaluate.direct import direct
 from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.privacy import DiscreteGaussian, Geometric, RunKey, epsilon_from_rho
 from tallyveil.privacy.sampling import draw
+from tallyveil.runs.batches import Execution
 
 SPINE = Spine.from_columns({"county": ["1", "1", "2", "2"], "block": ["11", "12", "21", "22"]}, root="us")
 SCHEMA = Schema(attributes={"age": ["child", "adult"]})
@@ -178,12 +179,12 @@ def test_the_result_depends_neither_on_the_batches_nor_on_the_map_and_kept_batch
         return tree(4)(people, runs)
 
     kept: dict = {}
-    first = audit(run, PEOPLE, MOVED, runs=1_000, batch=137, store=kept)
+    first = audit(run, PEOPLE, MOVED, runs=1_000, execution=Execution(batch=137, store=kept))
     assert len(asked) == len(kept) == 16
-    assert audit(run, PEOPLE, MOVED, runs=1_000, batch=137, store=kept) == first
+    assert audit(run, PEOPLE, MOVED, runs=1_000, execution=Execution(batch=137, store=kept)) == first
     assert len(asked) == 16
     with ThreadPoolExecutor(2) as pool:
-        assert audit(run, PEOPLE, MOVED, runs=1_000, batch=300, map=pool.map) == first
+        assert audit(run, PEOPLE, MOVED, runs=1_000, execution=Execution(batch=300, map=pool.map)) == first
 
 
 def test_an_audit_that_was_stopped_is_taken_up_where_it_was_and_says_how_far_it_is():
@@ -196,9 +197,15 @@ def test_an_audit_that_was_stopped_is_taken_up_where_it_was_and_says_how_far_it_
         return tree(4)(people, runs)
 
     with pytest.raises(RuntimeError, match="power cut"):
-        audit(failing, PEOPLE, MOVED, runs=300, batch=100, store=kept)
+        audit(failing, PEOPLE, MOVED, runs=300, execution=Execution(batch=100, store=kept))
     assert len(kept) == 3
-    again = audit(failing, PEOPLE, MOVED, runs=300, batch=100, store=kept, progress=lambda *at: told.append(at))
+    again = audit(
+        failing,
+        PEOPLE,
+        MOVED,
+        runs=300,
+        execution=Execution(batch=100, store=kept, progress=lambda *at: told.append(at)),
+    )
     assert len(calls) == 4 + 3
     assert told == [(300, 600), (400, 600), (500, 600), (600, 600)]
     assert again == audit(tree(4), PEOPLE, MOVED, runs=300)
@@ -206,8 +213,8 @@ def test_an_audit_that_was_stopped_is_taken_up_where_it_was_and_says_how_far_it_
 
 def test_kept_runs_of_another_shape_are_refused():
     kept = {"people-000000000-000000100": np.zeros((100, 1), dtype=np.int64)}
-    with pytest.raises(InputError, match=r"kept runs people-000000000-000000100 have 100 x 1 values, not 100 x 4"):
-        audit(tree(4), PEOPLE, MOVED, runs=100, batch=100, store=kept)
+    with pytest.raises(InputError, match=r"stored runs people-000000000-000000100 have 100 x 1 values, not 100 x 4"):
+        audit(tree(4), PEOPLE, MOVED, runs=100, execution=Execution(batch=100, store=kept))
 
 
 def test_json_says_the_bound_the_event_the_neighbours_and_that_it_is_internal():
@@ -255,8 +262,8 @@ def test_histograms_samples_and_estimates_are_seen_through_the_same_views():
     assert look([PEOPLE, PEOPLE], views, 2).tolist() == [true, true]
     assert look(Sample(people=PEOPLE, fraction=Fraction(1, 2)), views, 1).tolist() == [[2 * value for value in true]]
     tables = {"block": PEOPLE.at("block").dense()[None]}
-    seen = watch(lambda *_: Estimates(spine=SPINE, schema=SCHEMA, query="age", tables=tables), views)
-    assert seen(PEOPLE, range(1)).tolist() == [true]
+    estimates = Estimates(spine=SPINE, schema=SCHEMA, query="age", tables=tables)
+    assert look(estimates, views, 1).tolist() == [true]
     with pytest.raises(InputError, match=r"gave 2 x 6 values of int64 for 3 runs and 6 views"):
         look([PEOPLE, PEOPLE], views, 3)
     with pytest.raises(InputError, match=r"not a finite number"):
@@ -267,7 +274,6 @@ def test_histograms_samples_and_estimates_are_seen_through_the_same_views():
     ("wrong", "message"),
     [
         ({"runs": 99}, "99 runs a side are too few"),
-        ({"batch": 0}, "a batch must have 1 run or more"),
         ({"confidence": 95}, "confidence must be between 0 and 1, such as 0.95. Got 95"),
         ({"delta": 1}, "delta must be 0 or more and below 1"),
         ({"events": "some"}, '"all", "one-unit" or "joint"'),
@@ -277,6 +283,11 @@ def test_histograms_samples_and_estimates_are_seen_through_the_same_views():
 def test_bad_settings_are_refused(wrong, message):
     with pytest.raises(InputError, match=message):
         audit(tree(1), PEOPLE, MOVED, **{"runs": 100, **wrong})
+
+
+def test_a_batch_without_runs_is_refused():
+    with pytest.raises(InputError, match=r"a batch must have 1 run or more\. Got 0 instead"):
+        Execution(batch=0)
 
 
 def test_the_direct_estimate_counts_errors_as_a_loop_would_and_its_intervals_cover_the_noises_own_ratio():

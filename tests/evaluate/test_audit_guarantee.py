@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tallyveil import Areas, Facilities, Histogram, OptimisedSpine, Schema, Spine, Strategy
-from tallyveil.engine.carried import RunLimits, limits_by_level
 from tallyveil.engine.constraints import LevelLimits
+from tallyveil.engine.run_limits import RunLimits, limits_by_level
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
 from tallyveil.evaluate.audit.audit import Audit, audit
@@ -26,6 +26,7 @@ from tallyveil.nouns.counts import Counts
 from tallyveil.privacy import Bound, Invariant, RunKey, account_of
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.protection.protect import checked_limits
+from tallyveil.runs.batches import Execution
 
 RUNS = 20_000
 
@@ -73,7 +74,7 @@ def audited(run: Protected, people, other, *, proven: float, runs: int = RUNS, v
     if runs <= 1000:
         return audit(run, people, other, runs=runs, proven=proven, views=views)
     with ProcessPoolExecutor(2, mp_context=get_context("forkserver")) as pool:
-        return audit(run, people, other, runs=runs, proven=proven, batch=250, map=pool.map)
+        return audit(run, people, other, runs=runs, proven=proven, execution=Execution(batch=250, map=pool.map))
 
 
 def counted(spine: Spine, schema: Schema, table) -> Histogram:

@@ -14,6 +14,7 @@ from tallyveil.evaluate.audit.audit import audit
 from tallyveil.evaluate.audit.views import neighbour
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import RunKey, account_of
+from tallyveil.runs.batches import Execution
 
 SPINE = Spine.from_columns({"county": ["1", "1", "2", "2"], "block": ["11", "12", "21", "22"]}, root="us")
 SCHEMA = Schema(attributes={"age": ["child", "adult"]})
@@ -88,6 +89,14 @@ def test_topdown_is_consistent_with_its_epsilon_and_shows_a_good_part_of_it(budg
     right = TopDown(strategy(**budget), seed=11)
     proven = account_of(right.strategy, delta=delta or None, pld=False).epsilon
     with ProcessPoolExecutor(2, mp_context=get_context("forkserver")) as pool:
-        found = audit(right, people(), moved(), runs=runs, delta=delta, proven=proven, batch=250, map=pool.map)
+        found = audit(
+            right,
+            people(),
+            moved(),
+            runs=runs,
+            delta=delta,
+            proven=proven,
+            execution=Execution(batch=250, map=pool.map),
+        )
     assert not found.exceeds, found
     assert found.epsilon_low > informative, found

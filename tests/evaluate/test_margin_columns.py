@@ -19,7 +19,8 @@ from tallyveil.files.release_folder import margin_columns
 from tallyveil.files.release_folder.margin_columns import area_table, write_margins
 from tallyveil.files.release_folder.signing import write_key_pair
 from tallyveil.nouns.areas import Areas
-from tallyveil.release.certificate import declared_of, observed_of
+from tallyveil.release.certificate import Certificate, Observed
+from tallyveil.release.declared import declared_of
 from tallyveil.release.release import Release
 
 
@@ -220,7 +221,7 @@ def test_a_label_that_looks_like_a_margin_is_a_count_and_margins_beside_it_are_r
     people = Histogram(spine=people.spine, schema=schema, leaves=people.leaves)
     plan = Strategy.default(people.spine, schema, rho=1)
     declared = declared_of(plan, people.spine, schema, facilities=False, stamps=())
-    certificate = {"declared": declared, "observed": observed_of([])}
+    certificate = Certificate(declared=declared, observed=Observed(levels=()))
     write_release(Release(histogram=people, strategy=plan, certificate=certificate), tmp_path / "odd")
     assert failing(tmp_path / "odd") == {}
     with pytest.raises(InputError, match="the column age:a_moe90 has counts, so margins cannot be called so"):

@@ -9,6 +9,7 @@ from test_audit import MOVED, PEOPLE, tree
 
 from tallyveil.errors import InputError
 from tallyveil.evaluate.audit.audit import audit
+from tallyveil.runs.batches import Execution
 from tallyveil.runs.store import FolderStore, FrameStore
 
 
@@ -37,7 +38,7 @@ def test_a_folder_of_another_job_is_refused_with_what_differs(tmp_path):
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match=r"not empty, and without work to go on with \(no job\.json\)"):
+    with pytest.raises(InputError, match=r"not empty, and it holds no work to resume \(no job\.json\)"):
         FolderStore(tmp_path, job={})
     (tmp_path / "job.json").write_text("{")
     with pytest.raises(InputError, match=r"job\.json: not readable"):
@@ -84,10 +85,10 @@ def test_an_audit_in_a_folder_is_taken_up_again_and_extended(tmp_path):
     def store():
         return FolderStore(tmp_path / "audit", job={"seed": 7})
 
-    first = audit(run, PEOPLE, MOVED, runs=400, batch=100, store=store())
-    assert audit(run, PEOPLE, MOVED, runs=400, batch=100, store=store()) == first
+    first = audit(run, PEOPLE, MOVED, runs=400, execution=Execution(batch=100, store=store()))
+    assert audit(run, PEOPLE, MOVED, runs=400, execution=Execution(batch=100, store=store())) == first
     assert len(asked) == 8
-    more = audit(run, PEOPLE, MOVED, runs=600, batch=100, store=store())
+    more = audit(run, PEOPLE, MOVED, runs=600, execution=Execution(batch=100, store=store()))
     assert len(asked) == 12
     assert more == audit(tree(7), PEOPLE, MOVED, runs=600)
     assert json.loads((tmp_path / "audit" / "job.json").read_text()) == {"seed": 7}

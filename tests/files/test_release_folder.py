@@ -14,11 +14,11 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from folders import edit, failing, put, reseal
+from folders import edit, edit_certificate, failing, put, reseal
 from small_release import small_noisy, small_people, small_release
 from tallyveil import Areas, Histogram, Schema, Spine, Strategy
 from tallyveil.engine.topdown import topdown
-from tallyveil.errors import InputError
+from tallyveil.errors import FolderError, InputError
 from tallyveil.files import codebook_to_toml, read_codebook, read_counts, read_release, write_release
 from tallyveil.files.release_folder.folder import new_folder
 from tallyveil.files.release_folder.measured import file_name, measured_pairs, measurement_sizes, noisy_pieces
@@ -27,7 +27,8 @@ from tallyveil.files.tables.write import codebook_for, write_table
 from tallyveil.mechanisms.measure import measure
 from tallyveil.nouns.histogram import Filter
 from tallyveil.privacy import Invariant, RunKey
-from tallyveil.release.certificate import declared_of, observed_of
+from tallyveil.release.certificate import Certificate, Observed
+from tallyveil.release.declared import declared_of
 from tallyveil.release.measurements import Measurements
 from tallyveil.release.release import Release
 
@@ -75,9 +76,8 @@ def test_a_written_release_is_read_back_unchanged(release, noisy, folder):
     assert back.histogram == release.histogram
     assert back.strategy == release.strategy
     assert back.facilities.leaves == release.facilities.leaves
-    assert back.certificate["declared"] == release.certificate["declared"]
-    assert back.certificate["observed"] == json.loads(json.dumps(release.certificate["observed"]))
-    assert set(back.certificate) == {"declared", "observed"}  # the list of files is the folder's
+    assert back.certificate == release.certificate
+    assert set(back.certificate.to_json()) == {"declared", "observed"}  # the list of files is the folder's
     assert back.histogram.stamps == back.measurements.stamps == ("seeded: not for publication",)
     assert back.measurements.exact == noisy.exact
     assert back.optimised is None
@@ -183,7 +183,7 @@ def test_a_folder_made_elsewhere_needs_counts_and_codebook_only(release, folder,
     for name in ("release.parquet", "codebook.toml"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     back = read_release(tmp_path)
-    assert (back.strategy, dict(back.certificate), back.measurements) == (None, {}, None)
+    assert (back.strategy, back.certificate, back.measurements) == (None, None, None)
     assert back.histogram.total() == release.histogram.total()
     assert back.histogram.stamps == ("seeded: not for publication", UNITS_FROM_DATA)
     assert "made elsewhere" in repr(back)
@@ -265,7 +265,9 @@ def test_a_killed_write_leaves_no_folder_of_that_name(tmp_path):
     place = tmp_path / "r"
     tests = str(Path(__file__).parent.parent)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(place)], env={**os.environ, "PYTHONPATH": tests}, capture_output=True
+        [sys.executable, "-c", code, str(place)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([tests, *sys.path])},
+        capture_output=True,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     left = list(tmp_path.iterdir())
@@ -331,15 +333,32 @@ def test_measurements_of_another_spine_or_strategy_are_refused(release, noisy, t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_release_without_a_certificate_or_with_more_in_it_is_refused(release, tmp_path):
-    for certificate, line in [
-        ({}, "certificate has no declared part, so it cannot be written as a folder"),
-        ({"declared": release.certificate["declared"]}, "certificate has no observed part"),
-        (dict(release.certificate) | {"approver": "me"}, "the certificate has the unknown field 'approver'"),
-    ]:
-        with pytest.raises(InputError, match=line):
-            write_release(replace(release, certificate=certificate), tmp_path / "r")
+def test_a_release_without_a_certificate_is_refused(release, tmp_path):
+    with pytest.raises(InputError, match="a release without a certificate cannot be written as a folder"):
+        write_release(replace(release, certificate=None), tmp_path / "r")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda c: c.clear(), "certificate.json: the certificate has no declared part"),
+        (lambda c: c.pop("observed"), "certificate.json: the certificate has no observed part"),
+        (lambda c: c.update(approver="me"), "the certificate has the unknown field 'approver'"),
+        (lambda c: c["declared"].pop("budget"), "certificate, declared: budget is missing"),
+        (
+            lambda c: c["declared"]["guarantee"].update(epsilon="1"),
+            "declared guarantee epsilon: '1' is of another type",
+        ),
+        (lambda c: c["declared"]["budget"]["levels"][1].update(x=1), "declared budget levels 2: x is unknown"),
+        (lambda c: c["observed"].update(levels=7), "certificate, observed levels: not a list of tables"),
+    ],
+)
+def test_a_folder_with_a_certificate_of_other_fields_is_refused(release, tmp_path, change, line):
+    write_release(release, tmp_path / "r")
+    edit_certificate(tmp_path / "r", change)
+    with pytest.raises(FolderError, match=line):
+        read_release(tmp_path / "r")
 
 
 def test_a_level_with_an_odd_name_is_written_and_read(tmp_path):
@@ -348,7 +367,7 @@ def test_a_level_with_an_odd_name_is_written_and_read(tmp_path):
     odd = Histogram.from_entries(spine, people.schema, unit=[0, 1], cell=[0, 1], count=[3, 4])
     plan = Strategy.default(spine, odd.schema, epsilon=1)
     declared = declared_of(plan, spine, odd.schema, facilities=False, stamps=())
-    certificate = {"declared": declared, "observed": observed_of([])}
+    certificate = Certificate(declared=declared, observed=Observed(levels=()))
     write_release(Release(histogram=odd, strategy=plan, certificate=certificate), tmp_path / "r")
     assert {path.name for path in (tmp_path / "r" / "levels").iterdir()} == {"a%2Fb.parquet", "block%20group.parquet"}
     assert read_release(tmp_path / "r").histogram == odd
@@ -378,9 +397,10 @@ def test_the_page_carries_the_digest_of_the_certificate_without_its_list_and_not
 
 
 def test_a_certificate_that_json_cannot_hold_is_refused_before_the_folder_appears(release, tmp_path):
-    observed = {**release.certificate["observed"], "worst": {"gap": float("nan"), "distance": 0, "violation": 0}}
+    declared = release.certificate.declared
+    endless = replace(declared, guarantee=replace(declared.guarantee, epsilon=float("nan")))
     with pytest.raises(InputError, match="cannot be written as JSON"):
-        write_release(replace(release, certificate={**release.certificate, "observed": observed}), tmp_path / "r")
+        write_release(replace(release, certificate=replace(release.certificate, declared=endless)), tmp_path / "r")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -396,7 +416,7 @@ def test_a_filter_of_the_source_stands_in_the_codebook_of_the_release(release, t
     book = replace(codebook_for(release.histogram, "long"), where={"level": "tract"}, where_is_public=True)
     people, plan = release.histogram, release.strategy
     declared = declared_of(plan, people.spine, people.schema, facilities=True, stamps=people.stamps, filter=kept_by)
-    filtered = replace(release, certificate={**release.certificate, "declared": declared})
+    filtered = replace(release, certificate=replace(release.certificate, declared=declared))
     write_release(filtered, tmp_path / "r", source=book)
     assert failing(tmp_path / "r") == {}
     assert read_release(tmp_path / "r").histogram.filter == kept_by
@@ -415,7 +435,9 @@ def test_a_level_of_only_children_is_written_as_a_table_without_rows(tmp_path):
     counts, solved = topdown(noisy)
     declared = declared_of(plan, spine, people.schema, facilities=False, stamps=noisy.stamps)
     release = Release(
-        histogram=counts, strategy=plan, certificate={"declared": declared, "observed": observed_of(solved)}
+        histogram=counts,
+        strategy=plan,
+        certificate=Certificate(declared=declared, observed=Observed(levels=tuple(solved))),
     )
     write_release(release, tmp_path / "r", measurements=measured_pairs(plan), noisy=noisy)
     table = pyarrow.parquet.read_table(tmp_path / "r" / "measurements" / "tract" / "age.parquet")
@@ -448,7 +470,7 @@ def optimised_release() -> tuple[Release, Measurements]:
     release = Release(
         histogram=made.restored(counts),
         strategy=plan,
-        certificate={"declared": declared, "observed": observed_of(solved)},
+        certificate=Certificate(declared=declared, observed=Observed(levels=tuple(solved))),
         optimised=made,
     )
     return release, noisy
@@ -473,7 +495,7 @@ def test_measurements_on_an_optimised_spine_are_written_with_it_and_can_be_proce
         }
     again, solved = topdown(back.measurements)
     assert back.optimised.restored(again) == release.histogram
-    assert observed_of(solved) == back.certificate["observed"]
+    assert Observed(levels=tuple(solved)) == back.certificate.observed
 
 
 def test_the_optimised_spine_is_written_without_measurements_too_and_must_fit(tmp_path):

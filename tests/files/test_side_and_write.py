@@ -23,7 +23,7 @@ from tallyveil.files.tables.side import areas_table, facilities_table, housing_t
 from tallyveil.files.tables.write import level_table, write_table
 from tallyveil.nouns.census_schemas import UNITS_2020
 from tallyveil.nouns.histogram import Filter
-from tallyveil.release.certificate import FILTERED
+from tallyveil.release.declared import FILTERED
 
 TYPES = ("house", "prison", "dorm")
 

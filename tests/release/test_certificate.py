@@ -12,14 +12,15 @@ from tallyveil.errors import BudgetError, InputError
 from tallyveil.nouns.histogram import Filter
 from tallyveil.privacy import Bound, Invariant, account_of
 from tallyveil.protection.protect import protect
-from tallyveil.release.certificate import FILTERED, SEEDED, declared_of, observed_of, stamps_of_run
+from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.certificate_page import certificate_html
-from tallyveil.release.release import Relaxed, Solved
+from tallyveil.release.declared import FILTERED, SEEDED, declared_of, stamps_of_run
+from tallyveil.release.solved import Relaxed, Solved
 
 
 def declared(people: Histogram, plan: Strategy, **options) -> dict:
     given = {"facilities": True, "stamps": ()} | options
-    return declared_of(plan, people.spine, people.schema, **given)
+    return declared_of(plan, people.spine, people.schema, **given).to_json()
 
 
 def test_declared_is_the_same_bytes_for_neighbouring_inputs():
@@ -31,7 +32,9 @@ def test_declared_is_the_same_bytes_for_neighbouring_inputs():
     count[0] += 1
     neighbour = Histogram.from_entries(people.spine, people.schema, unit=unit, cell=cell, count=count)
     assert neighbour != people
-    one, two = (json.dumps(protect(truth, plan, threads=1).certificate["declared"]) for truth in (people, neighbour))
+    one, two = (
+        json.dumps(protect(truth, plan, threads=1).certificate.declared.to_json()) for truth in (people, neighbour)
+    )
     assert one == two
 
 
@@ -85,7 +88,7 @@ def test_a_structural_zero_of_the_codebook_is_listed_once():
     schema = replace(
         people.schema, zeros=[{"age": ["child"], "home": ["prison"]}, {"age": ["child"], "home": ["dorm"]}]
     )
-    made = declared_of(small_strategy(people), people.spine, schema, facilities=True, stamps=())
+    made = declared_of(small_strategy(people), people.spine, schema, facilities=True, stamps=()).to_json()
     words = [one["words"] for one in made["constraints"] if one["words"].startswith("nobody has")]
     assert words == ["nobody has age child and home prison", "nobody has age child and home dorm"]
     assert made["schema"] == {"attributes": {"age": 2, "home": 3}, "cells": 6, "possible": 4}
@@ -194,12 +197,12 @@ def test_a_budget_beyond_all_use_has_a_certificate_too():
 
 def test_observed_adds_up_and_keeps_the_worst():
     relaxed = (Relaxed(unit="01", amount=2, constraints=("a",)), Relaxed(unit="02", amount=3, constraints=("b",)))
-    made = observed_of(
-        [
+    made = Observed(
+        levels=(
             Solved(level="us", parents=1, fast=1, gap=1e-9, distance=0.5),
             Solved(level="county", parents=4, fast=1, general=3, flows=2, gap=1e-7, violation=1e-8, relaxed=relaxed),
-        ]
-    )
+        )
+    ).to_json()
     assert made["totals"] == {
         "parents": 5,
         "copied": 0,
@@ -217,7 +220,7 @@ def test_observed_adds_up_and_keeps_the_worst():
 
 
 def test_a_bound_that_could_not_be_certified_is_null():
-    made = observed_of([Solved(level="us", gap=float("inf")), Solved(level="county", gap=1e-9)])
+    made = Observed(levels=(Solved(level="us", gap=float("inf")), Solved(level="county", gap=1e-9))).to_json()
     assert made["worst"]["gap"] is None
     assert made["levels"][0]["gap"] is None
 
@@ -241,7 +244,7 @@ class _Page(HTMLParser):
 
 
 def page(release) -> str:
-    text = certificate_html(release.certificate, release.strategy)
+    text = certificate_html(release.certificate.to_json(), release.strategy)
     parser = _Page()
     parser.feed(text)
     assert (parser.open, parser.loads) == ([], [])
@@ -288,8 +291,23 @@ def test_a_share_on_what_no_neighbours_differ_in_is_not_part_of_the_loss():
 def test_what_users_name_is_escaped_on_the_page():
     release = small_release()
     named = replace(release.strategy, name="<script>alert(1)</script>")
-    certificate = dict(release.certificate)
-    certificate["declared"] = certificate["declared"] | {"strategy": named.name, "stamps": ["A & B <c>"]}
+    declared = replace(release.certificate.declared, strategy=named.name, stamps=("A & B <c>",))
+    certificate = replace(release.certificate, declared=declared)
     text = page(replace(release, strategy=named, certificate=certificate))
     assert "<script" not in text
     assert "A &amp; B &lt;c&gt;" in text
+
+
+def test_a_certificate_is_read_back_from_its_json_and_its_fields_are_typed():
+    certificate = small_release().certificate
+    read = Certificate.from_json(json.loads(json.dumps(certificate.to_json())))
+    assert read == certificate
+    assert read.to_json() == certificate.to_json()
+    assert read.declared.guarantee.epsilon == certificate.to_json()["declared"]["guarantee"]["epsilon"]
+    assert read.declared.budget.levels[0].share == "1/3"
+    assert read.observed.levels[2].relaxed == (Relaxed(unit="01", amount=2, constraints=("a", "b")),)
+
+
+def test_a_bound_that_could_not_be_certified_is_infinite_when_read_back():
+    observed = Observed(levels=(Solved(level="us", gap=float("inf")),))
+    assert Observed.from_json(observed.to_json()) == observed

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from levels_seen import levels_seen
 from tallyveil import Facilities, Histogram, Schema, Spine, Strategy, populations, protect, verify_release
-from tallyveil.engine import topdown as engine
+from tallyveil.engine import level as engine
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
 from tallyveil.files import read_codebook, read_counts, read_release, write_release
@@ -17,7 +18,7 @@ from tallyveil.files.release_folder.measured import measured_pairs
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.population import Population
 from tallyveil.privacy import Invariant, RunKey
-from tallyveil.release.certificate import observed_of
+from tallyveil.release.certificate import Observed
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
@@ -47,15 +48,7 @@ def dense(histogram: Histogram, query: str, level: str) -> np.ndarray:
 @pytest.fixture
 def seen(monkeypatch) -> dict[str, Counts]:
     """The counts of each level above the leaves, as TopDown released them on its way down."""
-    levels = {}
-    work = engine._Level
-
-    def record(measurements, level, above, limits):
-        levels[measurements.spine.levels[measurements.spine.depth(level) - 1]] = above
-        return work(measurements, level, above, limits)
-
-    monkeypatch.setattr(engine, "_Level", record)
-    return levels
+    return levels_seen(monkeypatch)
 
 
 def check_whole_and_consistent(people: Histogram, release: Histogram, seen: dict[str, Counts]) -> None:
@@ -124,7 +117,7 @@ def test_threads_and_pieces_do_not_change_a_byte(town, plan, monkeypatch):
         for threads in (1, 2):
             again = protect(town, plan, seed=1, threads=threads)
             assert as_bytes(again.histogram) == as_bytes(first.histogram)
-            assert json.dumps(again.certificate["observed"]) == json.dumps(first.certificate["observed"])
+            assert json.dumps(again.certificate.observed.to_json()) == json.dumps(first.certificate.observed.to_json())
 
 
 @needs_data
@@ -133,7 +126,7 @@ def test_threads_do_not_change_a_byte_of_a_real_release():
     strategy = replace(default(people, rho=1), constraints=STATE_TOTALS)
     one, two = (protect(people, strategy, seed=4, threads=threads) for threads in (1, 2))
     assert as_bytes(one.histogram) == as_bytes(two.histogram)
-    assert json.dumps(dict(one.certificate)) == json.dumps(dict(two.certificate))
+    assert json.dumps(one.certificate.to_json()) == json.dumps(two.certificate.to_json())
 
 
 @pytest.mark.parametrize("when", [("county", 1), ("block", 3)])
@@ -173,9 +166,9 @@ def test_another_seed_replicate_or_key_gives_another_release_and_the_same_key_fi
 def test_only_a_seeded_release_is_stamped(town, plan, tmp_path):
     stamp = "seeded: not for publication"
     seeded, keyed = protect(town, plan, seed=0), protect(town, plan, key=RunKey.from_file(tmp_path / "key"))
-    assert stamp in seeded.certificate["declared"]["stamps"]
+    assert stamp in seeded.certificate.declared.stamps
     assert stamp in seeded.histogram.stamps
-    assert stamp not in keyed.certificate["declared"]["stamps"]
+    assert stamp not in keyed.certificate.declared.stamps
     assert stamp not in keyed.histogram.stamps
 
 
@@ -232,7 +225,7 @@ def test_what_is_declared_is_byte_equal_for_neighbours(town, plan, to):
     other = moved(town, unit=unit, cell=cell, to_unit=to[0], to_cell=to[1])
     assert other != town
     for some in (plan, replace(plan, only_child=True, constraints=(Invariant(query="total", level="state"),))):
-        declared = [json.dumps(protect(one, some, seed=1).certificate["declared"]) for one in (town, other)]
+        declared = [json.dumps(protect(one, some, seed=1).certificate.declared.to_json()) for one in (town, other)]
         assert declared[0] == declared[1]
 
 
@@ -243,7 +236,7 @@ def test_what_is_declared_is_byte_equal_for_neighbours_with_facilities():
     cell = int(np.flatnonzero(census.people.leaves.dense()[unit])[0])
     other = replace(census, people=moved(census.people, unit=unit, cell=cell, to_unit=unit, to_cell=(cell + 1) % 24))
     strategy = Strategy.preset("e2e-2018", epsilon=1)
-    declared = [json.dumps(protect(one, strategy, seed=1).certificate["declared"]) for one in (census, other)]
+    declared = [json.dumps(protect(one, strategy, seed=1).certificate.declared.to_json()) for one in (census, other)]
     assert declared[0] == declared[1]
 
 
@@ -265,7 +258,7 @@ def test_what_is_observed_and_released_comes_out_again_from_saved_measurements(t
         assert saved.histogram == release.histogram
         again, solved = topdown(saved.measurements, facilities=saved.facilities)
         assert as_bytes(again) == as_bytes(release.histogram), name
-        assert json.dumps(observed_of(solved)) == json.dumps(release.certificate["observed"]), name
+        assert Observed(levels=tuple(solved)).to_json() == release.certificate.observed.to_json(), name
         assert {finding.name for finding in verify_release(tmp_path / name) if not finding.holds} == {"signature"}, name
 
 
@@ -371,10 +364,10 @@ def test_facilities_of_a_population_are_used_only_where_the_strategy_bounds_by_t
     census = districts()
     bounded = protect(census, Strategy.preset("e2e-2018", epsilon=1), seed=1)
     assert bounded.facilities is census.facilities
-    assert bounded.certificate["declared"]["facilities"] is True
+    assert bounded.certificate.declared.facilities is True
     free = protect(census, replace(Strategy.preset("e2e-2018", epsilon=1), constraints=STATE_TOTALS), seed=1)
     assert free.facilities is None
-    assert free.certificate["declared"]["facilities"] is False
+    assert free.certificate.declared.facilities is False
 
 
 def test_facilities_given_go_before_those_of_the_population():

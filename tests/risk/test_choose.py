@@ -16,12 +16,13 @@ from tallyveil.privacy import DiscreteGaussian, Geometric, account_of
 from tallyveil.risk.above.hierarchy import Hierarchy
 from tallyveil.risk.above.levels import Above
 from tallyveil.risk.budget.allocation import allocate, holds_for
-from tallyveil.risk.budget.budgets import at_budget
-from tallyveil.risk.budget.choose import choose, choose_for, exposures, unit_noises
+from tallyveil.risk.budget.choose import choose, choose_for
 from tallyveil.risk.budget.curve import curve, mean_abs
+from tallyveil.risk.budget.decision_budgets import _searched, budgets_by_decision
 from tallyveil.risk.budget.empirical import ASSUMPTIONS, empirical_epsilon
-from tallyveil.risk.budget.kept_decisions import _searched, kept
-from tallyveil.risk.budget.kept_posteriors import inverse_posterior
+from tallyveil.risk.budget.exposures import exposures, unit_noises
+from tallyveil.risk.budget.intervals import at_budget
+from tallyveil.risk.budget.posterior_budgets import inverse_posterior
 from tallyveil.risk.target.attacks import noises_of
 from tallyveil.risk.target.evidence import Evidence
 from tallyveil.risk.target.intruder import Exposure, Intruder
@@ -109,7 +110,7 @@ def test_one_fifth_with_029_gives_a_third_of_log_4_and_one_window_above():
 @example(Fraction(1, 5), Fraction(29, 100))
 @example(Fraction(3, 5), Fraction(9, 10))
 def test_every_budget_of_a_fine_grid_is_kept_where_an_independent_sum_says_so(prior, bound):
-    intervals, how = kept(unit_noises("gaussian"), [Intruder(prior=prior)], bound)
+    intervals, how = budgets_by_decision(unit_noises("gaussian"), [Intruder(prior=prior)], bound)
     assert how == "exact"
     for rho in np.geomspace(0.004, 12, 250):
         if not near_an_end(rho, intervals):
@@ -120,7 +121,7 @@ def test_every_budget_of_a_fine_grid_is_kept_where_an_independent_sum_says_so(pr
 @given(st.lists(st.fractions("1/4", 1, max_denominator=6), min_size=1, max_size=3), priors, bounds)
 @example([Fraction(1), Fraction(1)], Fraction(1, 2), Fraction(3, 10))  # ties: rightly claimed less than half the time
 def test_geometric_counts_are_kept_where_all_their_patterns_say_so(z, prior, bound):
-    intervals, how = kept(tuple(Geometric(z=one) for one in z), [Intruder(prior=prior)], bound)
+    intervals, how = budgets_by_decision(tuple(Geometric(z=one) for one in z), [Intruder(prior=prior)], bound)
     assert how == "exact"
     for budget in np.geomspace(0.01, 40, 120):
         if not near_an_end(budget, intervals):
@@ -131,7 +132,7 @@ def test_geometric_counts_are_kept_where_all_their_patterns_say_so(z, prior, bou
 @pytest.mark.parametrize(("prior", "bound"), [("1/5", "0.29"), ("2/5", "0.4"), ("1/2", "0.7"), ("3/5", "0.8")])
 def test_several_gaussian_counts_are_checked_on_a_grid_that_misses_nothing_of_a_finer_one(prior, bound):
     noises = (DiscreteGaussian(variance=1), DiscreteGaussian(variance=4))
-    intervals, how = kept(noises, [Intruder(prior=prior)], Fraction(bound))
+    intervals, how = budgets_by_decision(noises, [Intruder(prior=prior)], Fraction(bound))
     assert how.startswith("checked on ")
     for budget in np.geomspace(0.05, 20, 150):
         if any(abs(budget / end - 1) < 1e-5 for interval in intervals for end in interval if end):
@@ -166,7 +167,9 @@ variances = st.fractions("1/3", 12, max_denominator=4)
 @settings(max_examples=15, deadline=None)
 @given(st.tuples(variances, variances), st.fractions("1/50", "9/10", max_denominator=50), bounds)
 def test_two_gaussian_counts_are_kept_where_a_very_fine_grid_says_so(pair, prior, bound):
-    intervals, _ = kept(tuple(DiscreteGaussian(variance=s) for s in pair), [Intruder(prior=prior)], bound)
+    intervals, _ = budgets_by_decision(
+        tuple(DiscreteGaussian(variance=s) for s in pair), [Intruder(prior=prior)], bound
+    )
     numbers, unit = [float(s) for s in pair], 1 / sum(1 / float(s) for s in pair)
     first = intervals[0][1] if intervals and intervals[0][0] == 0 else 0
     around = first * np.array([0.9, 0.99, 0.999, 0.9999, 1 - 1e-5, 1 + 3e-6]) if first else []
@@ -200,9 +203,9 @@ def test_a_tail_of_several_gaussian_counts_moves_one_way_with_the_budget(weights
 )
 def test_cells_and_patterns_of_geometric_counts_agree(z, prior, bound, monkeypatch):
     noises, intruders = tuple(Geometric(z=one) for one in z), [Intruder(prior=prior)]
-    exactly, how = kept(noises, intruders, Fraction(bound))
-    monkeypatch.setattr("tallyveil.risk.budget.kept_decisions.PATTERNS", 0)
-    cells, checked = kept(noises, intruders, Fraction(bound))
+    exactly, how = budgets_by_decision(noises, intruders, Fraction(bound))
+    monkeypatch.setattr("tallyveil.risk.budget.decision_budgets.PATTERNS", 0)
+    cells, checked = budgets_by_decision(noises, intruders, Fraction(bound))
     assert (how, checked[:7]) == ("exact", "checked")
     assert np.array(cells) == pytest.approx(np.array(exactly), rel=1e-8)
 
@@ -265,7 +268,7 @@ def test_counts_of_two_kinds_of_noise_are_refused_and_so_is_none():
     with pytest.raises(InputError, match="invariants answer every query of this level"):
         choose_for((), "risk", "1.1", priors=["1/5"], parameter="rho")
     with pytest.raises(InputError, match="counts of one kind of noise"):
-        kept((Geometric(z=1), DiscreteGaussian(variance=1)), [Intruder(prior="1/5")], Fraction(1, 2))
+        budgets_by_decision((Geometric(z=1), DiscreteGaussian(variance=1)), [Intruder(prior="1/5")], Fraction(1, 2))
 
 
 @settings(max_examples=60, deadline=None)

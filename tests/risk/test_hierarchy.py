@@ -14,8 +14,9 @@ from scipy.special import logsumexp
 from tallyveil.errors import InputError
 from tallyveil.privacy import DiscreteGaussian, Geometric
 from tallyveil.privacy.sums import sum_of_noise
+from tallyveil.risk.above.decision import NearestLevel, _reach
 from tallyveil.risk.above.gibbs import Steps, gibbs, misfit
-from tallyveil.risk.above.hierarchy import Hierarchy, _Inner, _reach
+from tallyveil.risk.above.hierarchy import Hierarchy
 from tallyveil.risk.above.levels import Above
 from tallyveil.risk.target.intruder import Intruder
 from tallyveil.risk.target.priors import AtMost, NegativeBinomial, Poisson
@@ -185,9 +186,9 @@ def test_drawn_counts_agree_with_the_exact_sum_within_their_standard_error(monke
     one = DiscreteGaussian(variance=1)
     three = hierarchy(Intruder(prior="1/2"), OWN, [(one, [one] * 2, None), (one, [one] * 2, None)])
     exact = three.decision([2, 4])
-    monkeypatch.setattr("tallyveil.risk.above.hierarchy._Inner.seconds", lambda _, *sizes: 1 if sizes else 1e-3)
+    monkeypatch.setattr("tallyveil.risk.above.decision.NearestLevel.seconds", lambda _, *sizes: 1 if sizes else 1e-3)
     for longest in (210, 1):  # the upper level drawn, then all of them
-        monkeypatch.setattr("tallyveil.risk.above.hierarchy._LONGEST", longest)
+        monkeypatch.setattr("tallyveil.risk.above.decision._LONGEST", longest)
         drawn = three.decision([2, 4], draws=200, seed=3)
         assert drawn.draws == 200
         for name in ("right_decision", "gain", "loss", "tie"):
@@ -458,13 +459,13 @@ def test_wide_geometric_sums_are_right_far_out_in_their_tails():
     ],
 )
 def test_many_short_sums_are_seen_to_take_long_and_their_counts_are_drawn(levels, monkeypatch):
-    calls, sums = [], _Inner.sums
+    calls, sums = [], NearestLevel.sums
 
     def counted(*arguments):
         calls.append(1)
         return sums(*arguments)
 
-    monkeypatch.setattr(_Inner, "sums", counted)
+    monkeypatch.setattr(NearestLevel, "sums", counted)
     three = hierarchy(Intruder(prior="1/2"), OWN, [(noise, [noise] * n, None) for noise, n in levels])
     three.decision([1, 1], draws=20)
     assert len(calls) == 20
@@ -473,11 +474,11 @@ def test_many_short_sums_are_seen_to_take_long_and_their_counts_are_drawn(levels
 def test_a_sum_in_parts_or_with_less_of_the_tails_is_the_same_and_says_what_it_left_out(monkeypatch):
     two = two_levels(siblings=[OWN] * 3)
     whole = two.decision([3])
-    monkeypatch.setattr("tallyveil.risk.above.hierarchy._CELLS", 50)
+    monkeypatch.setattr("tallyveil.risk.above.decision._CELLS", 50)
     assert two.decision([3]).right_decision == pytest.approx(whole.right_decision, abs=1e-13)
     ways = [len(range(-reach, reach + 1)) for reach in (_reach(COUNTY, 1e-12), _reach(two.above[0].together, 1e-12))]
-    seconds = _Inner(two, 2).seconds(*ways)
-    monkeypatch.setattr("tallyveil.risk.above.hierarchy._LONGEST", 0.999 * seconds)
+    seconds = NearestLevel(two, 2).seconds(*ways)
+    monkeypatch.setattr("tallyveil.risk.above.decision._LONGEST", 0.999 * seconds)
     less = two.decision([3])
     assert (less.draws, less.right_decision_se) == (None, None)
     assert 1e-11 < less.truncation < 2.1e-9

@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallyveil.errors import InputError
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting, published
+from tallyveil_papers.figure import Figure
+from tallyveil_papers.reader import Paper, read_paper
+from tallyveil_papers.registry import Item, Outcome, Setting, published
 
-__all__ = ["Figure", "Item", "Outcome", "Setting", "items", "published"]
+__all__ = ["Figure", "Item", "Outcome", "Setting", "items", "papers", "published"]
+
+
+def papers() -> list[Paper]:
+    """The four papers, in the order of their publication.
+
+    >>> [paper.key for paper in papers()]
+    ['flaxman2019', 'petti2020', 'petti2020-appendix', 'kazan2022']
+    """
+    return [read_paper(name) for name in ("flaxman", "petti", "appendix", "kazan")]
 
 
 def items(keys: Sequence[str] = ()) -> list[Item]:
-    """The items with these keys, or of papers with them; all if none are given.
+    """The items with these keys, or of the papers with them; all if no keys are given.
 
     >>> [item.key for item in items(["kazan2022.table3"])]
     ['kazan2022.table3']
     """
-    from tallyveil_papers import appendix, flaxman, kazan, petti
-
-    every = [*flaxman.ITEMS, *petti.ITEMS, *appendix.ITEMS, *kazan.ITEMS]
+    every = [item for paper in papers() for item in paper.items]
     for key in keys:
         if not any(key in (item.key, item.paper) for item in every):
-            papers = ", ".join(dict.fromkeys(item.paper for item in every))
-            raise InputError(f"unknown item {key!r}. Give a paper ({papers}) or an item's key (reproduce --list).")
+            known = ", ".join(paper.key for paper in papers())
+            raise InputError(f"unknown item {key!r}. Give a paper ({known}) or an item's key (reproduce --list).")
     return [item for item in every if not keys or item.key in keys or item.paper in keys]

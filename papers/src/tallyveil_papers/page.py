@@ -13,19 +13,11 @@ import pandas as pd
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from tallyveil_papers.registry import VERDICTS, Setting
+from tallyveil_papers import papers
+from tallyveil_papers.figure import VERDICTS
+from tallyveil_papers.registry import Setting
 from tallyveil_papers.runner import Done, versions
 
-PAPERS = {
-    "flaxman2019": "Flaxman A. (2019), Empirical quantification of privacy loss with examples relevant to the 2020 US "
-    "Census",
-    "petti2020": "Petti S., Flaxman A. (2020), Differential privacy in the 2020 US census: what will it do? "
-    "Quantifying the accuracy/privacy tradeoff, Gates Open Research 3:1722",
-    "petti2020-appendix": "Flaxman A., Petti S. (2020), Supplementary Methods Appendix to it: Design and validation of "
-    "Empirical Privacy Loss (EPL) metric, doi 10.5281/zenodo.3727242",
-    "kazan2022": "Kazan Z., Reiter J. (2022), Assessing Statistical Disclosure Risk for Differentially Private, "
-    "Hierarchical Count Data, with Application to the 2020 U.S. Decennial Census",
-}
 WORDS = {
     "agrees": "agrees",
     "erratum": "differs as the erratum says",
@@ -53,7 +45,8 @@ def page_of(done: Sequence[Done], setting: Setting, *, seconds: float) -> str:
     verdicts = [verdict for one in done for verdict in one.figures.verdict]
     return template.render(
         papers=[
-            (key, title, [_section(one) for one in done if one.item.paper == key]) for key, title in PAPERS.items()
+            (paper.key, paper.title, [_section(one) for one in done if one.item.paper == paper.key])
+            for paper in papers()
         ],
         counts=[(name, sum(one.verdict == name for one in done)) for name in WORDS],
         numbers=[(name, verdicts.count(name)) for name in WORDS],

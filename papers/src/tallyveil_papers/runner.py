@@ -28,7 +28,8 @@ from tallyveil.errors import InputError
 from tallyveil.files.release_folder.folder import new_folder
 from tallyveil.report.plots import write_plot
 from tallyveil.runs.store import FrameStore, job_folder
-from tallyveil_papers.registry import DIFFERS, Item, Outcome, Setting, worst
+from tallyveil_papers.figure import DIFFERS, worst
+from tallyveil_papers.registry import Item, Outcome, Setting
 
 Progress = Callable[["Done", bool], None]  # an item, and whether it was computed now
 PACKAGES = ("numpy", "scipy", "numba", "pandas")
@@ -81,7 +82,7 @@ def code() -> str:
     """Which code computes: a digest of the package's own files, and the versions of the others."""
     digest = sha256(repr(versions()).encode())
     for root in (Path(str(files(name))) for name in ("tallyveil", __package__)):
-        for path in sorted(root.rglob("*.py")) + sorted(root.rglob("*.csv")):
+        for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".csv", ".toml")):
             digest.update(path.relative_to(root).as_posix().encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tallyveil.cli import options
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,17 +18,20 @@ OTHER = "*"  # the key of every attribute that a strategy does not name
 
 
 def account(
-    rho: Annotated[str | None, typer.Option(help="Budget of zero-concentrated privacy, such as 2.56 or 1/2.")] = None,
-    epsilon: Annotated[str | None, typer.Option(help="Wanted epsilon; with a strategy, its budget.")] = None,
-    delta: Annotated[str | None, typer.Option(help="delta at which epsilon is reported (default 1e-10).")] = None,
-    strategy: Annotated[str | None, typer.Option(help="A preset's name or a strategy's TOML file.")] = None,
-    release: Annotated[
-        list[Path] | None, typer.Option(help="A release's folder; several about the same people are added up.")
+    rho: options.Rho = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="Epsilon to convert; with --strategy, the budget of the strategy.")
     ] = None,
-    more: Annotated[list[Path] | None, typer.Argument(help="Further releases.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    delta: options.DeltaText = None,
+    strategy: options.StrategyName = None,
+    release: Annotated[
+        list[Path] | None,
+        typer.Option(help="Release folder. The losses of several releases about the same people are added up."),
+    ] = None,
+    more: Annotated[list[Path] | None, typer.Argument(help="Further release folders.", show_default=False)] = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Convert a privacy loss, or add up a strategy's or several releases'.
+    """Convert a privacy-loss budget, or compute the total loss of a strategy or of several releases.
 
     [bold]Examples[/bold]
 
@@ -49,7 +52,7 @@ def account(
         account_releases([*release, *(more or [])], delta=delta, as_json=as_json)
         return
     if more:
-        raise InputError(f"{more[0]}: what is it? Folders of releases come after --release.")
+        raise InputError(f"{more[0]}: unexpected argument. Release folders come after --release.")
     if strategy is not None:
         figures = account_of(find_strategy(strategy, epsilon=epsilon, rho=rho), delta=delta)
     elif (rho is None) == (epsilon is None):
@@ -61,7 +64,7 @@ def account(
     else:
         figures = account_of_epsilon(epsilon or "", delta or "1e-10")
     if as_json:
-        typer.echo(json.dumps(figures.as_json(), indent=2))
+        options.emit_json(figures.as_json())
     else:
         print_account(figures)
 
@@ -70,7 +73,7 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
     from tallyveil.privacy.budget import text
     from tallyveil.privacy.several_releases import account_together
-    from tallyveil.release.certificate import constraints_in_words, invariants_in_words
+    from tallyveil.release.declared import constraints_in_words, invariants_in_words
 
     twice = next((folder for i, folder in enumerate(folders) if folder.resolve() in _resolved(folders[:i])), None)
     if twice is not None:
@@ -83,8 +86,8 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     exact = {name: invariants_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     held = {name: constraints_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     if as_json:
-        told = {"releases": budgets, "how": how, "stamps": stamps, "invariants": exact, "constraints": held}
-        typer.echo(json.dumps({**figures.as_json(), **told}, indent=2, ensure_ascii=False))
+        details = {"releases": budgets, "how": how, "stamps": stamps, "invariants": exact, "constraints": held}
+        options.emit_json({**figures.as_json(), **details})
         return
     for name, budget in budgets.items():
         typer.echo(f"{name}: {budget}")
@@ -153,7 +156,7 @@ def print_account(figures: Account, *, stamped: bool = False) -> None:
     for name, value in (figures.per_attribute or {}).items():
         table.add_row(f"epsilon, {'any other attribute' if name == OTHER else name}", up(value), first)
         first = '"'
-    first = "what is revealed about the place, to someone who knows the unit of this level"
+    first = "what is revealed about a person's place, to someone who knows their unit of this level"
     for name, value in (figures.within_level or {}).items():
         table.add_row(f"epsilon, within {name}", up(value), first)
         first = '"'

@@ -30,11 +30,11 @@ def demo(
 
       tallyveil demo -o another-folder
     """
-    from tallyveil.cli.compiling import compiling_aloud
     from tallyveil.cli.synth import write_population
     from tallyveil.files.release_folder.folder import new_folder, refuse_existing
     from tallyveil.populations import census_1940
     from tallyveil.privacy import Strategy
+    from tallyveil.runs.progress import compiling_aloud
 
     refuse_existing(output)
     strategy = Strategy.preset("e2e-2018", epsilon=1)
@@ -67,12 +67,13 @@ def print_errors(truth: Histogram, published: Histogram) -> None:
 
 def print_outcome(release: Release, strategy: Strategy, output: Path) -> None:
     """Print what is guaranteed, where the files are, and what to try next."""
-    declared = release.certificate["declared"]
+    assert release.certificate is not None
+    declared = release.certificate.declared
     invariants = [constraint.words() for constraint in strategy.constraints if constraint.source == "truth"]
     census = f"{output / 'census'}"
-    typer.echo(f"""Guaranteed: {declared["guarantee"]["words"]}
+    typer.echo(f"""Guaranteed: {declared.guarantee.words}
 Outside the guarantee: {"; ".join(invariants)}
-Stamped: {"; ".join(declared["stamps"])}
+Stamped: {"; ".join(declared.stamps)}
 
 {output / "release"}: the release; its certificate.html says how it was made
 {census}.parquet: the census it was made from, with codebook, units and facilities beside it

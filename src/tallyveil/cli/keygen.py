@@ -10,10 +10,13 @@ import typer
 
 def keygen(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="KEY", help="The private key to write; KEY.pub goes beside it.")
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="KEY", help="File for the private key; the public key is written to KEY.pub."
+        ),
     ],
 ) -> None:
-    """Make a pair of keys (Ed25519): KEY signs releases and stays secret, KEY.pub checks the signatures.
+    """Make a pair of Ed25519 keys: KEY signs releases and must stay secret, KEY.pub verifies the signatures.
 
     [bold]Examples[/bold]
 
@@ -22,5 +25,5 @@ def keygen(
     from tallyveil.files.release_folder.signing import write_key_pair
 
     public = write_key_pair(output)
-    typer.echo(f"{output}: the private key. Whoever reads it can sign in your name; keep it, and never publish it.")
-    typer.echo(f"{public}: the public key. Publish it apart from the releases, where readers already trust you.")
+    typer.echo(f"{output}: the private key. Anyone who has it can sign in your name; keep it secret.")
+    typer.echo(f"{public}: the public key. Publish it separately from the releases, in a place that readers trust.")

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tallyveil.errors import InputError
+
 Data = Annotated[Path, typer.Argument(help="CSV or Parquet file of people or counts.")]
 Codebook = Annotated[Path, typer.Option(help="TOML file that describes the columns.")]
 Units = Annotated[Path | None, typer.Option(help="Public list of all units, including those with nobody in them.")]
@@ -18,12 +20,38 @@ StrategyName = Annotated[str | None, typer.Option("--strategy", help="Name of a 
 Epsilon = Annotated[str | None, typer.Option(help="Privacy-loss budget, as epsilon of pure differential privacy.")]
 Rho = Annotated[str | None, typer.Option(help="Privacy-loss budget, as rho of zero-concentrated differential privacy.")]
 Delta = Annotated[float | None, typer.Option(help="Delta at which epsilon is reported.")]
+DeltaText = Annotated[str | None, typer.Option("--delta", help="Delta at which epsilon is reported (default 1e-10).")]
 Invariants = Annotated[
     list[str] | None,
     typer.Option("--invariant", metavar="QUERY@LEVEL", help="Release a query exactly at a level, as in total@state."),
 ]
 Workers = Annotated[
     int | None, typer.Option(help="Number of processes (default: all cores). The result does not depend on it.")
+]
+Threads = Annotated[
+    int | None, typer.Option(help="Number of threads (default: all cores). The result does not depend on it.")
+]
+Seed = Annotated[int, typer.Option(help="Seed of the random draws. The same seed gives the same result.")]
+NewFolder = Annotated[
+    Path | None, typer.Option("--output", "-o", help="New folder for tables and plots; it must not exist yet.")
+]
+ResumableFolder = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Folder for the runs; resumes an existing folder.")
+]
+ReleaseFolder = Annotated[Path, typer.Argument(metavar="RELEASE", help="Folder of a release.")]
+Truth = Annotated[Path, typer.Argument(help="CSV or Parquet file of the true counts.")]
+Releases = Annotated[
+    list[Path],
+    typer.Argument(metavar="RELEASE...", help="Release folders, or tables that the same codebook describes."),
+]
+Pool = Annotated[bool, typer.Option("--pool", help="Treat several releases as replicates of one strategy.")]
+AreasFile = Annotated[
+    Path | None, typer.Option("--areas", help="Table of areas off the spine, with columns for leaf code and area.")
+]
+Levels = Annotated[list[str] | None, typer.Option("--level", help="Level (default: all). Can be repeated.")]
+Queries = Annotated[
+    list[str] | None,
+    typer.Option("--query", help="Query (default: the total, each attribute and all cells). Can be repeated."),
 ]
 Long = Annotated[bool, typer.Option("--long", help="Run even if it will take more than an hour.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -37,3 +65,17 @@ def json_text(value: Any) -> str:
 def emit_json(value: Any) -> None:
     """Print a result for programs."""
     typer.echo(json_text(value))
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuse a number of threads below 1."""
+    if threads is not None and threads < 1:
+        raise InputError(f"--threads must be 1 or more. Got {threads} instead.")
+
+
+def refuse_unless_resumable(output: Path | None, part: str) -> None:
+    """Refuse an existing folder, unless it holds work that can be resumed."""
+    from tallyveil.files.release_folder.folder import refuse_existing
+
+    if output is not None and not (output / part / "job.json").exists():
+        refuse_existing(output)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tallyveil.cli.account import print_account
+from tallyveil.cli.options import emit_json
 from tallyveil.cli.presets import print_noise
 from tallyveil.files.release_folder.measured import Sizes, measurement_sizes
 from tallyveil.privacy import account_of
-from tallyveil.release.certificate import agreement, stamps_of_run
+from tallyveil.release.declared import agreement, stamps_of_run
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.plan import PlannedNoise, effort_of, planned_noise, public_persons
+from tallyveil.runs.progress import human_seconds
 
 if TYPE_CHECKING:
     from tallyveil.nouns.histogram import Histogram
@@ -30,7 +31,7 @@ def print_plan(
     sizes, every = sizes_of(people, strategy, published), sizes_of(people, strategy, None)
     constraints = [constraint.words() for constraint in strategy.constraints]
     if as_json:
-        told: dict[str, Any] = {
+        plan: dict[str, Any] = {
             "guarantee": {**guarantee.as_json(), "holds_for": agreement(strategy, people.schema)},
             "noise": [{"level": n.level, "query": n.query, "sd": n.sd, "usable": n.usable} for n in noise],
             "constraints": constraints,
@@ -41,7 +42,7 @@ def print_plan(
             },
             "stamps": list(stamps),
         }
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        emit_json(plan)
         return
     typer.echo(described(people, strategy))
     typer.echo()
@@ -67,7 +68,7 @@ def print_plan(
 
 
 def described(people: Histogram, strategy: Strategy) -> str:
-    """What is protected, in a line; how many people there are only where that is published exactly."""
+    """What is protected, in one line; the number of people only where it is published exactly."""
     return f"{people.total():,} persons: {people}" if strategy.neighbours == "replace-one" else str(people)
 
 
@@ -111,17 +112,6 @@ def human_bytes(size: float) -> str:
             return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:,.1f} TB"
-
-
-def human_seconds(seconds: float) -> str:
-    """A time as people write it.
-
-    >>> human_seconds(4.2), human_seconds(600), human_seconds(9000)
-    ('4 seconds', '10 minutes', '2.5 hours')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
 def _measurements(sizes: Sizes, every: Sizes) -> str:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tallyveil.cli import options
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.privacy import Strategy
 
 
-app = typer.Typer(help="List the published strategies, show one, or write one as TOML to start from.")
+app = typer.Typer(help="List the published strategies, show the noise of one, or write one as a TOML file.")
 
-Name = Annotated[str, typer.Argument(help="A preset's name.")]
-Epsilon = Annotated[str | None, typer.Option(help="Another budget (e2e-2018 takes any; 1 if not given).")]
-Rho = Annotated[str | None, typer.Option(help="Another budget.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Name = Annotated[str, typer.Argument(help="Name of a preset.")]
+Epsilon = Annotated[
+    str | None, typer.Option(help="Budget as epsilon, instead of the preset's own (default for e2e-2018: 1).")
+]
+Rho = Annotated[str | None, typer.Option(help="Budget as rho, instead of the preset's own.")]
 
 
 @app.command("list")
-def list_presets(as_json: Json = False) -> None:
+def list_presets(as_json: options.Json = False) -> None:
     """List the published strategies.
 
     [bold]Example[/bold]
@@ -32,14 +33,17 @@ def list_presets(as_json: Json = False) -> None:
     """
     from tallyveil.privacy.presets import PRESETS
 
+    if as_json:
+        options.emit_json(dict(PRESETS))
+        return
     width = max(map(len, PRESETS))
-    lines = (f"{name:<{width}}  {what}" for name, what in PRESETS.items())
-    typer.echo(json.dumps(PRESETS, indent=2) if as_json else "\n".join(lines))
+    for name, description in PRESETS.items():
+        typer.echo(f"{name:<{width}}  {description}")
 
 
 @app.command("show")
-def show_preset(name: Name, epsilon: Epsilon = None, rho: Rho = None, as_json: Json = False) -> None:
-    """Show the noise that a strategy puts on every query at every level.
+def show_preset(name: Name, epsilon: Epsilon = None, rho: Rho = None, as_json: options.Json = False) -> None:
+    """Show the noise that a strategy adds to each query at each level.
 
     [bold]Example[/bold]
 
@@ -47,7 +51,7 @@ def show_preset(name: Name, epsilon: Epsilon = None, rho: Rho = None, as_json: J
     """
     strategy = _preset(name, epsilon, rho)
     if as_json:
-        typer.echo(json.dumps(spends_as_json(strategy), indent=2))
+        options.emit_json(spends_as_json(strategy))
     else:
         print_noise(strategy)
 
@@ -55,11 +59,11 @@ def show_preset(name: Name, epsilon: Epsilon = None, rho: Rho = None, as_json: J
 @app.command("write")
 def write_preset(
     name: Name,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The TOML file to write; it must not exist yet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="TOML file to write; it must not exist yet.")],
     epsilon: Epsilon = None,
     rho: Rho = None,
 ) -> None:
-    """Write a strategy as TOML, to use as it is or to start your own from.
+    """Write a strategy as a TOML file, to use as it is or as a starting point.
 
     [bold]Example[/bold]
 

@@ -1,57 +1,57 @@
-"""``tallyveil protect``: from a table of people to a release's folder, or to a plan of it."""
+"""``tallyveil protect``: from a table of people to a release folder, or to a plan of one."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli import options
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
-    from tallyveil.nouns.facilities import Facilities
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.privacy import RunKey, Strategy
     from tallyveil.release.release import Release
 
-Pair = tuple[str, str]
-
 
 def protect(
-    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file of people.")],
-    codebook: Annotated[Path, typer.Option(help="What its columns mean (TOML).")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The folder to write; it must be new.")] = None,
-    facilities: Annotated[Path | None, typer.Option(help="Facilities by leaf and type, for bounds.")] = None,
-    units: Annotated[Path | None, typer.Option(help="The public list of units, the empty ones too.")] = None,
-    strategy: Annotated[
-        str | None, typer.Option(help="A preset's name or a strategy's TOML file (default: equal shares).")
+    data: options.Data,
+    codebook: options.Codebook,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for the release; it must not exist yet.")
     ] = None,
-    epsilon: Annotated[str | None, typer.Option(help="The budget, pure; for a Gaussian strategy at its delta.")] = None,
-    rho: Annotated[str | None, typer.Option(help="The budget, zero-concentrated.")] = None,
-    delta: Annotated[str | None, typer.Option(help="delta at which epsilon is reported (default 1e-10).")] = None,
-    invariant: Annotated[
-        list[str] | None, typer.Option(metavar="QUERY@LEVEL", help="Keep a query exactly at a level, as total@state.")
+    facilities: options.FacilitiesFile = None,
+    units: options.Units = None,
+    strategy: options.StrategyName = None,
+    epsilon: options.Epsilon = None,
+    rho: options.Rho = None,
+    delta: options.DeltaText = None,
+    invariant: options.Invariants = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Seed for research only: anyone who knows it can remove the noise, so the release is stamped."
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="For research: anyone can take the noise away. Stamped.")] = None,
     key_file: Annotated[
         Path | None,
         typer.Option(
-            help="The run's secret key (mode 0600), made if missing; the same key, the same noise. It belongs to one "
-            "set of people: keep KEY.bound beside it."
+            help="Secret key of the run (mode 0600), created if missing. The same key gives the same noise. A key is "
+            "bound to one set of people: keep KEY.bound beside it."
         ),
     ] = None,
     measurements: Annotated[
         list[str] | None,
-        typer.Option(metavar="QUERY@LEVEL", help="Publish the noisy answers of a query at a level; or all."),
+        typer.Option(metavar="QUERY@LEVEL", help="Publish the noisy answers to a query at a level, or all."),
     ] = None,
     failsafe: Annotated[
         bool,
         typer.Option(
             "--failsafe/--no-failsafe",
-            help="Where the noise leaves constraints that conflict, change a parent least and record it. Without it, "
-            "the run ends there and its budget is spent.",
+            help="If noise makes constraints conflict, change the parent as little as possible and record it. Without "
+            "it the run ends there, and its budget is spent.",
         ),
     ] = True,
     unchecked: Annotated[
@@ -59,17 +59,19 @@ def protect(
         typer.Option(
             "--unchecked-constraints",
             help="Enforce bounds on the release only, and never compare the data with them. The guarantee then also "
-            "covers data that break them.",
+            "covers data that violate the bounds.",
         ),
     ] = False,
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the certificate with this private key (see keygen).")
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="How many (default: all cores). The release is the same.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Show noise, time and sizes; spend and write nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    threads: options.Threads = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show the noise, time and file sizes without spending or writing anything.")
+    ] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Protect counts of people: measure with noise, make them consistent, write a release's folder.
+    """Protect counts of people: measure them with noise, make them consistent, and write a release folder.
 
     [bold]Examples[/bold]
 
@@ -79,6 +81,7 @@ def protect(
 
       tallyveil protect t.csv --codebook t.toml --strategy e2e-2018 --epsilon 1 --facilities f.csv -o release
     """
+    from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs
     from tallyveil.files.release_folder.folder import refuse_existing
     from tallyveil.files.release_folder.measured import measured_pairs
     from tallyveil.files.tables.codebook import read_codebook
@@ -90,8 +93,7 @@ def protect(
         refuse_existing(output)
     if seed is not None and key_file is not None:
         raise InputError("--seed and --key-file are both given. A seed is for research; a key file for publication.")
-    if threads is not None and threads < 1:
-        raise InputError(f"--threads must be 1 or more. Got {threads} instead.")
+    options.check_threads(threads)
     book = read_codebook(codebook)
     people = read_counts(data, book, units=units)
     chosen = choose_strategy(
@@ -127,86 +129,10 @@ def protect(
     summarise(release, output, as_json=as_json)
 
 
-def choose_strategy(
-    people: Histogram,
-    name: str | None,
-    *,
-    epsilon: str | None,
-    rho: str | None,
-    delta: str | None,
-    invariants: list[str],
-    check_constraints: bool = True,
-) -> Strategy:
-    """The named strategy or the default one, with the budget, delta, invariants and checks asked for."""
-    from dataclasses import replace
-
-    from tallyveil.cli.strategies import find_strategy
-    from tallyveil.privacy import Invariant, Strategy
-    from tallyveil.privacy.budget import exact_delta
-
-    if epsilon is not None and rho is not None:
-        raise InputError("--epsilon and --rho are both given. Give one.")
-    if name is not None:
-        chosen = find_strategy(name, epsilon=epsilon, rho=rho)
-    elif epsilon is None and rho is None:
-        raise InputError("protect needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
-    else:
-        chosen = Strategy.default(people.spine, people.schema, epsilon=epsilon, rho=rho)
-    if delta is not None:
-        chosen = replace(chosen, delta=exact_delta(delta)).with_budget(epsilon=epsilon, rho=rho)
-    if not check_constraints:
-        chosen = replace(chosen, check_constraints=False)
-    known = [(c.query, c.level) for c in chosen.constraints if isinstance(c, Invariant)]
-    wanted = dict.fromkeys((chosen.spelled(query), level) for query, level in map(parse_pair, invariants))
-    added = [pair for pair in wanted if pair not in known]
-    if added:
-        extra = tuple(Invariant(query=query, level=level) for query, level in added)
-        chosen = replace(chosen, constraints=(*chosen.constraints, *extra))
-    chosen.check(people.spine, people.schema)
-    return chosen
-
-
-def find_facilities(file: Path | None, strategy: Strategy, people: Histogram) -> Facilities | None:
-    """The facilities in the file; a strategy that bounds people by facilities needs them, no other takes them."""
-    from tallyveil.files.release_folder.folder import facility_attribute
-    from tallyveil.files.tables.side import read_facilities
-
-    attribute = facility_attribute(strategy)
-    if attribute is None:
-        if file is not None:
-            raise InputError(
-                f"{file}: the strategy has no bounds from facilities. Leave --facilities out, or add them."
-            )
-        return None
-    if file is None:
-        raise InputError(
-            f"the strategy bounds persons by {attribute} with counts of facilities. Give them: --facilities FILE "
-            f"(columns {people.spine.leaf}, type, count)."
-        )
-    return read_facilities(file, people.spine, attribute=attribute, types=people.schema.attributes[attribute])
-
-
-def parse_pairs(words: list[str]) -> list[Pair] | None:
-    """The (query, level) pairs that were written; None for all."""
-    return None if "all" in words else [parse_pair(word) for word in words]
-
-
-def parse_pair(word: str) -> Pair:
-    """A query and a level from ``QUERY@LEVEL``.
-
-    >>> parse_pair("votingage * hispanic@county")
-    ('votingage * hispanic', 'county')
-    """
-    query, at, level = word.rpartition("@")
-    if not at or not query.strip() or not level.strip():
-        raise InputError(f'{word!r}: write it as QUERY@LEVEL, such as "total@state".')
-    return query.strip(), level.strip()
-
-
-def announce(people: Histogram, strategy: Strategy, published: list[Pair]) -> None:
+def announce(people: Histogram, strategy: Strategy, published: list[tuple[str, str]]) -> None:
     """Say what is about to happen, and how large the measurements will be."""
     from tallyveil.cli.planning import described, human_bytes, sizes_of
-    from tallyveil.release.certificate import stamps_of_run
+    from tallyveil.release.declared import stamps_of_run
 
     typer.echo(f"protecting {described(people, strategy)}, {strategy.unit} {strategy.budget}", err=True)
     if published:
@@ -220,12 +146,14 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     """Print where the release is and what it guarantees."""
     from tallyveil.privacy.budget import up_to_digits
 
-    declared, observed = release.certificate["declared"], release.certificate["observed"]
+    assert release.certificate is not None
+    certificate = release.certificate.to_json()
+    declared, observed = certificate["declared"], certificate["observed"]
     guarantee = declared["guarantee"]
     if as_json:
         names = ("epsilon", "rho", "delta")
-        told = {"folder": str(output), **{name: guarantee[name] for name in names}, "stamps": declared["stamps"]}
-        typer.echo(json.dumps({**told, "observed": observed}, indent=2, ensure_ascii=False))
+        figures = {"folder": str(output), **{name: guarantee[name] for name in names}, "stamps": declared["stamps"]}
+        options.emit_json({**figures, "observed": observed})
         return
     totals, worst = observed["totals"], observed["worst"]
     at = "" if guarantee["delta"] is None else f" at delta {guarantee['delta']:g}"

@@ -94,20 +94,3 @@ def find_homes(housing: Path | None, given: Given) -> Histogram | Facilities | N
         return read_housing(housing, given.truth.spine)
     built = (release.facilities for release in given.releases.values())
     return next((one for one in built if one is not None and one.spine == given.truth.spine), None)
-
-
-def job_of(people: Histogram, facilities: Facilities | None) -> dict[str, str]:
-    """What must be the same when interrupted work is gone on with: people, facilities, and the program.
-
-    The digest is one of the truth: it belongs into folders that are internal anyway.
-    """
-    from hashlib import sha256
-
-    from tallyveil import __version__
-
-    digest = sha256()
-    for piece in people.canonical_bytes():
-        digest.update(piece)
-    for piece in () if facilities is None else facilities.leaves.canonical_bytes():
-        digest.update(piece)
-    return {"people": digest.hexdigest()[:16], "tallyveil": __version__}

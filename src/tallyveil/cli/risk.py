@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli import risk_choose, risk_scan, risk_simulate
+from tallyveil.cli.options import Json, emit_json
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ HIERARCHY = {
 
 
 class Mechanism(StrEnum):
-    """Which noise the count has."""
+    """Noise of a count."""
 
     gaussian = "gaussian"
     geometric = "geometric"
@@ -52,21 +52,25 @@ app.command("simulate")(risk_simulate.simulate)
 @app.callback()
 def risk(
     context: typer.Context,
-    prior: Annotated[str | None, typer.Option(help="The intruder's prior that the target has them.")] = None,
-    mechanism: Annotated[Mechanism, typer.Option(help="Which noise the count has.")] = Mechanism.gaussian,
-    rho: Annotated[str | None, typer.Option(help="The paper's parameter: variance 1/(2 rho).")] = None,
-    variance: Annotated[str | None, typer.Option(help="The noise's variance parameter, instead of rho.")] = None,
-    epsilon: Annotated[str | None, typer.Option(help="Of geometric noise: ratio exp(-epsilon).")] = None,
-    known: Annotated[int, typer.Option(help="How many others in the unit have the characteristics.")] = 0,
-    released: Annotated[int | None, typer.Option(help="The released noisy count, if it is known.")] = None,
-    upper_rho: Annotated[str | None, typer.Option(help="The unit above: its parameter, variance 1/(2 rho).")] = None,
-    siblings: Annotated[int | None, typer.Option(help="How many other units lie in the unit above.")] = None,
-    upper_count: Annotated[int | None, typer.Option(help="The true count above, target included.")] = None,
-    upper_released: Annotated[int | None, typer.Option(help="The released noisy count above.")] = None,
-    siblings_released: Annotated[int | None, typer.Option(help="The sum of the siblings' released counts.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    prior: Annotated[
+        str | None, typer.Option(help="Prior probability that the target has the characteristics.")
+    ] = None,
+    mechanism: Annotated[Mechanism, typer.Option(help="Noise of the count.")] = Mechanism.gaussian,
+    rho: Annotated[str | None, typer.Option(help="Rho of the Gaussian noise, whose variance is 1/(2 rho).")] = None,
+    variance: Annotated[str | None, typer.Option(help="Variance of the Gaussian noise, instead of rho.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="Epsilon of the geometric noise, with ratio exp(-epsilon).")
+    ] = None,
+    known: Annotated[int, typer.Option(help="Number of other people in the unit with the characteristics.")] = 0,
+    released: Annotated[int | None, typer.Option(help="Released noisy count of the unit.")] = None,
+    upper_rho: Annotated[str | None, typer.Option(help="Rho of the unit above, with variance 1/(2 rho).")] = None,
+    siblings: Annotated[int | None, typer.Option(help="Number of other units in the unit above.")] = None,
+    upper_count: Annotated[int | None, typer.Option(help="True count of the unit above, including the target.")] = None,
+    upper_released: Annotated[int | None, typer.Option(help="Released noisy count of the unit above.")] = None,
+    siblings_released: Annotated[int | None, typer.Option(help="Sum of the siblings' released noisy counts.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """What an intruder learns from noisy counts who knows all of a unit's people but one (Kazan & Reiter 2022).
+    """Measure what an intruder who knows everyone in a unit but one person learns from its count (Kazan & Reiter 2022).
 
     [bold]Examples[/bold]
 
@@ -90,13 +94,13 @@ def risk(
     if upper_rho is not None or siblings is not None or any(value is not None for value in above.values()):
         told["hierarchy"] = _hierarchy(intruder, noise, upper_rho, siblings, released, **above)
     if as_json:
-        typer.echo(json.dumps(told, indent=2, allow_nan=False))
+        emit_json(told)
         return
     _show(told, intruder)
 
 
 def _refuse_options(context: typer.Context) -> None:
-    """Options before a further command would be lost: they belong behind it."""
+    """Refuse options before a subcommand, which would be ignored."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
     if given:
@@ -130,7 +134,7 @@ def _hierarchy(
     upper_released: int | None,
     siblings_released: int | None,
 ) -> dict[str, Any]:
-    """What the unit above adds: figures before release for a true count, or given what was released."""
+    """What the unit above adds: expected figures for a true count, or the posterior given released counts."""
     from tallyveil.privacy import DiscreteGaussian
     from tallyveil.privacy.budget import exact
     from tallyveil.risk.above.hierarchy import Hierarchy

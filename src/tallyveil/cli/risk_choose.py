@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.options import Epsilon, Json, Rho, StrategyName, emit_json
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ SHOWN, BETWEEN = 17, 8  # how many are printed, and into how many steps each is 
 
 
 class Mechanism(StrEnum):
-    """Which noise a single count has."""
+    """Noise of a single count."""
 
     gaussian = "gaussian"
     geometric = "geometric"
 
 
 class On(StrEnum):
-    """What is bounded."""
+    """Measure that is bounded."""
 
     right_decision = "right-decision"
     risk = "risk"
@@ -47,30 +48,38 @@ class On(StrEnum):
 
 
 def choose(
-    prior: Annotated[list[str], typer.Option(help="An intruder's prior. Can be repeated: the bound is for each.")],
-    bound: Annotated[str, typer.Option(help="What must not be exceeded, by this budget or any smaller one.")],
-    on: Annotated[On, typer.Option(help="Of what: rightly claimed (Eq. 18), R (Eq. 15) or posterior (Eq. 14).")],
+    prior: Annotated[list[str], typer.Option(help="Prior of an intruder. Can be repeated; the bound holds for each.")],
+    bound: Annotated[str, typer.Option(help="Value that the measure must not exceed at this or any smaller budget.")],
+    on: Annotated[
+        On, typer.Option(help="Measure: right decision (Eq. 18), risk R (Eq. 15) or average posterior (Eq. 14).")
+    ],
     mechanism: Annotated[
-        Mechanism | None, typer.Option(help="A single count's noise (default gaussian); a strategy has its own.")
+        Mechanism | None, typer.Option(help="Noise of a single count (default: gaussian). Not with --strategy.")
     ] = None,
-    strategy: Annotated[str | None, typer.Option(help="A preset's name or a strategy's TOML file.")] = None,
-    epsilon: Annotated[str | None, typer.Option(help="The strategy's budget, pure, where it is not its own.")] = None,
-    rho: Annotated[str | None, typer.Option(help="The strategy's budget, zero-concentrated, likewise.")] = None,
-    level: Annotated[str | None, typer.Option(help="The strategy's level that is looked at (default: leaf).")] = None,
+    strategy: StrategyName = None,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    level: Annotated[
+        str | None, typer.Option(help="Level of the strategy whose risk is bounded (default: the leaf level).")
+    ] = None,
     detail_only: Annotated[
-        bool, typer.Option("--detail-only", help="Use the detailed query only (the paper); all of a level by default.")
+        bool, typer.Option("--detail-only", help="Use the detailed query only, as in the paper.")
     ] = False,
-    curve: Annotated[bool, typer.Option("--curve", help="Risk and error along budgets around the chosen one.")] = False,
+    curve: Annotated[
+        bool, typer.Option("--curve", help="Also tabulate risk and error for budgets around the chosen one.")
+    ] = False,
     allocate: Annotated[
-        bool, typer.Option("--allocate", help="Keep the budget, cap the level's share, give the rest to those above.")
+        bool,
+        typer.Option("--allocate", help="Keep the budget, cap the level's share, and give the rest to levels above."),
     ] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A new folder for tables and a plot.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="New folder for tables and a plot.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """The largest budget such that it and every smaller one keep an intruder's risk at or below a bound.
+    """Choose the largest budget that, like every smaller one, keeps an intruder's risk at or below a bound.
 
-    For a single noisy count (rho: variance 1/(2 rho), as in Kazan & Reiter 2022; epsilon: ratio exp(-epsilon)), or
-    for a whole strategy with its shares and its own noise. Before post-processing.
+    The budget is for a single noisy count (rho: variance 1/(2 rho), as in Kazan & Reiter 2022; epsilon: ratio
+    exp(-epsilon)), or for a whole strategy with its own shares and noise. The risk is that of the noisy
+    counts, before post-processing.
 
     [bold]Examples[/bold]
 
@@ -113,7 +122,7 @@ def choose(
         told |= {"level": at, "queries": queries or list(plan.queries[at]), "holds_for": holds_for(plan, at)}
         told["empirical_epsilon"] = [None if one is None else one.as_json() for one in empirical]
     if moved is not None:
-        told["allocation"] = _told(moved)
+        told["allocation"] = moved.as_json()
     if table is not None:
         from tallyveil.cli.tables import records
 
@@ -121,7 +130,7 @@ def choose(
     if output is not None:
         _write(output, told, chosen, table, moved)
     if as_json:
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False))
+        emit_json(told)
         return
     _show(chosen, plan, told, empirical, table, moved)
     if output is not None:
@@ -163,8 +172,8 @@ def _curve(chosen: Choice, priors: list[str], *, strategy: Strategy | None, **as
 
 def _empirical(plan: Strategy, level: str, queries: list[str] | None, priors: list[str]) -> list[Empirical | None]:
     """Which single count would tell as much as the strategy at its own budget; None where floats cannot tell."""
-    from tallyveil.risk.budget.choose import exposures
     from tallyveil.risk.budget.empirical import empirical_epsilon
+    from tallyveil.risk.budget.exposures import exposures
     from tallyveil.risk.target.attacks import noises_of
     from tallyveil.risk.target.intruder import Intruder
 
@@ -176,24 +185,6 @@ def _empirical(plan: Strategy, level: str, queries: list[str] | None, priors: li
         except InputError:  # next to the prior, or to 1
             found.append(None)
     return found
-
-
-def _told(moved: Allocation) -> dict[str, Any]:
-    from tallyveil.cli.tables import records
-    from tallyveil.privacy.budget import text
-
-    return {
-        "note": moved.note,
-        "holds_for": moved.holds_for,
-        "largest_share": float(moved.largest_share),
-        "shares": {
-            name: {"before": text(moved.before.levels[name]), "after": text(moved.after.levels[name])}
-            for name in moved.before.levels
-        },
-        "noise": records(moved.noise),
-        "risk": records(moved.risk),
-        "hierarchy": records(moved.hierarchy),
-    }
 
 
 def _write(
@@ -208,8 +199,8 @@ def _write(
     with new_folder(folder) as place:
         (place / "choice.json").write_text(json.dumps(told, indent=2, ensure_ascii=False), encoding="utf-8")
         if moved is not None:
-            frames = {"noise": moved.noise, "risk": moved.risk, "hierarchy": moved.hierarchy}
-            write_frames({name: frame for name, frame in frames.items() if len(frame)}, place, internal=False)
+            frames = {name: frame for name, frame in moved.frames().items() if len(frame)}
+            write_frames(frames, place, internal=False)
             (place / "strategy.toml").write_text(strategy_to_toml(moved.after), encoding="utf-8")
         if table is not None:
             write_frames({"curve": table}, place, internal=False)

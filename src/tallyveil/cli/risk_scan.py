@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from pathlib import Path
@@ -10,6 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.options import (
+    Codebook,
+    Data,
+    Epsilon,
+    FacilitiesFile,
+    Invariants,
+    Json,
+    Rho,
+    StrategyName,
+    Units,
+    emit_json,
+)
 from tallyveil.cli.tables import INTERNAL
 from tallyveil.errors import InputError
 
@@ -26,42 +37,50 @@ if TYPE_CHECKING:
 
 
 def scan(
-    truth: Annotated[Path, typer.Argument(help="The precise counts: a CSV or Parquet file.")],
-    codebook: Annotated[Path, typer.Option(help="What its columns mean (TOML).")],
-    release: Annotated[Path | None, typer.Option(help="A release's folder: its strategy, and what was drawn.")] = None,
-    strategy: Annotated[
-        str | None, typer.Option(help="Instead: a preset's name or a strategy's TOML file (default: equal shares).")
+    truth: Data,
+    codebook: Codebook,
+    release: Annotated[
+        Path | None, typer.Option(help="Release folder, whose strategy and saved measurements are used.")
     ] = None,
-    epsilon: Annotated[str | None, typer.Option(help="The strategy's budget, pure.")] = None,
-    rho: Annotated[str | None, typer.Option(help="The strategy's budget, zero-concentrated.")] = None,
-    invariant: Annotated[list[str] | None, typer.Option(metavar="QUERY@LEVEL", help="Kept exactly.")] = None,
-    facilities: Annotated[Path | None, typer.Option(help="Facilities by leaf and type, for bounds.")] = None,
-    units: Annotated[Path | None, typer.Option(help="The list of units, the empty ones too.")] = None,
-    prior: Annotated[list[str] | None, typer.Option(help="An intruder's prior (default 1/2). Can be repeated.")] = None,
-    level: Annotated[list[str] | None, typer.Option(help="A level; all by default. Can be repeated.")] = None,
-    query: Annotated[list[str] | None, typer.Option(help="Use this query only. Can be repeated.")] = None,
+    strategy: StrategyName = None,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    invariant: Invariants = None,
+    facilities: FacilitiesFile = None,
+    units: Units = None,
+    prior: Annotated[
+        list[str] | None, typer.Option(help="Prior of an intruder (default 1/2). Can be repeated.")
+    ] = None,
+    level: Annotated[list[str] | None, typer.Option(help="Level to scan (default: all). Can be repeated.")] = None,
+    query: Annotated[
+        list[str] | None, typer.Option(help="Query that the intruder uses (default: all). Can be repeated.")
+    ] = None,
     detail_only: Annotated[
-        bool, typer.Option("--detail-only", help="Use the detailed query only (the paper).")
+        bool, typer.Option("--detail-only", help="Use the detailed query only, as in the paper.")
     ] = False,
     attack: Annotated[
-        str, typer.Option(help="What the intruder asks: characteristics, responded, truthful, attribute or cell.")
+        str,
+        typer.Option(help="What the intruder wants to know: characteristics, responded, truthful, attribute or cell."),
     ] = "characteristics",
-    attribute: Annotated[str | None, typer.Option(help="The unknown one, of the attack attribute.")] = None,
+    attribute: Annotated[
+        str | None, typer.Option(help="Attribute that is unknown to the intruder (for --attack attribute).")
+    ] = None,
     above: Annotated[
-        bool, typer.Option("--above", help="Also with the count above and the siblings' sum (detail, flat prior).")
+        bool,
+        typer.Option("--above", help="Also scan with the count of the unit above and the sum of the siblings' counts."),
     ] = False,
-    key_file: Annotated[Path | None, typer.Option(help="The run's key: scan the noise that it draws.")] = None,
-    seed: Annotated[int | None, typer.Option(help="For research: scan the noise that this seed draws.")] = None,
-    most: Annotated[int, typer.Option(help="How many of the most exposed units of a level -o names.")] = 20,
-    threads: Annotated[int | None, typer.Option(help="How many (default: all cores).")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A new folder for tables and a plot.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    key_file: Annotated[Path | None, typer.Option(help="Key of the run, whose noise is drawn again.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the run, for research: its noise is drawn again.")] = None,
+    most: Annotated[int, typer.Option(help="Number of most exposed units per level that -o lists.")] = 20,
+    threads: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="New folder for tables and a plot.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """How exposed everybody is to an intruder who knows all others of their unit. Not for publication.
+    """Measure how exposed each person is to an intruder who knows everyone else in the unit. Not for publication.
 
-    Before release, figures are averages over the noise. After it (a release with saved measurements, a key or a seed),
-    they are those of the noise that was drawn. Both are about the noisy counts of one level, before post-processing;
-    published counts are made from those of all levels ("risk simulate" is about them).
+    Before release, figures are averages over the noise. After release (saved measurements, a key or a seed), they are
+    computed from the noise that was drawn. Both concern the noisy counts of one level before post-processing. For
+    published counts, which depend on the noisy counts of all levels, use "risk simulate".
 
     [bold]Examples[/bold]
 
@@ -115,7 +134,7 @@ def scan(
     _note_what_was_not_drawn(found)
     frames = found.frames() | ({"above": _above(people, plan, prior, level, threads)} if above else {})
     if as_json:
-        typer.echo(json.dumps(_as_json(found, frames), indent=2, ensure_ascii=False, allow_nan=False))
+        emit_json(_as_json(found, frames))
     else:
         _show(found, people)
         if above:
@@ -128,7 +147,7 @@ def _released(
     truth: Path, release: Path, codebook: Path, units: Path | None, *, key: Path | None, seed: int | None
 ) -> tuple[Histogram, Strategy, Facilities | None, Measurements | None]:
     from tallyveil.cli.reading import read_given
-    from tallyveil.release.certificate import SEEDED
+    from tallyveil.release.declared import SEEDED
 
     given = read_given(truth, [release], codebook, units=units)
     (one,) = given.releases.values()
@@ -151,7 +170,7 @@ def _planned(
     invariant: list[str] | None,
     facilities: Path | None,
 ) -> tuple[Histogram, Strategy, Facilities | None]:
-    from tallyveil.cli.protect import choose_strategy, find_facilities
+    from tallyveil.cli.strategies import choose_strategy, find_facilities
     from tallyveil.files.tables.read import read_counts
 
     if strategy is None and epsilon is None and rho is None:
@@ -164,16 +183,16 @@ def _planned(
 def _what_was_saved(
     drawn: Measurements, plan: Strategy, levels: list[str] | None
 ) -> tuple[Measurements | None, list[str] | None]:
-    """The measurements and the levels to scan: those of which a release saved something."""
-    from tallyveil.risk.scan.scan import saved_queries
+    """The measurements and the levels to scan: those for which a release saved something."""
+    from tallyveil.risk.scan.saved import saved_by_level
 
-    there = {level: saved_queries(drawn, level) for level in plan.levels}
-    if not any(there.values()):
+    saved = saved_by_level(drawn)
+    if not any(saved.values()):
         return None, levels
-    if any(len(there[level]) < len(plan.queries[level]) for level in levels or there if level in there):
-        kept = ", ".join(f"{query}@{level}" for level, queries in there.items() for query in queries)
-        typer.echo(f"tallyveil: only what was saved is scanned: {kept}", err=True)
-    return drawn, [level for level in there if there[level]] if levels is None else levels
+    if any(len(saved[level]) < len(plan.queries[level]) for level in levels or saved if level in saved):
+        names = ", ".join(f"{query}@{level}" for level, queries in saved.items() for query in queries)
+        typer.echo(f"tallyveil: only what was saved is scanned: {names}", err=True)
+    return drawn, [level for level in saved if saved[level]] if levels is None else levels
 
 
 def _drawn_again(people: Histogram, plan: Strategy, key_file: Path | None, seed: int | None) -> Measurements | None:
@@ -193,21 +212,16 @@ def _drawn_again(people: Histogram, plan: Strategy, key_file: Path | None, seed:
 
 
 def _check_key(release: Path, saved: Measurements | None, again: Measurements) -> None:
-    """Refuse a key or a seed that is not the release's, as far as that can be told."""
-    import numpy as np
+    """Refuse a key or a seed that is not the release's, as far as that can be checked."""
+    from tallyveil.risk.scan.saved import check_same_noise
 
-    from tallyveil.risk.scan.scan import saved_queries
-
-    levels = again.spine.levels if saved is not None else ()
-    pairs = [(level, query) for level in levels if saved is not None for query in saved_queries(saved, level)]
-    if saved is None or not pairs:
+    try:
+        checked = saved is not None and check_same_noise(saved, again)
+    except InputError as problem:
+        raise InputError(f"{release}: {problem}") from None
+    if not checked:
         words = f"{release} saved no measurements, so it cannot be checked that this drew its noise"
         typer.echo(f"tallyveil: {words}", err=True)
-        return
-    level, query = pairs[-1]
-    places = np.flatnonzero(again.shares[level].spans)[:1000] * again.schema.query(query).size
-    if not np.array_equal(saved.ask(level, query, places), again.ask(level, query, places)):
-        raise InputError(f"{release}: this draws other noise than was saved. Give its own key or seed, and its data.")
 
 
 def _scan(people: Histogram, plan: Strategy, *, threads: int | None, **given: Any) -> Scan:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli.options import (
+    Codebook,
+    Epsilon,
+    FacilitiesFile,
+    Invariants,
+    Json,
+    Long,
+    Rho,
+    StrategyName,
+    Units,
+    Workers,
+    emit_json,
+    json_text,
+)
 from tallyveil.cli.tables import INTERNAL, write_internal
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
-    from tallyveil.cli.audited import TopDownRuns
+    from tallyveil.auditing.mechanism_runs import TopDownRuns
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.risk.simulate.simulated import Simulated
     from tallyveil.risk.target.target import Target
@@ -27,46 +40,45 @@ LINES = {
 
 
 def simulate(
-    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file of people, in 200 leaves at most.")],
-    codebook: Annotated[Path, typer.Option(help="What its columns mean (TOML).")],
-    unit: Annotated[str, typer.Option(metavar="CODE", help="The target's leaf.")],
-    cell: Annotated[str, typer.Option(metavar="LABEL*LABEL", help="The target's cell.")],
-    prior: Annotated[str, typer.Option(help="The intruder's prior that the target has this cell.")],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file of people or counts, with at most 200 leaves.")],
+    codebook: Codebook,
+    unit: Annotated[str, typer.Option(metavar="CODE", help="Leaf of the target.")],
+    cell: Annotated[str, typer.Option(metavar="LABEL*LABEL", help="Cell of the target.")],
+    prior: Annotated[str, typer.Option(help="Prior probability that the target has this cell.")],
     instead: Annotated[
         str | None,
         typer.Option(
             metavar="LABEL*LABEL",
-            help="The cell the target might have instead (default: the commonest other one in the parent; nobody, if "
-            "the strategy is for add-or-remove neighbours).",
+            help="Alternative cell of the target (default: the most common other cell in the parent; with "
+            "add-or-remove neighbours, the target is absent).",
         ),
     ] = None,
-    strategy: Annotated[
-        str | None, typer.Option(help="A preset's name or a TOML file (default: equal shares).")
-    ] = None,
-    epsilon: Annotated[str | None, typer.Option(help="The budget, pure.")] = None,
-    rho: Annotated[str | None, typer.Option(help="The budget, zero-concentrated.")] = None,
-    facilities: Annotated[Path | None, typer.Option(help="Facilities by leaf and type, for bounds.")] = None,
-    units: Annotated[Path | None, typer.Option(help="The public list of units, the empty ones too.")] = None,
-    invariant: Annotated[
-        list[str] | None, typer.Option(metavar="QUERY@LEVEL", help="Keep a query exactly at a level, as total@state.")
-    ] = None,
+    strategy: StrategyName = None,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    facilities: FacilitiesFile = None,
+    units: Units = None,
+    invariant: Invariants = None,
     released: Annotated[
-        str | None, typer.Option(metavar="X,X,...", help="Released counts of the cell, leaf first: their posterior.")
+        str | None,
+        typer.Option(metavar="X,X,...", help="Released counts of the cell, leaf first, to compute the posterior for."),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Of each hypothesis; half to learn from, half to judge.")] = 20_000,
-    seed: Annotated[int, typer.Option(help="Of the noise; these runs are not for publication.")] = 0,
-    workers: Annotated[int | None, typer.Option(help="Processes (default: all cores). The result is the same.")] = None,
+    runs: Annotated[
+        int, typer.Option(help="Number of runs per hypothesis; half are used to learn, half to judge.")
+    ] = 20_000,
+    seed: Annotated[int, typer.Option(help="Seed of the noise. These runs are not for publication.")] = 0,
+    workers: Workers = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A folder for the runs; one that was begun is gone on with.")
+        Path | None, typer.Option("--output", "-o", help="Folder for the runs; resumes an existing folder.")
     ] = None,
-    long: Annotated[bool, typer.Option("--long", help="Go on even if it takes more than an hour.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    long: Long = False,
+    as_json: Json = False,
 ) -> None:
-    """What an intruder learns from a release's counts who knows everybody but one person, by simulation.
+    """Simulate what an intruder who knows everyone but one person learns from released counts.
 
     TopDown runs many times with the target in its cell and many times with the alternative. The intruder sees the
-    counts of the target's cell in its leaf and in all units above. Beside it stands the bound: what the measurements
-    tell before post-processing. What is printed comes from the true counts: for those who may see them.
+    counts of the target's cell in its leaf and in all units above. The result is shown next to a bound: what the
+    measurements reveal before post-processing. It is computed from the true counts, so it is not for publication.
 
     [bold]Examples[/bold]
 
@@ -75,13 +87,13 @@ def simulate(
       tallyveil risk simulate blocks.csv --codebook blocks.toml --epsilon 2 --unit 11 --cell "adult*f"
       --instead "adult*m" --prior 1/5 -o simulated
     """
-    from tallyveil.cli.runs import Batches
     from tallyveil.files.release_folder.folder import refuse_existing
     from tallyveil.files.tables.read import read_counts
     from tallyveil.risk.simulate.simulated import batch_names, check_simulation
     from tallyveil.risk.simulate.simulated import simulate as run_simulation
     from tallyveil.risk.target.intruder import Intruder
     from tallyveil.risk.target.target import check_target
+    from tallyveil.runs.pool import Batches
     from tallyveil.runs.store import FolderStore
 
     if workers is not None and workers < 1:
@@ -123,7 +135,7 @@ def simulate(
     if output is not None:
         _write(told, output)
     if as_json:
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False))
+        emit_json(told)
         return
     _show(told, found)
 
@@ -137,8 +149,8 @@ def _mechanism(
     facilities: Path | None,
     seed: int,
 ) -> TopDownRuns:
-    from tallyveil.cli.audited import TopDownRuns
-    from tallyveil.cli.protect import choose_strategy, find_facilities
+    from tallyveil.auditing.mechanism_runs import TopDownRuns
+    from tallyveil.cli.strategies import choose_strategy, find_facilities
 
     if epsilon is None and rho is None and strategy is None:
         raise InputError("risk simulate needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
@@ -149,7 +161,7 @@ def _mechanism(
 
 
 def _target(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: str | None) -> Target:
-    from tallyveil.cli.audited import place_of
+    from tallyveil.auditing.neighbours import place_of
     from tallyveil.risk.target.target import Target, most_common_other
 
     leaf, number = place_of(people, f"{unit}:{cell}", "--unit and --cell")
@@ -196,17 +208,16 @@ def _in_words(people: Histogram, target: Target) -> str:
 
 
 def _job(people: Histogram, run: TopDownRuns, words: str) -> dict[str, Any]:
-    from tallyveil.cli.reading import job_of
-    from tallyveil.cli.runs import settings_of
+    from tallyveil.runs.store import input_digest
 
-    return {"command": "risk simulate", **job_of(people, run.facilities), **settings_of(run), "hypotheses": words}
+    return {"command": "risk simulate", **input_digest(people, run.facilities), **run.settings(), "hypotheses": words}
 
 
 def _write(told: dict[str, Any], output: Path) -> None:
     from tallyveil.files.atomic import replacing
 
     with replacing(output / "simulated.json") as file:
-        file.write_text(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+        file.write_text(json_text(told) + "\n", encoding="utf-8")
 
 
 def _show(told: dict[str, Any], found: Simulated) -> None:

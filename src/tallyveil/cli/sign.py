@@ -1,4 +1,4 @@
-"""``tallyveil sign``: vouch for a release's folder."""
+"""``tallyveil sign``: sign a release folder."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from tallyveil.cli import options
+
 
 def sign(
-    folder: Annotated[Path, typer.Argument(help="The folder of a release.")],
-    key: Annotated[Path, typer.Option(metavar="KEY", help="The private key, made with tallyveil keygen.")],
+    folder: options.ReleaseFolder,
+    key: Annotated[Path, typer.Option(metavar="KEY", help="Private key, made with tallyveil keygen.")],
 ) -> None:
-    """Sign a release's folder, if it holds: certificate.sig is a signature of certificate.json and all that it lists.
+    """Verify a release folder and sign it: certificate.sig signs certificate.json and every file that it lists.
 
     [bold]Examples[/bold]
 

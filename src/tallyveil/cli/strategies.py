@@ -1,12 +1,22 @@
-"""A strategy as people name it on the command line: a preset or a file."""
+"""Strategies, facilities and QUERY@LEVEL pairs as they are named on the command line."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tallyveil.errors import InputError
+from tallyveil.privacy.budget import exact_delta
+from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.presets import PRESETS
 from tallyveil.privacy.strategy import Strategy
+
+if TYPE_CHECKING:
+    from tallyveil.nouns.facilities import Facilities
+    from tallyveil.nouns.histogram import Histogram
+
+Pair = tuple[str, str]
 
 
 def find_strategy(name: str, *, epsilon: str | None = None, rho: str | None = None) -> Strategy:
@@ -16,3 +26,73 @@ def find_strategy(name: str, *, epsilon: str | None = None, rho: str | None = No
     if not Path(name).exists():
         raise InputError(f"{name}: neither a file nor a preset. The presets are {', '.join(PRESETS)}.")
     return Strategy.read(name, epsilon=epsilon, rho=rho)
+
+
+def choose_strategy(
+    people: Histogram,
+    name: str | None,
+    *,
+    epsilon: str | None,
+    rho: str | None,
+    delta: str | None = None,
+    invariants: list[str],
+    check_constraints: bool = True,
+) -> Strategy:
+    """The named strategy, or the default one, with the budget, delta, invariants and checks of the options."""
+    if epsilon is not None and rho is not None:
+        raise InputError("--epsilon and --rho are both given. Give one.")
+    if name is not None:
+        chosen = find_strategy(name, epsilon=epsilon, rho=rho)
+    elif epsilon is None and rho is None:
+        raise InputError("protect needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
+    else:
+        chosen = Strategy.default(people.spine, people.schema, epsilon=epsilon, rho=rho)
+    if delta is not None:
+        chosen = replace(chosen, delta=exact_delta(delta)).with_budget(epsilon=epsilon, rho=rho)
+    if not check_constraints:
+        chosen = replace(chosen, check_constraints=False)
+    known = [(c.query, c.level) for c in chosen.constraints if isinstance(c, Invariant)]
+    wanted = dict.fromkeys((chosen.spelled(query), level) for query, level in map(parse_pair, invariants))
+    added = [pair for pair in wanted if pair not in known]
+    if added:
+        extra = tuple(Invariant(query=query, level=level) for query, level in added)
+        chosen = replace(chosen, constraints=(*chosen.constraints, *extra))
+    chosen.check(people.spine, people.schema)
+    return chosen
+
+
+def find_facilities(file: Path | None, strategy: Strategy, people: Histogram) -> Facilities | None:
+    """The facilities in the file: required if the strategy bounds people by facilities, refused otherwise."""
+    from tallyveil.files.release_folder.folder import facility_attribute
+    from tallyveil.files.tables.side import read_facilities
+
+    attribute = facility_attribute(strategy)
+    if attribute is None:
+        if file is not None:
+            raise InputError(
+                f"{file}: the strategy has no bounds from facilities. Leave --facilities out, or add them."
+            )
+        return None
+    if file is None:
+        raise InputError(
+            f"the strategy bounds persons by {attribute} with counts of facilities. Give them: --facilities FILE "
+            f"(columns {people.spine.leaf}, type, count)."
+        )
+    return read_facilities(file, people.spine, attribute=attribute, types=people.schema.attributes[attribute])
+
+
+def parse_pairs(words: list[str]) -> list[Pair] | None:
+    """The (query, level) pairs of an option; None for all."""
+    return None if "all" in words else [parse_pair(word) for word in words]
+
+
+def parse_pair(word: str) -> Pair:
+    """A query and a level from ``QUERY@LEVEL``.
+
+    >>> parse_pair("votingage * hispanic@county")
+    ('votingage * hispanic', 'county')
+    """
+    query, at, level = word.rpartition("@")
+    if not at or not query.strip() or not level.strip():
+        raise InputError(f'{word!r}: write it as QUERY@LEVEL, such as "total@state".')
+    return query.strip(), level.strip()

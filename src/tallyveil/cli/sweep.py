@@ -55,8 +55,7 @@ def sweep(
     """
     import pandas as pd
 
-    from tallyveil.cli.protect import find_facilities
-    from tallyveil.cli.reading import job_of
+    from tallyveil.cli.strategies import find_facilities
     from tallyveil.cli.tables import marked_internal, records, write_internal
     from tallyveil.evaluate.error import asked_of
     from tallyveil.evaluate.sweep import kept_name, trials
@@ -66,7 +65,7 @@ def sweep(
     from tallyveil.files.tables.read import read_counts
     from tallyveil.protection.protect import protect
     from tallyveil.runs.progress import Steps
-    from tallyveil.runs.store import FrameStore
+    from tallyveil.runs.store import FrameStore, input_digest
 
     if threads is not None and threads < 1:
         raise InputError(f"--threads must be 1 or more. Got {threads} instead.")
@@ -80,7 +79,7 @@ def sweep(
     built = find_facilities(facilities, _bounded(chosen), people)
     wanted = trials(chosen, replicates=replicates)
     asked = [(str(at), text) for at, _, text in asked_of(people, level, query, None)]
-    store = FrameStore(output / "trials", job={"command": "sweep", "seed": seed, **job_of(people, built)})
+    store = FrameStore(output / "trials", job={"command": "sweep", "seed": seed, **input_digest(people, built)})
     write_internal(output)
 
     def protect_one(strategy: Strategy, replicate: int) -> Release:
@@ -122,7 +121,7 @@ def _strategies(
     people: Histogram, allocations: list[str], budgets: list[dict[str, str]], invariants: list[str]
 ) -> dict[str, list[Strategy]]:
     """Each allocation at each budget."""
-    from tallyveil.cli.protect import choose_strategy
+    from tallyveil.cli.strategies import choose_strategy
 
     chosen: dict[str, list[Strategy]] = {}
     for name in allocations or [None]:  # type: ignore[list-item]

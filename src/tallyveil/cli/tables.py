@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tallyveil.runs.store import FolderStore
+
 INTERNAL = "Internal: made from the true counts, for those who may see them. Not for publication."
 INTERNAL_CELL = "from true counts, not for publication"  # in the column internal
 
@@ -107,3 +109,24 @@ def write_internal(folder: Path) -> None:
     write_text(
         f"{INTERNAL}\nThis is so for every file of this folder and of the folders in it.\n", folder / "INTERNAL.txt"
     )
+
+
+def open_run_store(folder: Path | None, job: Mapping[str, Any]) -> FolderStore | None:
+    """The store of an output folder's runs, marked as internal; None where there is no folder."""
+    from tallyveil.runs.store import FolderStore
+
+    if folder is None:
+        return None
+    store = FolderStore(folder / "runs", job=job)
+    write_internal(folder)
+    return store
+
+
+def write_result(value: Mapping[str, Any], folder: Path | None, name: str) -> None:
+    """Write a result as JSON into an output folder, if there is one."""
+    from tallyveil.cli.options import json_text
+    from tallyveil.files.atomic import replacing
+
+    if folder is not None:
+        with replacing(folder / name) as file:
+            file.write_text(json_text(value) + "\n", encoding="utf-8")

@@ -1,12 +1,13 @@
-"""``tallyveil verify``: check a release's folder again."""
+"""``tallyveil verify``: check a release folder."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from tallyveil.cli import options
 
 if TYPE_CHECKING:
     from tallyveil.files.release_folder.findings import Finding
@@ -15,13 +16,14 @@ STATES = {True: "holds", False: "fails", None: "unchecked"}
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="The folder of a release.")],
+    folder: options.ReleaseFolder,
     public_key: Annotated[
-        Path | None, typer.Option(metavar="KEY.pub", help="The signer's public key; a folder not signed with it fails.")
+        Path | None,
+        typer.Option(metavar="KEY.pub", help="Public key of the signer. A folder that is not signed with it fails."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Check a release's folder: every file, sums, bounds, invariants, budget, certificate. Exit code 1 if one fails.
+    """Check a release folder: its files, sums, bounds, invariants, budget and certificate. Exit code 1 if one fails.
 
     [bold]Examples[/bold]
 
@@ -35,7 +37,7 @@ def verify(
     holds = all(finding.holds is not False for finding in findings)
     if as_json:
         checks = [finding.as_json() for finding in findings]
-        typer.echo(json.dumps({"holds": holds, "checks": checks}, indent=2, ensure_ascii=False))
+        options.emit_json({"holds": holds, "checks": checks})
     else:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:
@@ -45,7 +47,7 @@ def verify(
 
 
 def conclusion(findings: list[Finding]) -> str:
-    """What the findings come to, in a sentence."""
+    """A summary of the findings in one sentence."""
     failing = [finding.name for finding in findings if finding.holds is False]
     unchecked = [finding.name for finding in findings if finding.holds is None]
     if failing:

@@ -6,7 +6,7 @@ program on few variables: cells that no limit tells apart are one, and so are ch
 cells and children can be dealt out to the cells and children themselves: that is a table with given margins.) A program
 is solved only for nests where a first, greedy attempt at such a table fails.
 
-What is done about a conflict is in ``relaxing``.
+What is done about a conflict is in ``relax``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Constraints as bounds on the rows of queries: what is declared, what a run is solved with, and the check of counts.
 
 A constraint is declared for the units of a level of the *published* spine. A run on that spine is solved with the same
-bounds, carried up the tree (``carried``). A run on an optimised spine is solved on other units, so each constraint is
-translated, or refused before any noise:
+bounds, carried up the tree (``run_limits``). A run on an optimised spine is solved on other units, so each constraint
+is translated, or refused before any noise is drawn:
 
 - where a level has the standard units, in another order perhaps, the bounds are put into that order;
 - the parts of a unit of the level below the root are siblings: its bounds hold for them together (their ``owner``);

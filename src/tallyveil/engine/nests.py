@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil._arrays import Integers
+from tallyveil._arrays import Bools, Integers
+from tallyveil.nouns.counts import Counts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,3 +80,36 @@ class Limits:
 
 
 UNLIMITED = np.int64(1) << 60
+
+
+def root_nest(possible: Bools) -> Nests:
+    """The root: a nest of one child and no parent, every possible cell open."""
+    cell = np.flatnonzero(possible)
+    ends = np.array([0, len(cell)])
+    return Nests(
+        child_start=np.array([0, 1]),
+        child=np.array([0]),
+        cell_start=ends,
+        cell=cell,
+        count=np.full(len(cell), -1),
+        block_start=ends,
+    )
+
+
+def nests_of_parents(first_child: Integers, above: Counts, first: int, last: int) -> tuple[Nests, Integers]:
+    """The nests among some parents (several children, anybody there), and the parent of each."""
+    children = np.diff(first_child[first : last + 1])
+    cells = np.diff(above.start[first : last + 1])
+    parent = first + np.flatnonzero((children > 1) & (cells > 0))
+    child_start = np.append(0, np.cumsum(children[parent - first]))
+    cell_start = np.append(0, np.cumsum(cells[parent - first]))
+    entry = np.arange(cell_start[-1]) + np.repeat(above.start[parent] - cell_start[:-1], np.diff(cell_start))
+    nests = Nests(
+        child_start=child_start,
+        child=np.arange(child_start[-1]) + np.repeat(first_child[parent] - child_start[:-1], np.diff(child_start)),
+        cell_start=cell_start,
+        cell=above.cell[entry].astype(np.int64),
+        count=above.count[entry].astype(np.int64),
+        block_start=np.append(0, np.cumsum(np.diff(child_start) * np.diff(cell_start))),
+    )
+    return nests, parent

@@ -9,7 +9,7 @@ the run from ending:
   above are rebuilt as sums. First the parent's sums over one attribute are kept, else its total, else nothing else;
 - where the parent alone cannot give way, all units of its level inside the next larger unit are changed together, and
   so on up to the root. That they cannot all give way would mean that no counts keep the constraints, which was decided
-  before any noise (``decide``).
+  before any noise (``feasibility``).
 
 All of it is post-processing: it looks at estimates, bounds and invariants only.
 """
@@ -24,10 +24,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from tallyveil._arrays import Bools, Floats, Integers
-from tallyveil.engine.carried import RunLimits
 from tallyveil.engine.conflict import Conflict, first_conflict, listed, only_nest, rows_of, smallest, whole_solution
 from tallyveil.engine.constraints import LevelLimits
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
+from tallyveil.engine.run_limits import RunLimits
 from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.schema import TOTAL, Schema

@@ -21,7 +21,7 @@ from tallyveil.privacy.sampling import draw, sampler
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.streams import measurement_stream
-from tallyveil.release.certificate import stamps_of_run
+from tallyveil.release.declared import stamps_of_run
 from tallyveil.release.measurements import Measurements
 
 

@@ -87,10 +87,7 @@ def suppress(
     >>> hidden.estimates.answer("age", level="block").tolist()
     [[[0, 40, 0], [5, 6, 0]]]
     """
-    if isinstance(below, bool) or not isinstance(below, int | np.integer) or below < 1:
-        raise InputError(f"below is a whole number from 1, the smallest count that may be shown. Got {below!r}.")
-    if fill not in ("zero", "half"):
-        raise InputError(f'fill must be "zero" or "half". Got {fill!r} instead.')
+    _check_options(below, fill)
     truth = people_of(people)
     asked = truth.schema.query(query)
     counts = truth.answer(asked, level=level).dense()
@@ -104,6 +101,13 @@ def suppress(
     return Suppressed(
         estimates=estimates, hidden=hidden, primary=primary, complementary=int(np.count_nonzero(hidden)) - primary
     )
+
+
+def _check_options(below: int, fill: str) -> None:
+    if isinstance(below, bool) or not isinstance(below, int | np.integer) or below < 1:
+        raise InputError(f"below is a whole number from 1, the smallest count that may be shown. Got {below!r}.")
+    if fill not in ("zero", "half"):
+        raise InputError(f'fill must be "zero" or "half". Got {fill!r} instead.')
 
 
 def _partners(counts: Integers, small: Bools, possible: Bools) -> Bools:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallyveil._arrays import Integers
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.spine import Spine
 
@@ -33,7 +33,7 @@ class Areas:
 
     def __post_init__(self) -> None:
         if len(self.of_leaf) != self.spine.size(self.spine.leaf):
-            raise InputError(f"areas for {len(self.of_leaf):,} leaves, but the spine has another number. Rebuild them.")
+            raise DataError(f"areas for {len(self.of_leaf):,} leaves, but the spine has another number. Rebuild them.")
         self.of_leaf.flags.writeable = False
 
     @classmethod
@@ -47,7 +47,7 @@ class Areas:
         if len(clash):
             row = int(clash[0])
             code = bytes(spine.codes[-1][place[row]]).decode()
-            raise InputError(
+            raise DataError(
                 f"row {row + 1:,}: {spine.leaf} {code!r} is in area {str(names[number[row]])!r} and in another. "
                 f"Give each {spine.leaf} one area, or use one file for each kind of area."
             )

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tallyveil._arrays import AnyIntegers, Bools, Integers
 from tallyveil._compiled import compiled
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,9 +53,9 @@ class Counts:
             object.__setattr__(self, name, array)
         ends = (int(self.start[0]), int(self.start[-1])) if len(self.start) else ()
         if ends != (0, len(self.cell)) or len(self.cell) != len(self.count) or (np.diff(self.start) < 0).any():
-            raise InputError("the parts of the counts do not fit together. Build them with Counts.from_entries(...).")
+            raise DataError("the parts of the counts do not fit together. Build them with Counts.from_entries(...).")
         if len(self.cell) and not (self.count.min() > 0 and self.cell.min() >= 0 and self.cell.max() < self.cells):
-            raise InputError("counts must be above 0, in cells that exist. Build them with Counts.from_entries(...).")
+            raise DataError("counts must be above 0, in cells that exist. Build them with Counts.from_entries(...).")
 
     @classmethod
     def from_entries(
@@ -65,16 +65,14 @@ class Counts:
         unit_, cell_ = _positions(unit, units, "unit"), _positions(cell, cells, cell_name)
         count_ = whole(count)
         if not unit_.ndim == cell_.ndim == count_.ndim == 1:
-            raise InputError(
+            raise DataError(
                 f"entries have {unit_.ndim}, {cell_.ndim} and {count_.ndim} dimensions. Give three columns."
             )
         if not len(unit_) == len(cell_) == len(count_):
-            raise InputError(
-                f"{len(unit_):,} units, {len(cell_):,} cells and {len(count_):,} counts: one each per row."
-            )
+            raise DataError(f"{len(unit_):,} units, {len(cell_):,} cells and {len(count_):,} counts: one each per row.")
         _refuse_negative(count_)
         if len(count_) and float(count_.max()) * len(count_) >= 2.0**62 and sum(map(int, count_)) >= 1 << 63:
-            raise InputError(f"the counts sum to {sum(map(int, count_)):,}, too large for 64 bits. Correct the counts.")
+            raise DataError(f"the counts sum to {sum(map(int, count_)):,}, too large for 64 bits. Correct the counts.")
         total = int(count_.sum(dtype=np.int64))
         start, sorted_cell, sorted_count = _sort_entries(
             unit_.astype(np.int32 if units < 1 << 31 else np.int64, copy=False),
@@ -89,7 +87,7 @@ class Counts:
         """Build from an array with one row per unit and one column per cell."""
         dense = whole(table)
         if dense.ndim != 2:
-            raise InputError(f"the table has {dense.ndim} dimensions. Give one row per unit and one column per cell.")
+            raise DataError(f"the table has {dense.ndim} dimensions. Give one row per unit and one column per cell.")
         _refuse_negative(dense)
         unit, cell = np.nonzero(dense)
         return cls.from_entries(unit, cell, dense[unit, cell], units=dense.shape[0], cells=dense.shape[1])
@@ -185,7 +183,7 @@ def whole(counts: ArrayLike, name: str = "count") -> AnyIntegers:
     if array.dtype.kind == "b" or array.size == 0:
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise InputError(f"{name}s are {array.dtype}, not numbers. Read the column as whole numbers.")
+        raise DataError(f"{name}s are {array.dtype}, not numbers. Read the column as whole numbers.")
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
         _refuse(array, array >= 1 << 63, name, "is too large for 64 bits. Correct it")
         return array.astype(np.int64)
@@ -197,7 +195,7 @@ def _refuse(array: NDArray[Any], wrong: Bools, name: str, why: str) -> None:
     if wrong.any():
         at = tuple(int(places[0]) for places in np.nonzero(np.atleast_1d(wrong)))
         value = np.atleast_1d(array)[at]
-        raise InputError(f"row {at[0] + 1:,}: {name} {value} {why}.")
+        raise DataError(f"row {at[0] + 1:,}: {name} {value} {why}.")
 
 
 def _refuse_negative(counts: AnyIntegers) -> None:

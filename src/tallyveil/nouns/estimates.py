@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
 from tallyveil._frozen import Frozen
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError, InputError
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Query, Schema
 from tallyveil.nouns.spine import Spine
@@ -57,13 +57,13 @@ class Estimates:
     def __post_init__(self) -> None:
         asked = self.schema.query(self.query)
         if not self.tables:
-            raise InputError("estimates need the table of at least one level. Give the leaves'.")
+            raise DataError("estimates need the table of at least one level. Give the leaves'.")
         tables = {}
         for level in sorted(self.tables, key=self.spine.depth):
             tables[level] = _checked(self.tables[level], level, self.spine.size(level), asked)
         if len({len(table) for table in tables.values()}) > 1:
             sizes = ", ".join(f"{level} {len(table):,}" for level, table in tables.items())
-            raise InputError(f"levels differ in their number of replicates ({sizes}). Give as many for each.")
+            raise DataError(f"levels differ in their number of replicates ({sizes}). Give as many for each.")
         object.__setattr__(self, "query", asked.name)
         object.__setattr__(self, "tables", Frozen(tables))
 
@@ -161,15 +161,15 @@ def _checked(given: Table, level: str, units: int, query: Query) -> Table:
     """A table as a read-only array of 64-bit numbers; one of another shape is an error that says both."""
     table = np.asarray(given)
     if table.dtype.kind not in "iuf":
-        raise InputError(f"the table of level {level!r} holds {table.dtype}, not numbers. Give int64 or float64.")
+        raise DataError(f"the table of level {level!r} holds {table.dtype}, not numbers. Give int64 or float64.")
     if table.ndim != 3 or table.shape[1:] != (units, query.size) or len(table) == 0:
-        raise InputError(
+        raise DataError(
             f"the table of level {level!r} is {' x '.join(map(str, table.shape))}. Give replicates x {units} units "
             f"x {query.size} rows of {query.name!r}."
         )
     if table.dtype.kind == "f" and not np.isfinite(table).all():
         at = np.argwhere(~np.isfinite(table))[0].tolist()
-        raise InputError(f"the table of level {level!r} holds {table[tuple(at)]} at {at}. Give finite numbers.")
+        raise DataError(f"the table of level {level!r} holds {table[tuple(at)]} at {at}. Give finite numbers.")
     return _read_only(table.astype(np.float64 if table.dtype.kind == "f" else np.int64, copy=False))
 
 

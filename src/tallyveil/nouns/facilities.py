@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.spine import Spine
 
@@ -43,10 +43,10 @@ class Facilities:
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", tuple(self.types))
         if len(set(self.types)) != len(self.types):
-            raise InputError(f"facility types {', '.join(self.types)}: one is named twice. Name each type once.")
+            raise DataError(f"facility types {', '.join(self.types)}: one is named twice. Name each type once.")
         size = self.spine.size(self.spine.leaf)
         if (self.leaves.units, self.leaves.cells) != (size, len(self.types)):
-            raise InputError(
+            raise DataError(
                 f"facilities are {self.leaves.units:,} units x {self.leaves.cells} types, but the spine has {size:,} "
                 f"leaves and there are {len(self.types)} types. Build them on this spine."
             )

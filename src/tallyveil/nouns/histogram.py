@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tallyveil._frozen import Frozen
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError, InputError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.schema import Query, Schema
 from tallyveil.nouns.spine import Spine
@@ -68,7 +68,7 @@ class Histogram:
     def __post_init__(self) -> None:
         size = self.spine.size(self.spine.leaf)
         if (self.leaves.units, self.leaves.cells) != (size, self.schema.cells):
-            raise InputError(
+            raise DataError(
                 f"the counts are {self.leaves.units:,} units x {self.leaves.cells:,} cells, but the spine has {size:,} "
                 f"leaves and the schema {self.schema.cells:,} cells. Build the counts on this spine and schema."
             )
@@ -77,7 +77,7 @@ class Histogram:
             at = int(wrong[0])
             unit = int(np.searchsorted(self.leaves.start, at, side="right")) - 1
             cell = self.schema.query("detailed").labels()[int(self.leaves.cell[at])]
-            raise InputError(
+            raise DataError(
                 f"{self.spine.leaf} {bytes(self.spine.codes[-1][unit]).decode()!r} counts people in the impossible "
                 f"cell {cell!r} (a structural zero). Correct the data or the schema."
             )

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from tallyveil._arrays import Bools, Integers
 from tallyveil._frozen import Frozen
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
@@ -87,7 +87,7 @@ class OptimisedSpine:
         [0, 2, 1]
         """
         if spine.levels != standard.levels or spine.size(spine.leaf) != standard.size(standard.leaf):
-            raise InputError(
+            raise DataError(
                 f"the spine that was measured ({spine}) has other levels or leaves than the published one "
                 f"({standard}). Give both spines of one release."
             )
@@ -159,7 +159,7 @@ def optimise_spine(
     [0, 0]
     """
     if len(spine.levels) < 4:
-        raise InputError(
+        raise DataError(
             f"a spine of {len(spine.levels)} levels ({', '.join(spine.levels)}) cannot be optimised. Give 4 or more: "
             f"a root, units to split, block groups and their leaves."
         )
@@ -197,9 +197,7 @@ def optimise_spine(
 
 def _refuse_other_spine(what: str, theirs: Spine, mine: Spine, name: str) -> None:
     if theirs is not mine and theirs != mine:
-        raise InputError(
-            f"{what} are on another spine ({theirs}) than the {name} one ({mine}). Build them on that one."
-        )
+        raise DataError(f"{what} are on another spine ({theirs}) than the {name} one ({mine}). Build them on that one.")
 
 
 def _owners(spine: Spine, standard: Spine, level: str, leaf: Integers) -> Integers:
@@ -210,7 +208,7 @@ def _owners(spine: Spine, standard: Spine, level: str, leaf: Integers) -> Intege
     wrong = np.flatnonzero(np.repeat(owner, np.diff(mine)) != of_leaf)
     if len(wrong):
         unit = bytes(spine.codes[spine.depth(level)][np.searchsorted(mine, wrong[0], side="right") - 1]).decode()
-        raise InputError(
+        raise DataError(
             f"{level} {unit!r} of the spine that was measured lies in two published ones. Give both spines of one "
             f"release."
         )
@@ -235,12 +233,12 @@ def _split_units(
 def _patterns(facilities: Facilities, household: str) -> Integers:
     """For each leaf, which types of group quarters it has, as the bits of a number."""
     if household not in facilities.types:
-        raise InputError(
+        raise DataError(
             f"facility type {household!r}, which does not count, is not among the types "
             f"({', '.join(facilities.types)}). Name it with household=..."
         )
     if len(facilities.types) > MOST_TYPES:
-        raise InputError(f"{len(facilities.types)} types of facilities are more than {MOST_TYPES}. Merge some.")
+        raise DataError(f"{len(facilities.types)} types of facilities are more than {MOST_TYPES}. Merge some.")
     bit = np.int64(1) << np.arange(len(facilities.types), dtype=np.int64)
     bit[facilities.types.index(household)] = 0
     sums = np.append(0, np.cumsum(bit[facilities.leaves.cell]))

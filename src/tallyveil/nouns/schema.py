@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tallyveil._arrays import Bools
 from tallyveil._frozen import Frozen
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError, InputError
 
 TOTAL, DETAILED = "total", "detailed"
 
@@ -106,7 +106,7 @@ class Schema:
         object.__setattr__(self, "groupings", Frozen(dict(self.groupings)))
         object.__setattr__(self, "zeros", zeros)
         if not attributes:
-            raise InputError("a schema needs at least one attribute. Name one with its labels.")
+            raise DataError("a schema needs at least one attribute. Name one with its labels.")
         for name, labels in attributes.items():
             _check_name(name)
             _check_labels(name, labels)
@@ -115,9 +115,7 @@ class Schema:
             self._check_grouping(name, grouping)
         for zero in zeros:
             if not zero:
-                raise InputError(
-                    "a structural zero names no attribute, so nobody could exist. Name labels, or drop it."
-                )
+                raise DataError("a structural zero names no attribute, so nobody could exist. Name labels, or drop it.")
             for name, labels in zero.items():
                 self._check_known(name, labels, f"structural zero on {name!r}")
 
@@ -189,7 +187,7 @@ class Schema:
         2
         """
         if set(labels) != set(self.attributes):
-            raise InputError(f"a cell needs one label for each of {', '.join(self.attributes)}. Got {labels}.")
+            raise DataError(f"a cell needs one label for each of {', '.join(self.attributes)}. Got {labels}.")
         for name, label in labels.items():
             self._check_known(name, [label], "cell")
         place = [levels.index(labels[name]) for name, levels in self.attributes.items()]
@@ -225,21 +223,21 @@ class Schema:
 
     def _check_known(self, name: str, labels: Sequence[str], place: str) -> None:
         if name not in self.attributes:
-            raise InputError(f"{place}: unknown attribute {name!r}. Known are {', '.join(self.attributes)}.")
+            raise DataError(f"{place}: unknown attribute {name!r}. Known are {', '.join(self.attributes)}.")
         for label in labels:
             if label not in self.attributes[name]:
-                raise InputError(f"{place}: {label!r} is not a label of {name!r} ({', '.join(self.attributes[name])}).")
+                raise DataError(f"{place}: {label!r} is not a label of {name!r} ({', '.join(self.attributes[name])}).")
 
     def _check_grouping(self, name: str, grouping: Grouping) -> None:
         if name in self.attributes:
-            raise InputError(f"{name!r} is both an attribute and a grouping. Rename one.")
+            raise DataError(f"{name!r} is both an attribute and a grouping. Rename one.")
         grouped = [label for labels in grouping.groups.values() for label in labels]
         self._check_known(grouping.of, grouped, f"grouping {name!r}")
         _check_labels(name, grouped)
         _check_labels(name, list(grouping.groups))
         missing = [label for label in self.attributes[grouping.of] if label not in grouped]
         if missing:
-            raise InputError(
+            raise DataError(
                 f"grouping {name!r} of {grouping.of!r} leaves out {', '.join(missing)}. Put each in a group."
             )
 
@@ -247,24 +245,24 @@ class Schema:
 def as_labels(name: str, labels: Sequence[str]) -> tuple[str, ...]:
     """Labels as a tuple of plain text; one text is not a list of letters."""
     if isinstance(labels, str):
-        raise InputError(f"{name!r}: labels {labels!r} are one text. Give a list of labels.")
+        raise DataError(f"{name!r}: labels {labels!r} are one text. Give a list of labels.")
     return tuple(str(label) if isinstance(label, str) else label for label in labels)  # numpy's text is text
 
 
 def _check_name(name: str) -> None:
     if not name or "*" in name or name != name.strip() or name in (TOTAL, DETAILED):
-        raise InputError(
+        raise DataError(
             f"{name!r} cannot name an attribute or grouping: no *, no outer spaces, not {TOTAL!r} or {DETAILED!r}."
         )
 
 
 def _check_labels(name: str, labels: Sequence[str]) -> None:
     if not labels:
-        raise InputError(f"{name!r} has no labels. Give at least one.")
+        raise DataError(f"{name!r} has no labels. Give at least one.")
     seen = set()
     for label in labels:
         if not isinstance(label, str) or "*" in label:
-            raise InputError(f"{name!r}: label {label!r} must be text without *.")
+            raise DataError(f"{name!r}: label {label!r} must be text without *.")
         if label in seen:
-            raise InputError(f"{name!r}: label {label!r} is used twice. Labels of one attribute differ.")
+            raise DataError(f"{name!r}: label {label!r} is used twice. Labels of one attribute differ.")
         seen.add(label)

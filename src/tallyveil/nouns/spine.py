@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallyveil._arrays import Bools, Integers
-from tallyveil.errors import InputError, UnknownUnitError
+from tallyveil.errors import DataError, InputError, UnknownUnitError
 
 if TYPE_CHECKING:
     from tallyveil.nouns.areas import Areas
@@ -54,9 +54,9 @@ class Spine:
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) != len(self.levels):
-            raise InputError(f"levels {', '.join(self.levels)}: a name is used twice. Give each level its own name.")
+            raise DataError(f"levels {', '.join(self.levels)}: a name is used twice. Give each level its own name.")
         if len(self.codes[0]) != 1:
-            raise InputError(
+            raise DataError(
                 f"level {self.levels[0]!r} has {len(self.codes[0]):,} units, but a tree has one root. "
                 f'Name a level above it (root = "us").'
             )
@@ -74,13 +74,13 @@ class Spine:
         """
         names = list(columns)
         if not names or root == "":
-            raise InputError("no geographic columns given, or a root without a name. Name at least one level.")
+            raise DataError("no geographic columns given, or a root without a name. Name at least one level.")
         paths = [_as_codes(name, column) for name, column in columns.items()]
         if len({len(path) for path in paths}) != 1:
             sizes = ", ".join(f"{name} {len(path):,}" for name, path in zip(names, paths, strict=True))
-            raise InputError(f"geographic columns differ in length ({sizes}). Give one row per leaf unit.")
+            raise DataError(f"geographic columns differ in length ({sizes}). Give one row per leaf unit.")
         if len(paths[0]) == 0:
-            raise InputError(f"level {names[-1]!r} has no units. List the units, the empty ones too.")
+            raise DataError(f"level {names[-1]!r} has no units. List the units, the empty ones too.")
         if root is not None:
             names.insert(0, root)
             paths.insert(0, np.full(len(paths[0]), root.encode(), dtype=f"S{len(root.encode())}"))
@@ -104,9 +104,9 @@ class Spine:
         Spine(state 1, county 2)
         """
         if not lengths:
-            raise InputError("no lengths given. Say how many characters of a code name each level, coarse to fine.")
+            raise DataError("no lengths given. Say how many characters of a code name each level, coarse to fine.")
         if (sizes := list(lengths.values())) != sorted(set(sizes)) or sizes[0] < 1:
-            raise InputError(
+            raise DataError(
                 f"lengths {dict(lengths)} do not rise. Give them coarse to fine, each longer than the last."
             )
         leaf = list(lengths)[-1]
@@ -117,7 +117,7 @@ class Spine:
         wrong = np.flatnonzero(actual != lengths[leaf])
         if len(wrong):
             row = int(wrong[0])
-            raise InputError(
+            raise DataError(
                 f"row {row + 1:,}: code {_text(whole[row])!r} has {actual[row]} characters, not the {lengths[leaf]} "
                 f"of a {leaf}. Correct the code or the lengths."
             )
@@ -227,25 +227,25 @@ def _text(code: Any) -> str:
 def _as_codes(level: str, column: ArrayLike) -> Codes:
     array = column if isinstance(column, np.ndarray) else np.array(column, dtype=object if _mixed(column) else None)
     if array.ndim != 1:
-        raise InputError(f"codes of level {level!r} have {array.ndim} dimensions. Give one column.")
+        raise DataError(f"codes of level {level!r} have {array.ndim} dimensions. Give one column.")
     if array.dtype.kind == "O" and all(isinstance(code, str) for code in array):
         array = array.astype(np.str_)
     if array.size == 0:
         return np.empty(0, dtype="S1")
     if array.dtype.kind not in "SUT":
-        raise InputError(
+        raise DataError(
             f"codes of level {level!r} are {array.dtype}, not text. Read the column as text: leading zeros count."
         )
     if array.dtype.kind == "S":
         try:
             np.char.decode(array[_beyond_ascii(array)], "utf-8")
         except UnicodeDecodeError:
-            raise InputError(f"codes of level {level!r} are not UTF-8. Convert the column to UTF-8.") from None
+            raise DataError(f"codes of level {level!r} are not UTF-8. Convert the column to UTF-8.") from None
     else:
         array = np.char.encode(array.astype(np.str_), "utf-8")
     empty = np.flatnonzero(array == b"")
     if len(empty):
-        raise InputError(f"row {int(empty[0]) + 1:,}: the code of level {level!r} is empty. Give every unit a code.")
+        raise DataError(f"row {int(empty[0]) + 1:,}: the code of level {level!r} is empty. Give every unit a code.")
     return np.ascontiguousarray(array)
 
 
@@ -290,7 +290,7 @@ def _refuse_repeated_rows(names: Sequence[str], paths: Sequence[Codes], order: I
     if same.any():
         at = int(np.flatnonzero(same)[0])
         first, second = sorted((int(order[at]) + 1, int(order[at + 1]) + 1))
-        raise InputError(
+        raise DataError(
             f"{names[-1]} {_text(paths[-1][at])!r} is listed twice (rows {first:,} and {second:,}). "
             f"List each unit once."
         )
@@ -304,7 +304,7 @@ def _refuse_codes_in_two_places(spine: Spine) -> None:
         if len(again):
             parents = spine.parents(level)
             one, two = (spine.codes[depth - 1][parents[order[again[0] + i]]] for i in (0, 1))
-            raise InputError(
+            raise DataError(
                 f"{level} {_text(codes[order[again[0]]])!r} lies in {above} {_text(one)!r} and in {above} "
                 f"{_text(two)!r}. A code stands once in its level: correct the row, or write codes in full, "
                 f"the {above}'s first."
@@ -322,7 +322,7 @@ def _refuse_codes_outside_their_parent(spine: Spine, *, named_root: bool) -> Non
         if inside.mean() > 0.5 and not inside.all():
             at = int(np.flatnonzero(~inside)[0])
             level, above = spine.levels[depth], spine.levels[depth - 1]
-            raise InputError(
+            raise DataError(
                 f"{level} {_text(codes[at])!r} is not inside {above} {_text(parents[at])!r}, though most codes of "
                 f"level {level!r} begin with their {above}'s code. Correct the row, or write all codes in full."
             )

@@ -18,7 +18,7 @@ import numpy as np
 
 from tallyveil._arrays import Integers
 from tallyveil._frozen import Frozen
-from tallyveil.errors import InputError, UnknownUnitError
+from tallyveil.errors import StrategyError, UnknownUnitError
 from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, as_labels, factors_of
 from tallyveil.nouns.spine import Spine
 
@@ -117,7 +117,7 @@ class StructuralZero:
     def __post_init__(self) -> None:
         cells = {name: as_labels(name, labels) for name, labels in self.cells.items()}
         if not cells:
-            raise InputError("a structural zero names no attribute, so nobody could exist. Name labels, or drop it.")
+            raise StrategyError("a structural zero names no attribute, so nobody could exist. Name labels, or drop it.")
         object.__setattr__(self, "cells", Frozen(cells))
 
     def words(self) -> str:
@@ -172,16 +172,18 @@ class Bound:
             table = _whole_numbers(what, name, getattr(self, name))
             rows = {row.replace(" * ", "*"): value for row, value in table.items()}
             if len(rows) != len(table):
-                raise InputError(f"{what}: {name} names a row twice ({', '.join(table)}). Name each once.")
+                raise StrategyError(f"{what}: {name} names a row twice ({', '.join(table)}). Name each once.")
             object.__setattr__(self, name, Frozen(rows))
         if not self.least and not self.most:
-            raise InputError(f"{what} has neither least nor most. Give one of them.")
+            raise StrategyError(f"{what} has neither least nor most. Give one of them.")
         for row in self._rows():
             least, most = self._limits_of(row)
             if least > most:
-                raise InputError(f"{what}: row {row!r} has least {least}, above most {most}. Correct one of them.")
+                raise StrategyError(f"{what}: row {row!r} has least {least}, above most {most}. Correct one of them.")
         if isinstance(self.units, str) or not all(isinstance(code, str) for code in self.units):
-            raise InputError(f'{what}: units must be a list of codes as text, such as ["44001"]. Got {self.units!r}.')
+            raise StrategyError(
+                f'{what}: units must be a list of codes as text, such as ["44001"]. Got {self.units!r}.'
+            )
         object.__setattr__(self, "units", tuple(dict.fromkeys(self.units)))
 
     @property
@@ -226,7 +228,7 @@ class Bound:
         try:
             spine.locate(self.level, self.units)
         except UnknownUnitError as problem:
-            raise InputError(
+            raise StrategyError(
                 f"{self.level} {problem.code!r} is not among the {spine.size(self.level):,} units of that level. "
                 f"Correct the code."
             ) from None
@@ -240,7 +242,7 @@ class Bound:
         for row in self._rows():
             if row != ALL and row not in rows:
                 some = ", ".join(rows[:4]) + (", ..." if len(rows) > 4 else "")
-                raise InputError(f"{row!r} is not a row of {self.query!r} ({some}). Correct it.")
+                raise StrategyError(f"{row!r} is not a row of {self.query!r} ({some}). Correct it.")
         least, most = np.array([self._limits_of(row) for row in rows], dtype=np.int64).T
         return least, most
 
@@ -289,7 +291,7 @@ def constraint_from_toml(table: Mapping[str, Any]) -> Constraint:
     if {"bound", "level"} <= keys <= {"bound", "level", "least", "most", "units"}:
         given = {name: table[name] for name in ("least", "most", "units") if name in table}
         return Bound(query=table["bound"], level=table["level"], **given)
-    raise InputError(
+    raise StrategyError(
         f"constraint with {', '.join(sorted(keys)) or 'no fields'}: not understood. Write one of: invariant + level; "
         f"facilities + level + least + most; zero; bound + level + least or most (+ units)."
     )
@@ -306,13 +308,15 @@ def _whole_numbers(what: str, name: str, given: Any) -> dict[str, int]:
     table = dict(given) if isinstance(given, Mapping) else {ALL: given}
     for value in table.values():
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < UNLIMITED:
-            raise InputError(f"{what}: {name} must be whole numbers, 0 or more and below 2^60. Got {table}.")
+            raise StrategyError(f"{what}: {name} must be whole numbers, 0 or more and below 2^60. Got {table}.")
     return table
 
 
 def _refuse_unknown_labels(schema: Schema, attribute: str, labels: Iterable[str]) -> None:
     if attribute not in schema.attributes:
-        raise InputError(f"unknown attribute {attribute!r}. Known are {', '.join(schema.attributes)}.")
+        raise StrategyError(f"unknown attribute {attribute!r}. Known are {', '.join(schema.attributes)}.")
     for label in labels:
         if label not in schema.attributes[attribute]:
-            raise InputError(f"{label!r} is not a label of {attribute!r} ({', '.join(schema.attributes[attribute])}).")
+            raise StrategyError(
+                f"{label!r} is not a label of {attribute!r} ({', '.join(schema.attributes[attribute])})."
+            )

@@ -118,7 +118,7 @@ class RunKey(_Secret):
         try:
             return cls(key, file=file)
         except InputError as problem:
-            raise problem.at(str(file)) from None
+            raise problem.located(file) from None
 
     def people(self, counted: Iterable[bytes]) -> bytes:
         """The keyed digest of the people that are measured; a key file is bound to the first it is used on.

@@ -16,7 +16,7 @@ from os import PathLike
 from typing import Any, Literal, final
 
 from tallyveil._frozen import Frozen
-from tallyveil.errors import BudgetError, InputError
+from tallyveil.errors import BudgetError, InputError, StrategyError
 from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, factors_of
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number, exact, exact_delta, text
@@ -107,9 +107,9 @@ class Strategy:
             raise BudgetError(f'neighbours must be "replace-one" or "add-or-remove". Got {self.neighbours!r} instead.')
         for name in ("only_child", "check_constraints"):
             if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} must be true or false. Got {getattr(self, name)!r} instead.")
+                raise StrategyError(f"{name} must be true or false. Got {getattr(self, name)!r} instead.")
         if self.rounding not in ("margins", "cells"):
-            raise InputError(f'rounding must be "margins" or "cells". Got {self.rounding!r} instead.')
+            raise StrategyError(f'rounding must be "margins" or "cells". Got {self.rounding!r} instead.')
         put(self, "budget", exact(self.budget, self.unit))
         put(self, "delta", exact_delta(self.delta))
         put(self, "levels", _shares("levels", self.levels))
@@ -124,7 +124,7 @@ class Strategy:
         for constraint in self.constraints:
             level = getattr(constraint, "level", None)
             if level is not None and level not in self.levels:
-                raise InputError(
+                raise StrategyError(
                     f"constraint ({constraint.words()}): unknown level {level!r}. "
                     f"The levels are {', '.join(self.levels)}."
                 )
@@ -267,37 +267,40 @@ class Strategy:
         """Refuse a spine or schema that the strategy was not made for."""
         what = f"strategy {self.name!r}" if self.name else "the strategy"
         if tuple(self.levels) != spine.levels:
-            raise InputError(
+            raise StrategyError(
                 f"{what} is for the levels {', '.join(self.levels)}; the data has {', '.join(spine.levels)}. "
                 f"Rename the data's levels, or give a strategy for them."
             )
         if not set(self.known_attributes) <= set(schema.attributes):
-            raise InputError(
+            raise StrategyError(
                 f"{what} is for the attributes {', '.join(self.known_attributes)}; "
                 f"the data has {', '.join(schema.attributes)}. "
                 f"Rename the data's attributes, or give a strategy for them."
             )
         for name, of in self.groupings.items():
             if name in schema.groupings and schema.groupings[name].of != of:
-                raise InputError(
+                raise StrategyError(
                     f"{what} says that grouping {name!r} groups {of!r}; in the data it groups "
                     f"{schema.groupings[name].of!r}. Correct one of them."
                 )
         for query in self.query_numbers():
-            schema.query(query)
+            try:
+                schema.query(query)
+            except InputError as problem:
+                raise StrategyError(str(problem)) from None
         for constraint in self.constraints:
             try:
                 constraint.check(spine, schema)
             except InputError as problem:
-                raise InputError(f"constraint ({constraint.words()}): {problem}") from None
+                raise StrategyError(f"constraint ({constraint.words()}): {problem}") from None
 
     def written(self, level: str, query: str) -> str:
         """A query of a level as the strategy writes it; the order of its factors does not matter."""
         if level not in self.levels:
-            raise InputError(f"unknown level {level!r}. The levels are {', '.join(self.levels)}.")
+            raise StrategyError(f"unknown level {level!r}. The levels are {', '.join(self.levels)}.")
         if (spelled := self.spelled(query)) in self.queries[level]:
             return spelled
-        raise InputError(f"query {query!r} is not measured at level {level!r} ({', '.join(self.queries[level])}).")
+        raise StrategyError(f"query {query!r} is not measured at level {level!r} ({', '.join(self.queries[level])}).")
 
     def _check_levels(self) -> None:
         unknown = [level for level in self.queries if level not in self.levels]
@@ -315,12 +318,12 @@ class Strategy:
         known = {*self.known_attributes, *self.groupings}
         for grouping, of in self.groupings.items():
             if of not in self.known_attributes:
-                raise InputError(f"grouping {grouping!r} groups {of!r}, which is not among the attributes.")
+                raise StrategyError(f"grouping {grouping!r} groups {of!r}, which is not among the attributes.")
         for level, queries in self.queries.items():
             for query in queries:
                 for factor in factors_of(query):
                     if factor not in known and factor != DETAILED:
-                        raise InputError(
+                        raise StrategyError(
                             f"queries of level {level!r}: unknown factor {factor!r} in {query!r}. "
                             f"Known are {', '.join([*self.known_attributes, *self.groupings])}."
                         )
@@ -339,13 +342,13 @@ class Strategy:
         checked = {}
         for level, passes in self.passes.items():
             if level not in self.levels:
-                raise InputError(f"passes of unknown level {level!r}. The levels are {', '.join(self.levels)}.")
+                raise StrategyError(f"passes of unknown level {level!r}. The levels are {', '.join(self.levels)}.")
             checked[level] = tuple(
                 tuple(query if query == "*" else self.spelled(query) for query in one) for one in passes
             )
             for query in (query for one in checked[level] for query in one):
                 if query != "*" and query not in self.queries[level]:
-                    raise InputError(
+                    raise StrategyError(
                         f"passes of level {level!r}: query {query!r} is not measured there "
                         f"({', '.join(self.queries[level])})."
                     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-from tallyveil.errors import BudgetError, InputError
+from tallyveil.errors import BudgetError, InputError, StrategyError
 from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.constraints import constraint_from_toml
 from tallyveil.privacy.strategy import Strategy
@@ -35,11 +35,11 @@ def read_strategy(path: str | PathLike[str], *, epsilon: Number | None = None, r
     try:
         return strategy_from_toml(Path(path).read_text(encoding="utf-8"), epsilon=epsilon, rho=rho)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file. Give a strategy's TOML file or a preset's name.") from None
+        raise StrategyError(f"{path}: no such file. Give a strategy's TOML file or a preset's name.") from None
     except (OSError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: cannot be read ({problem}). Give a strategy's TOML file.") from None
+        raise StrategyError(f"{path}: cannot be read ({problem}). Give a strategy's TOML file.") from None
     except InputError as problem:
-        raise type(problem)(f"{path}: {problem}") from None
+        raise problem.located(path) from None
 
 
 def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
@@ -47,15 +47,15 @@ def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Numbe
     try:
         table = tomllib.loads(source)
     except tomllib.TOMLDecodeError as problem:
-        raise InputError(f"not TOML: {problem}.") from None
+        raise StrategyError(f"not TOML: {problem}.") from None
     known = {"mechanism", "epsilon", "rho", "levels", "queries", "constraints", *_FIELDS}
     unknown = sorted(set(table) - known)
     if unknown:
-        raise InputError(f"unknown field {', '.join(map(repr, unknown))}. Known are {', '.join(sorted(known))}.")
+        raise StrategyError(f"unknown field {', '.join(map(repr, unknown))}. Known are {', '.join(sorted(known))}.")
     missing = [name for name in ("mechanism", "levels", "queries") if name not in table]
     if missing:
         fields = f"fields {', '.join(map(repr, missing))} are" if len(missing) > 1 else f"field {missing[0]!r} is"
-        raise InputError(f"{fields} missing. Start from one that is complete: tallyveil presets write NAME -o FILE")
+        raise StrategyError(f"{fields} missing. Start from one that is complete: tallyveil presets write NAME -o FILE")
     own: dict[str, Number] = {name: table[name] for name in ("epsilon", "rho") if name in table}
     if table["mechanism"] not in ("geometric", "gaussian"):
         raise BudgetError(f'mechanism must be "geometric" or "gaussian". Got {table["mechanism"]!r} instead.')

@@ -14,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tallyveil.engine.carried import RunLimits, run_limits
 from tallyveil.engine.constraints import check_counts
-from tallyveil.engine.decide import check_feasible
-from tallyveil.engine.topdown import Progress, topdown
+from tallyveil.engine.feasibility import check_feasible
+from tallyveil.engine.level import Progress
+from tallyveil.engine.run_limits import RunLimits, run_limits
+from tallyveil.engine.topdown import topdown
 from tallyveil.errors import BudgetError, EndedAfterNoise, InputError
 from tallyveil.files.release_folder.folder import refuse_existing, write_release
 from tallyveil.files.release_folder.measured import measured_pairs
@@ -33,7 +34,8 @@ from tallyveil.privacy.budget import text
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.release.certificate import declared_of, observed_of, stamps_of_run
+from tallyveil.release.certificate import Certificate, Observed
+from tallyveil.release.declared import declared_of, stamps_of_run
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.release import Release
 
@@ -220,7 +222,7 @@ def _protected(
     release = Release(
         histogram=replace(published, filter=people.filter),
         strategy=strategy,
-        certificate={"declared": declared, "observed": observed_of(solved)},
+        certificate=Certificate(declared=declared, observed=Observed(levels=tuple(solved))),
         facilities=used,
         optimised=optimised,
     )

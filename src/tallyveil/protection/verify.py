@@ -50,7 +50,7 @@ from tallyveil.files.release_folder.strict import (
     read_strategy_strictly,
 )
 from tallyveil.release.canonical import canonical_bytes
-from tallyveil.release.certificate import observed_of
+from tallyveil.release.certificate import Observed
 
 
 def verify_release(folder: str | PathLike[str], public_key: str | PathLike[str] | None = None) -> list[Finding]:
@@ -154,6 +154,6 @@ def _check_again(findings: Findings, release: ReadRelease, other: str | None) ->
     people = people if release.optimised is None else release.optimised.restored(people)
     if people != release.people:
         raise BrokenError("TopDown, run again on the measurements, gives other counts than release.parquet")
-    if canonical_bytes(observed_of(solved)) != canonical_bytes(release.certificate["observed"]):
+    if canonical_bytes(Observed(levels=tuple(solved)).to_json()) != canonical_bytes(release.certificate["observed"]):
         raise BrokenError(f"TopDown, run again on the measurements, observes other figures than {CERTIFICATE}")
     return "TopDown, run again on the measurements, gives this release and what was observed"

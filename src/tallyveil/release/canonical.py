@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NoReturn
 
-from tallyveil.errors import InputError
+from tallyveil.errors import FolderError
 
 MANIFEST = "files"  # the certificate's field that lists the digests of the other files
 
@@ -28,7 +28,7 @@ def canonical_bytes(value: Any) -> bytes:
     try:
         return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
     except (TypeError, ValueError, RecursionError) as problem:
-        raise InputError(
+        raise FolderError(
             f"cannot be written as JSON ({_reason(problem)}). Use finite numbers, valid text, lists and tables of them."
         ) from None
 
@@ -37,7 +37,7 @@ def parse_canonical(data: bytes) -> Any:
     """The value of canonical JSON; any other spelling of it is refused."""
     found = parse_json(data)
     if canonical_bytes(found) != data:
-        raise InputError("is not canonical JSON (sorted keys, two-space indent, a newline at the end). Copy it again.")
+        raise FolderError("is not canonical JSON (sorted keys, two-space indent, a newline at the end). Copy it again.")
     return found
 
 
@@ -46,7 +46,7 @@ def parse_json(data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as problem:
-        raise InputError(f"cannot be read as JSON ({_reason(problem)}). Copy it again.") from None
+        raise FolderError(f"cannot be read as JSON ({_reason(problem)}). Copy it again.") from None
 
 
 def certificate_digest(certificate: Mapping[str, Any]) -> str:

@@ -1,294 +1,305 @@
-"""The certificate of a release: what was declared before any data was seen, and what was observed while solving.
+"""The certificate of a release: what was declared before any data were seen, and what was observed while solving.
 
-``declared`` is a function of public inputs alone (strategy, spine, schema, versions), so it is the same, byte for byte,
-for neighbouring inputs. ``observed`` is computed from the measurements alone, so running post-processing again from
-saved measurements gives it again. Neither holds a time, a host, a path, or a hash or size of the input.
+``declared`` is made from public inputs alone (:mod:`tallyveil.release.declared`). ``observed`` is computed from the
+measurements alone, so running post-processing again from saved measurements gives the same figures. The fields bear
+the names of the keys in ``certificate.json``.
 """
 
 from __future__ import annotations
 
 import math
-import platform
-from collections.abc import Mapping, Sequence
-from importlib.metadata import version
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, final, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from tallyveil.nouns.histogram import Filter, Histogram
-from tallyveil.nouns.optimised_spine import OptimisedSpine
-from tallyveil.nouns.schema import Schema
-from tallyveil.nouns.spine import Spine
-from tallyveil.privacy.budget import rounded_up, text, up_to_digits
-from tallyveil.privacy.constraints import Bound, Constraint, FacilityBounds, StructuralZero, pinning
-from tallyveil.privacy.guarantee import Account, account_of
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric
-from tallyveil.privacy.shares import unit_shares
-from tallyveil.privacy.strategy import Strategy
-from tallyveil.release.release import Solved
+from tallyveil._frozen import Frozen
+from tallyveil.errors import FolderError
+from tallyveil.privacy.guarantee import Account
+from tallyveil.release.solved import Solved
 
-SEEDED = "seeded: not for publication"
-FILTERED = "filtered: the exact number of people who pass the filter is not covered by the guarantee"
-PROTECTION = "computational, through the stream cipher"
-PACKAGES = ("tallyveil", "numpy", "numba", "scipy")
-
-_NEIGHBOURS = {
-    "replace-one": "two datasets in which one person's record, place and attributes, is replaced by any other record",
-    "add-or-remove": "two datasets of which one has one person's record more",
-}
-_SAME_PEOPLE = "The number of people in all is the same for neighbours and is kept exactly."
-_SOURCES = {
-    "constant": "constant: known before any data",
-    "facilities": "facilities: public counts of facilities, published beside the release",
-    "truth": "truth: an invariant, kept exactly and outside the guarantee",
-}
-_CHECKED = "the data are checked against it, so the guarantee covers neighbours that satisfy it"
-_UNCHECKED = "enforced on the release only; the data are not compared with it"
-_ACCOUNTANTS = {"geometric": "pure", "gaussian": "zcdp"}
-_ROUNDING = {
-    "margins": "totals first, then margins in the order of the attributes, then cells; each is held for the next",
-    "cells": "cells alone, with the least total change",
-}
-_ONLY_CHILD = (
-    "A unit with exactly one child takes over the child's share of the budget; the child is not measured and copies it."
-)
+SUMMED = ("parents", "copied", "empty", "fast", "general", "flows", "programs")  # counts of parents, by path
+BOUNDS = ("gap", "distance", "violation")  # infinite where they could not be certified, which JSON writes as null
 
 
-def declared_of(
-    strategy: Strategy,
-    spine: Spine,
-    schema: Schema,
-    *,
-    facilities: bool,
-    stamps: Sequence[str],
-    optimised: OptimisedSpine | None = None,
-    filter: Filter | None = None,  # noqa: A002 (the noun's name)
-) -> dict[str, Any]:
-    """The declared part, ready for JSON: from public inputs only.
+@final
+@dataclass(frozen=True, kw_only=True)
+class Guarantee(Account):
+    """The figures of a guarantee, and whom it holds for.
 
-    ``facilities`` says whether public counts of facilities were used, for bounds or to shape a spine; ``stamps`` is
-    what the release must be stamped with. ``optimised`` is the spine that was measured, if not the published one, and
-    ``filter`` says which rows were counted, if not all.
+    Attributes
+    ----------
+    accountant
+        ``"pure"`` or ``"zcdp"``.
+    words
+        The guarantee in one sentence.
+    holds_for
+        The neighbouring datasets that it covers, in full.
+    neighbours, neighbours_in_words
+        The strategy's neighbours.
+    total
+        That the number of people is exact, where neighbours have equally many.
+    invariants, constraints
+        How many invariants neighbours agree on, and how many constraints they satisfy.
+    protection
+        What the noise rests on.
     """
-    strategy.check(spine, schema)
-    figures = account_of(strategy, spine=spine, schema=schema, optimised=optimised)
-    return {
-        "strategy": strategy.name or "unnamed",
-        "stamps": list(dict.fromkeys(stamps)),
-        "guarantee": {
-            **figures.as_json(),
-            "accountant": _ACCOUNTANTS[strategy.mechanism],
-            "words": f"{_guarantee(strategy, figures)}, {agreement(strategy, schema)}",
-            "holds_for": _holds_for(strategy, schema, filter),
-            "neighbours": strategy.neighbours,
-            "neighbours_in_words": _NEIGHBOURS[strategy.neighbours],
-            "total": _SAME_PEOPLE if strategy.neighbours == "replace-one" else None,
-            "invariants": len(invariants_in_words(strategy, schema)),
-            "constraints": len(constraints_in_words(strategy, schema)),
-            "protection": PROTECTION,
-        },
-        "budget": _budget(strategy),
-        "only_child": _only_child(strategy, spine if optimised is None else optimised.spine),
-        "constraints": _constraints(strategy, schema),
-        "facilities": facilities,
-        "filter": None if filter is None else {"words": filter.words(), "public": filter.public},
-        "post_processing": {
-            "rounding": strategy.rounding,
-            "rounding_in_words": _ROUNDING[strategy.rounding],
-            "passes": {level: [list(queries) for queries in passes] for level, passes in strategy.passes.items()},
-        },
-        "spine": {level: spine.size(level) for level in spine.levels},
-        **({} if optimised is None else {"measured_on": _measured_on(optimised)}),
-        "schema": {
-            "attributes": {name: len(labels) for name, labels in schema.attributes.items()},
-            "cells": schema.cells,
-            "possible": int(schema.possible.sum()),
-        },
-        "versions": versions(),
-    }
+
+    accountant: str
+    words: str
+    holds_for: str
+    neighbours: str
+    neighbours_in_words: str
+    total: str | None
+    invariants: int
+    constraints: int
+    protection: str
 
 
-def stamps_of_run(people: Histogram, strategy: Strategy, *, seeded: bool) -> tuple[str, ...]:
-    """What a release of these people must be stamped with.
+@final
+@dataclass(frozen=True, kw_only=True)
+class LevelBudget:
+    """A level's share of the budget as a fraction, and what it amounts to in epsilon or rho."""
 
-    Between replace-one neighbours the number of people is published exactly. That is safe for a whole population, but
-    not for those who pass a filter, unless passing it is public.
+    level: str
+    share: str
+    epsilon: float | None = None
+    rho: float | None = None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class QueryBudget:
+    """A measurement's share of the budget, and its noise: distribution, parameter and standard deviation."""
+
+    level: str
+    query: str
+    share: str
+    epsilon: float | None = None
+    rho: float | None = None
+    noise: str
+    parameter: str
+    sd: float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The budget, in epsilon or rho, and how it was divided."""
+
+    unit: str
+    total: str
+    mechanism: str
+    levels: tuple[LevelBudget, ...]
+    queries: tuple[QueryBudget, ...]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OnlyChildUnits:
+    """How many units of a level pay for so many levels."""
+
+    level: str
+    levels_paid: int
+    share: str
+    units: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OnlyChild:
+    """The only-child rule in words, and the units it applies to."""
+
+    words: str
+    units: tuple[OnlyChildUnits, ...]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DeclaredConstraint:
+    """A constraint in words, and where its values come from."""
+
+    words: str
+    source: str
+    source_in_words: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DeclaredFilter:
+    """Which rows were counted, in words, and whether it is public who passes the filter."""
+
+    words: str
+    public: bool
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PostProcessing:
+    """How TopDown rounds, and in which passes it solves each level."""
+
+    rounding: str
+    rounding_in_words: str
+    passes: Mapping[str, tuple[tuple[str, ...], ...]]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MeasuredOn:
+    """The optimised spine that was measured: its sizes, and what its units depend on."""
+
+    units: Mapping[str, int]
+    shaped_by: tuple[str, ...]
+    words: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DeclaredSchema:
+    """How many labels each attribute has, and how many cells there are, and are possible."""
+
+    attributes: Mapping[str, int]
+    cells: int
+    possible: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What follows from public inputs. ``spine`` has the size of each level."""
+
+    strategy: str
+    stamps: tuple[str, ...]
+    guarantee: Guarantee
+    budget: Budget
+    only_child: OnlyChild | None
+    constraints: tuple[DeclaredConstraint, ...]
+    facilities: bool
+    filter: DeclaredFilter | None
+    post_processing: PostProcessing
+    spine: Mapping[str, int]
+    measured_on: MeasuredOn | None = None
+    schema: DeclaredSchema
+    versions: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The declared part under its JSON keys."""
+        table: dict[str, Any] = _json_ready(asdict(self))
+        if self.measured_on is None:
+            del table["measured_on"]
+        other = "rho" if self.budget.unit == "epsilon" else "epsilon"
+        for row in (*table["budget"]["levels"], *table["budget"]["queries"]):
+            del row[other]
+        return table
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """How each level was solved.
+
+    >>> observed = Observed(levels=(Solved(level="us", fast=1, gap=1e-9), Solved(level="state", fast=2)))
+    >>> observed.totals["fast"], observed.worst["gap"]
+    (3, 1e-09)
     """
-    filtered = people.filter is not None and not people.filter.public and strategy.neighbours == "replace-one"
-    stamps = [*([SEEDED] if seeded else []), *people.stamps, *([FILTERED] if filtered else [])]
-    return tuple(dict.fromkeys(stamps))
 
+    levels: tuple[Solved, ...]
 
-def agreement(strategy: Strategy, schema: Schema | None = None) -> str:
-    """The neighbours that the guarantee is about, in a few words.
-
-    >>> agreement(Strategy.preset("e2e-2018", epsilon=1))
-    'for neighbours that agree on all invariants and satisfy all listed constraints'
-    """
-    exact = (
-        ["agree on all invariants"]
-        if strategy.neighbours == "replace-one" or invariants_in_words(strategy, schema)
-        else []
-    )
-    held = ["satisfy all listed constraints"] if constraints_in_words(strategy, schema) else []
-    return f"for neighbours that {' and '.join([*exact, *held])}" if exact or held else "for all neighbours"
-
-
-def observed_of(solved: Sequence[Solved]) -> dict[str, Any]:
-    """The observed part, ready for JSON: how each level was solved, sums over the levels, and the worst bounds.
-
-    A bound that could not be given is null.
-
-    >>> observed_of([Solved(level="us", fast=1, gap=1e-9), Solved(level="state", fast=2)])["worst"]["gap"]
-    1e-09
-    """
-    counted = ("parents", "copied", "empty", "fast", "general", "flows", "programs")
-    relaxed = [one for level in solved for one in level.relaxed]
-    return {
-        "levels": [_json_ready(level.as_json()) for level in solved],
-        "totals": {
-            **{name: sum(int(getattr(level, name)) for level in solved) for name in counted},
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """Sums over the levels: parents by path, relaxed parents, and the persons that were moved for them."""
+        relaxed = [parent for level in self.levels for parent in level.relaxed]
+        return {
+            **{name: sum(int(getattr(level, name)) for level in self.levels) for name in SUMMED},
             "relaxed": len(relaxed),
-            "relaxed_persons": sum(int(one.amount) for one in relaxed),
-        },
-        "worst": {
-            name: _json_ready(max((float(getattr(level, name)) for level in solved), default=0.0))
-            for name in ("gap", "distance", "violation")
-        },
-    }
+            "relaxed_persons": sum(int(parent.amount) for parent in relaxed),
+        }
+
+    @property
+    def worst(self) -> Mapping[str, float]:
+        """The largest of each bound over the levels."""
+        return {name: max((float(getattr(level, name)) for level in self.levels), default=0.0) for name in BOUNDS}
+
+    def to_json(self) -> dict[str, Any]:
+        """The observed part under its JSON keys; a bound that could not be certified is null."""
+        table: dict[str, Any] = _json_ready({**asdict(self), "totals": self.totals, "worst": self.worst})
+        for row in (*table["levels"], table["worst"]):
+            row |= {name: None for name in BOUNDS if not math.isfinite(row[name])}
+        return table
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any]) -> Observed:
+        """The observed part from JSON; totals and worst bounds follow from the levels."""
+        levels = table["levels"]
+        if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
+            raise FolderError("certificate, observed levels: not a list of tables. Copy the folder again.")
+        finite = [{**level, **{name: math.inf for name in BOUNDS if level.get(name, 0) is None}} for level in levels]
+        return cls(levels=_read(tuple[Solved, ...], finite, "observed levels"))
 
 
-def versions() -> dict[str, str]:
-    """The versions and the platform that a release depends on, to the last bit."""
-    from llvmlite.binding import get_host_cpu_name
+@final
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What was declared before any data were seen, and what was observed while solving.
 
-    machine = f"{platform.system()} {platform.machine()} {get_host_cpu_name()}"
-    packages = {name: version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), **packages, "platform": machine}
+    ``release.certificate.declared.guarantee.epsilon`` is the guarantee of a release.
+    """
 
+    declared: Declared
+    observed: Observed
 
-def noise_name(noise: Geometric | DiscreteGaussian) -> str:
-    """The distribution's name, as people write it."""
-    return "two-sided geometric" if isinstance(noise, Geometric) else "discrete Gaussian"
+    def to_json(self) -> dict[str, Any]:
+        """The certificate under its JSON keys, without the list of files that a folder adds."""
+        return {"declared": self.declared.to_json(), "observed": self.observed.to_json()}
 
-
-def _guarantee(strategy: Strategy, figures: Account) -> str:
-    """The guarantee in words; a loss below the budget is one that no pair of neighbours on this spine reaches."""
-    if strategy.mechanism == "geometric":
-        whole = figures.epsilon == rounded_up(strategy.budget)
-        return f"{text(strategy.budget) if whole else up_to_digits(figures.epsilon, 6)}-differential privacy (pure)"
-    whole = figures.rho == rounded_up(strategy.budget)
-    rho = text(strategy.budget) if whole or figures.rho is None else up_to_digits(figures.rho, 6)
-    return f"zero-concentrated differential privacy with rho = {rho}"
-
-
-def invariants_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
-    """What neighbours must agree on, in words: invariants, and bounds that fix a value the data are checked against."""
-    return [one.words() for one in strategy.constraints if _source(strategy, one, schema) == "truth"]
-
-
-def constraints_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
-    """What neighbours must satisfy, in words: bounds and zeros that the data are checked against."""
-    bounds = [c for c in strategy.constraints if strategy.check_constraints and _source(strategy, c, schema) != "truth"]
-    listed = [*(constraint.words() for constraint in bounds), *([] if schema is None else _zeros(schema))]
-    return list(dict.fromkeys(listed))
-
-
-def _zeros(schema: Schema) -> list[str]:
-    """The structural zeros of a schema, in words."""
-    return [
-        StructuralZero(cells={name: tuple(labels) for name, labels in zero.items()}).words() for zero in schema.zeros
-    ]
-
-
-def _source(strategy: Strategy, constraint: Constraint, schema: Schema | None) -> str:
-    """Where a constraint comes from; one that fixes a value of the data is an invariant, whatever it is called."""
-    if not isinstance(constraint, Bound | FacilityBounds) or not strategy.check_constraints:
-        return constraint.source
-    together = () if schema is None else pinning(strategy.constraints, schema)
-    return "truth" if constraint.pins or constraint in together else constraint.source
-
-
-def _holds_for(strategy: Strategy, schema: Schema, filter: Filter | None) -> str:  # noqa: A002 (the noun's name)
-    """The neighbours that the guarantee is about, in full."""
-    exact, held = invariants_in_words(strategy, schema), constraints_in_words(strategy, schema)
-    if strategy.neighbours == "replace-one":
-        exact.insert(0, "the number of people in all")
-    parts = [_NEIGHBOURS[strategy.neighbours]]
-    if filter is not None:
-        parts.append(f"all records pass the filter ({filter.words()})")
-    if exact:
-        parts.append(f"both agree on all invariants ({'; '.join(exact)})")
-    if held:
-        parts.append(f"both satisfy all listed constraints ({'; '.join(held)})")
-    return "; ".join(parts)
-
-
-def _measured_on(optimised: OptimisedSpine) -> dict[str, Any]:
-    spine = optimised.spine
-    return {
-        "units": {level: spine.size(level) for level in spine.levels},
-        "shaped_by": list(optimised.shaped_by),
-        "words": "Measured on an optimised spine, which was made without noise; published on the standard one.",
-    }
-
-
-def _budget(strategy: Strategy) -> dict[str, Any]:
-    unit = strategy.unit
-    return {
-        "unit": unit,
-        "total": text(strategy.budget),
-        "mechanism": strategy.mechanism,
-        "levels": [
-            {"level": level, "share": text(share), unit: rounded_up(strategy.budget * share)}
-            for level, share in strategy.levels.items()
-        ],
-        "queries": [
-            {
-                "level": spend.level,
-                "query": spend.query,
-                "share": text(spend.share),
-                unit: rounded_up(strategy.budget * spend.share),
-                "noise": noise_name(spend.noise),
-                "parameter": text(spend.noise.parameter),
-                "sd": math.sqrt(spend.noise.actual_variance()),
-            }
-            for spend in strategy.spends()
-        ],
-    }
-
-
-def _only_child(strategy: Strategy, spine: Spine) -> dict[str, Any] | None:
-    """The rule, and for each level how many units pay for how many levels: facts of the public spine."""
-    if not strategy.only_child:
-        return None
-    table = []
-    for level, shares in unit_shares(strategy, spine).items():
-        for span, units in enumerate(np.bincount(shares.spans, minlength=len(shares.shares))):
-            if units:
-                share = text(shares.shares[span])
-                table.append({"level": level, "levels_paid": span, "share": share, "units": int(units)})
-    return {"words": _ONLY_CHILD, "units": table}
-
-
-def _constraints(strategy: Strategy, schema: Schema) -> list[dict[str, str]]:
-    """Every constraint once, in words: the strategy's, then the structural zeros of the schema."""
-    table: dict[str, dict[str, str]] = {}
-    for constraint in strategy.constraints:
-        source = _source(strategy, constraint, schema)
-        checked = "" if source == "truth" else f"; {_CHECKED if strategy.check_constraints else _UNCHECKED}"
-        table[constraint.words()] = {"source": source, "source_in_words": f"{_SOURCES[source]}{checked}"}
-    for words in _zeros(schema):
-        table.setdefault(words, {"source": "constant", "source_in_words": f"{_SOURCES['constant']}; {_CHECKED}"})
-    return [{"words": words, **source} for words, source in table.items()]
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any]) -> Certificate:
+        """A certificate from JSON; a field that is missing, unknown or of another type is refused."""
+        for name in ("declared", "observed"):
+            if not isinstance(table.get(name), Mapping):
+                raise FolderError(f"the certificate has no {name} part. Copy the folder again.")
+        unknown = [name for name in table if name not in ("declared", "observed")]
+        if unknown:
+            raise FolderError(f"the certificate has the unknown field {unknown[0]!r}. Known are declared, observed.")
+        if "levels" not in table["observed"]:
+            raise FolderError("certificate, observed: no levels. Copy the folder again.")
+        return cls(
+            declared=_read(Declared, table["declared"], "declared"), observed=Observed.from_json(table["observed"])
+        )
 
 
 def _json_ready(value: Any) -> Any:
-    """Tuples as lists, NumPy's numbers as Python's, and what is not finite as null."""
+    """Tuples as lists, and NumPy's numbers as Python's."""
     if isinstance(value, Mapping):
-        return {key: _json_ready(one) for key, one in value.items()}
+        return {key: _json_ready(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_ready(one) for one in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [_json_ready(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _read(kind: Any, value: Any, place: str) -> Any:
+    """A value of JSON as the type that a field has."""
+    if isinstance(kind, UnionType):  # a type or None
+        return None if value is None else _read(next(k for k in get_args(kind) if k is not NoneType), value, place)
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_read(inner[0], item, f"{place} {i + 1}") for i, item in enumerate(value))
+    if isinstance(value, dict) and origin in (Mapping, dict):
+        return Frozen({str(name): _read(inner[1], item, f"{place} {name}") for name, item in value.items()})
+    if isinstance(value, dict) and is_dataclass(kind):
+        return _read_fields(kind, value, place)
+    if origin is None and (isinstance(value, kind) or (kind is float and type(value) is int)):
+        return value
+    raise FolderError(f"certificate, {place}: {str(value)[:60]!r} is of another type. Copy the folder again.")
+
+
+def _read_fields(kind: Any, table: Mapping[str, Any], place: str) -> Any:
+    types = get_type_hints(kind)
+    required = {field.name for field in fields(kind) if field.default is not None}
+    wrong = sorted((required - set(table)) | (set(table) - set(types)))
+    if wrong:
+        problem = "missing" if wrong[0] in required else "unknown"
+        raise FolderError(f"certificate, {place}: {wrong[0]} is {problem}. Copy the folder again.")
+    return kind(**{name: _read(types[name], value, f"{place} {name}") for name, value in table.items()})

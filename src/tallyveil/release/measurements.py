@@ -17,7 +17,7 @@ import numpy as np
 
 from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil._frozen import Frozen
-from tallyveil.errors import InputError
+from tallyveil.errors import FolderError, InputError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
@@ -92,7 +92,7 @@ class SavedAnswers:
         """The saved answers of a level's query at the places asked for."""
         if (query, level) not in self.tables:
             there = ", ".join(f"{query}@{level}" for query, level in self.tables) or "none"
-            raise InputError(
+            raise FolderError(
                 f"{query}@{level} was not saved with this release (saved: {there}). Protect again with the same key "
                 f'and --measurements "{query}@{level}".'
             )

@@ -1,6 +1,7 @@
 """What a Bayesian intruder learns from noisy counts: of one target, of everybody, and which budget keeps it small."""
 
-from tallyveil.risk.above.hierarchy import Decision, Hierarchy
+from tallyveil.risk.above.decision import Decision
+from tallyveil.risk.above.hierarchy import Hierarchy
 from tallyveil.risk.above.levels import Above
 from tallyveil.risk.budget.allocation import Allocation, allocate
 from tallyveil.risk.budget.choose import Choice, choose

@@ -1,1 +1,1 @@
-"""Long work: stores that can be taken up again, and progress."""
+"""Many runs of a mechanism: batches, pools of processes, stores that can be resumed, and progress."""

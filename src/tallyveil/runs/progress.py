@@ -1,10 +1,12 @@
-"""Progress by level on stderr: a bar on a terminal, one line per finished level elsewhere."""
+"""Progress on stderr: a bar on a terminal, a line now and then elsewhere; and times as people write them."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Timer
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -13,12 +15,14 @@ import typer
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+PATIENCE = 2.0  # seconds; small work that takes longer is being compiled
+
 
 class LevelProgress:
     """Follows a run through its levels.
 
-    ``work`` is the share of the whole that each level is thought to be. The remaining time is estimated from what was
-    done and how long it took, so it corrects itself as levels turn out faster or slower than thought.
+    ``work`` is the estimated share of each level in the whole. The remaining time is computed from what is done and how
+    long it took, so it corrects itself as levels turn out faster or slower than estimated.
     """
 
     def __init__(self, work: Mapping[str, float], *, what: str = "parents", terminal: bool | None = None) -> None:
@@ -27,7 +31,7 @@ class LevelProgress:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._done: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
         self._started = time.monotonic()
 
     def __enter__(self) -> LevelProgress:
@@ -44,13 +48,13 @@ class LevelProgress:
             self._bar.stop()
 
     def update(self, level: str, done: int, of: int) -> None:
-        """Take note that so many of a level's parents (or whatever it is done by) are done."""
+        """Record how many of a level's parents (or other pieces) are done."""
         self._done[level] = done / max(1, of)
         if self._bar is not None and self._task is not None:
             whole = sum(self._work.get(name, 0.0) * share for name, share in self._done.items())
             self._bar.update(self._task, completed=whole, description=f"{level}: {done:,} of {of:,} {self._what}")
-        if done >= of and level not in self._told:
-            self._told.add(level)
+        if done >= of and level not in self._announced:
+            self._announced.add(level)
             seconds = time.monotonic() - self._started
             line = f"{level}: {of:,} {self._what} done after {seconds:.1f} s"
             if self._bar is not None:
@@ -70,7 +74,7 @@ class Steps:
         self._terminal = sys.stderr.isatty() if terminal is None else terminal
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._started = self._told = time.monotonic()
+        self._started = self._reported = time.monotonic()
 
     def __enter__(self) -> Steps:
         if self._known:
@@ -90,17 +94,40 @@ class Steps:
             typer.echo(f"stopped after {self._done:,} of {self._total:,} {self._what}; run it again to go on", err=True)
 
     def step(self, *_: object) -> None:
-        """Take note that one more step is done; elsewhere than on a terminal, say so every five seconds."""
+        """Record that one more step is done; where there is no terminal, print a line every five seconds."""
         self._done += 1
         now = time.monotonic()
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done, description=f"{self._done:,} of {self._total:,}")
-        elif now - self._told > 5 or self._done == self._total:
-            self._told = now
+        elif now - self._reported > 5 or self._done == self._total:
+            self._reported = now
             new = max(1, self._done - self._known)
             left = (now - self._started) / new * (self._total - self._done)
             words = f", about {left:.0f} s left" if self._done < self._total else ""
             typer.echo(f"{self._done:,} of {self._total:,} {self._what} done{words}", err=True)
+
+
+@contextmanager
+def compiling_aloud() -> Iterator[None]:
+    """Announce on stderr that kernels are being compiled if the small work inside takes long."""
+    timer = Timer(PATIENCE, typer.echo, ["compiling kernels (once; about a minute)"], {"err": True})
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def human_seconds(seconds: float) -> str:
+    """A time as people write it.
+
+    >>> human_seconds(4.2), human_seconds(600), human_seconds(9000)
+    ('4 seconds', '10 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
 def _bar() -> Progress:

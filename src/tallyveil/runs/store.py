@@ -1,6 +1,6 @@
-"""A folder of arrays or frames by name, for work that can be taken up again: each appears complete or not at all.
+"""Folders of arrays or frames by name, for work that can be resumed: each file appears complete or not at all.
 
-The folder says for which job it was made, so that pieces of two jobs are never mixed.
+A folder records the job it was made for, so that results of two jobs are never mixed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, MutableMapping
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
@@ -22,12 +23,15 @@ from tallyveil.files.atomic import replacing
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tallyveil.nouns.facilities import Facilities
+    from tallyveil.nouns.histogram import Histogram
+
 JOB = "job.json"
 T = TypeVar("T")
 
 
 def job_folder(folder: str | PathLike[str], job: Mapping[str, Any]) -> Path:
-    """The folder of a job, made if it does not exist; one that holds other things, or another job's, is refused."""
+    """The folder of a job, made if it does not exist. A folder of another job, or with other contents, is refused."""
     place = Path(folder)
     wanted = json.loads(json.dumps(dict(job)))  # as it will be read again
     try:
@@ -38,11 +42,26 @@ def job_folder(folder: str | PathLike[str], job: Mapping[str, Any]) -> Path:
     if (place / JOB).exists():
         _refuse_another(place / JOB, wanted)
     elif others:
-        raise InputError(f"{place}: not empty, and without work to go on with (no {JOB}). Name a new folder.")
+        raise InputError(f"{place}: not empty, and it holds no work to resume (no {JOB}). Name a new folder.")
     else:
         with replacing(place / JOB) as file:
             file.write_text(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return place
+
+
+def input_digest(people: Histogram, facilities: Facilities | None) -> dict[str, str]:
+    """What must be the same when interrupted work is resumed: people, facilities, and the version of the program.
+
+    The digest is computed from the truth, so it belongs only into folders that are internal.
+    """
+    from tallyveil import __version__
+
+    digest = sha256()
+    for piece in people.canonical_bytes():
+        digest.update(piece)
+    for piece in () if facilities is None else facilities.leaves.canonical_bytes():
+        digest.update(piece)
+    return {"people": digest.hexdigest()[:16], "tallyveil": __version__}
 
 
 def _refuse_another(file: Path, wanted: dict[str, Any]) -> None:
@@ -64,9 +83,9 @@ class _Store(MutableMapping[str, T]):
     Parameters
     ----------
     folder
-        Made if it does not exist. One that holds other things, or another job's, is refused.
+        Made if it does not exist. A folder of another job, or with other contents, is refused.
     job
-        The settings that must agree whenever the folder is used: what JSON can hold.
+        The settings that must be the same whenever the folder is used, as JSON values.
     """
 
     ending: ClassVar[str]

@@ -1,5 +1,1 @@
-"""Items of petti2020's Supplementary Methods Appendix: how the empirical privacy loss was designed and validated."""
-
-from tallyveil_papers.appendix.items import ITEMS
-
-__all__ = ["ITEMS"]
+"""The Supplementary Methods Appendix of petti2020: how the empirical privacy loss was designed and validated."""

@@ -9,8 +9,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tallyveil.report.plots import BLUE, HEIGHT, WIDTH, altair, titled
-from tallyveil_papers.appendix.by_hand import RUNS as BY_HAND
-from tallyveil_papers.appendix.by_hand import losses_by_hand
 from tallyveil_papers.appendix.noise import (
     DISTRICTS,
     RUNS,
@@ -21,8 +19,11 @@ from tallyveil_papers.appendix.noise import (
     state_in_words,
     state_of,
 )
+from tallyveil_papers.appendix.solvers import RUNS as BY_HAND
+from tallyveil_papers.appendix.solvers import losses_by_hand
+from tallyveil_papers.figure import Figure
 from tallyveil_papers.losses import authors_z, curve_of, densities, median, two_panels
-from tallyveil_papers.registry import Figure, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 PRINTED = ((0.25, 0.18, 0.005, "caption of Figure SA2"), (0.05, 0.043, 0.0005, "text"))  # budget, EPL, half a unit
 

@@ -1,7 +1,7 @@
 """Figures SA3 and SA4 of petti2020's appendix: noisy strata that agree with totals and are not negative.
 
 Both depend on how many strata are empty, so a synthetic state is a stand-in; what the optimisation does to the noise is
-confirmed on the same state by other means (:mod:`tallyveil_papers.appendix.by_hand`).
+confirmed on the same state by other means (:mod:`tallyveil_papers.appendix.solvers`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from tallyveil._arrays import Floats
 from tallyveil.mechanisms import geometric, total_and_strata, with_invariant
-from tallyveil_papers.appendix.by_hand import counties_kept, epl_by_hand, strata_and_total
 from tallyveil_papers.appendix.noise import Losses, State, losses_of, state_in_words, state_of, strata_of
+from tallyveil_papers.appendix.solvers import counties_kept, epl_by_hand, strata_and_total
+from tallyveil_papers.figure import Figure
 from tallyveil_papers.losses import authors_z, curve_of, densities, two_panels
 from tallyveil_papers.petti.runs import STRATA
-from tallyveil_papers.registry import Figure, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 RUNS_SA3, RUNS_SA4, BY_HAND = 40, 10, 10
 AUTHORS_ZEROS = 46_358 / 63_912  # residuals of SA4 that round to 0.0 (notebook 010 of the authors, last cell)

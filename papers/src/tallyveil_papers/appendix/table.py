@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 
 from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, titled
-from tallyveil_papers.appendix.by_hand import RUNS as BY_HAND
-from tallyveil_papers.appendix.by_hand import losses_by_hand
 from tallyveil_papers.appendix.noise import (
     DISTRICTS,
     RUNS,
@@ -21,8 +19,11 @@ from tallyveil_papers.appendix.noise import (
     noise_of,
     state_of,
 )
+from tallyveil_papers.appendix.solvers import RUNS as BY_HAND
+from tallyveil_papers.appendix.solvers import losses_by_hand
+from tallyveil_papers.figure import Figure
 from tallyveil_papers.losses import authors_z
-from tallyveil_papers.registry import Figure, Outcome, Setting, published
+from tallyveil_papers.registry import Outcome, Setting, published
 
 TELLING = 0.05  # from this z on, ratios exp(-z) and 1 - z differ by 2.5% or more, and both are compared
 SLOW = 0.025  # noise wider than G of this is taken in proportion in the second computation

@@ -16,9 +16,9 @@ from tallyveil.evaluate.epl.loss import Settings, frequencies, smoothed
 from tallyveil.evaluate.tally import Tally
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Geometric
-from tallyveil_papers.flaxman.by_hand import law_of, losses_by_hand, residuals_by_hand
 from tallyveil_papers.flaxman.direct import direct_of
 from tallyveil_papers.flaxman.runs import BUDGETS, LESS_OBVIOUS, LOSS, PARTS, RUNS, noise_of
+from tallyveil_papers.flaxman.simulation import law_of, losses_by_hand, residuals_by_hand
 from tallyveil_papers.losses import authors_z, loss_curve, median
 
 BY_HAND, BATCHES, POINTS = 20, 10, 60  # of the second computation: runs alone, times all runs, points in the range

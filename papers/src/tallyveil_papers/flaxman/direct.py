@@ -19,9 +19,10 @@ from tallyveil.evaluate import direct, neighbour
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.populations import uniform_tree
 from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair, titled
-from tallyveil_papers.flaxman.by_hand import Law, errors_of_raked, law_of
+from tallyveil_papers.figure import Figure
 from tallyveil_papers.flaxman.runs import BUDGETS, HOURS, LEAF, NAMES, run
-from tallyveil_papers.registry import Figure, Outcome, Setting
+from tallyveil_papers.flaxman.simulation import Law, errors_of_raked, law_of
+from tallyveil_papers.registry import Outcome, Setting
 
 RUNS = 500
 TELLING = {"geometric": 1.0, "averaged": 1.0, "raked": 1.0}  # a budget at which so many runs tell

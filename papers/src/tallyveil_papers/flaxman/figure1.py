@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tallyveil.evaluate import epl
 from tallyveil.populations import uniform_tree
 from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair, titled
-from tallyveil_papers.flaxman.by_hand import children_of, law_of, losses_by_hand
+from tallyveil_papers.figure import Figure
 from tallyveil_papers.flaxman.curves import (
     Curves,
     again_of,
@@ -39,8 +39,9 @@ from tallyveil_papers.flaxman.runs import (
     label,
     noise_of,
 )
+from tallyveil_papers.flaxman.simulation import children_of, law_of, losses_by_hand
 from tallyveil_papers.losses import densities, level_lines, median
-from tallyveil_papers.registry import Figure, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 RANGE = ("0.01", "0.025", "0.05", "0.1", "0.25", "0.5")  # budgets of the run that is timed
 HALF_UNIT = 0.0005  # of 0.025

@@ -18,8 +18,9 @@ from tallyveil.evaluate import audit, neighbour, views_of
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.populations import uniform_tree
+from tallyveil_papers.figure import Figure
 from tallyveil_papers.flaxman.runs import BUDGETS, NAMES, PARTS, run
-from tallyveil_papers.registry import Figure, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 RUNS = 20_000
 HUGE = 10**9  # persons in an area, beside which noise is nothing

@@ -2,7 +2,7 @@
 
 Which rows the paper's words are about is settled beforehand: "matching its theoretical bound" and "roughly one quarter
 (with J = 3)" refer to Figure 1, whose caption has budgets 0.025 and 0.1. All other rows have no published number; each
-is computed a second time from noise and raking in numpy (:mod:`tallyveil_papers.flaxman.by_hand`).
+is computed a second time from noise and raking in numpy (:mod:`tallyveil_papers.flaxman.simulation`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from tallyveil._arrays import Floats
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Geometric
 from tallyveil.report.plots import BLUE, ORANGE, altair, titled
-from tallyveil_papers.flaxman.by_hand import children_of, losses_by_hand, residuals_by_hand
+from tallyveil_papers.figure import Figure
 from tallyveil_papers.flaxman.runs import BUDGETS, NAMES, noise_of
+from tallyveil_papers.flaxman.simulation import children_of, losses_by_hand, residuals_by_hand
 from tallyveil_papers.losses import loss_curve
-from tallyveil_papers.registry import Figure, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 BASE: Mapping[str, Any] = {
     "persons": 1_000_000,

@@ -13,9 +13,10 @@ from tallyveil.nouns.schema import Schema
 from tallyveil.privacy import Geometric, epsilon_from_rho, implied_epsilon, rho_of_pure
 from tallyveil.privacy.budget import text
 from tallyveil.risk import Intruder, empirical_epsilon, noises_of
-from tallyveil_papers.kazan import by_hand
-from tallyveil_papers.kazan.facts import HALF_A_UNIT, RHO, beside, bureau, paper_noise, rho_of, rounding
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+from tallyveil_papers.figure import Figure
+from tallyveil_papers.kazan import plain_sums
+from tallyveil_papers.kazan.facts import RHO, beside, bureau, paper_noise, rho_of, rounding
+from tallyveil_papers.registry import Outcome, Setting
 
 DELTA = Fraction(1, 10**10)
 RIGHT_7 = 17.158  # erratum 7
@@ -35,13 +36,10 @@ QUERIES = {
     "votingage * hispanic * cenrace": (252, "26/241", "2/241", "101/4097", "67/4102", "24/4099", "71/4097"),
     "detailed": (2016, "189/241", "230/4097", "754/4097", "241/2051", "1288/4099", "3945/4097"),
 }
-ERRATUM_7 = (
-    "Erratum 7: Eq. 7 at rho = 2.56 gives 17.158. The printed 17.14 is the Bureau's, and is consistent with its exact "
-    "rho of (542/339)^2 = 2.5562."
-)
 
 
-def _table_1(_: Setting) -> Outcome:
+def table_1(_: Setting) -> Outcome:
+    """Table 1: the 2020 allocation."""
     plan = bureau()
     figures = [
         Figure(name="share of the level", at=level, ours=float(plan.levels[level]), published=float(Fraction(printed)))
@@ -78,17 +76,19 @@ def _epsilon_of_2020(name: str, at: str) -> Figure:
 
 def _at_another_delta(rho: Fraction) -> Figure:
     """Eq. 7 where the paper prints nothing, so that delta is seen to matter."""
-    ours, again = epsilon_from_rho(rho, Fraction(1, 10**6)), by_hand.exact_epsilon(float(rho), 1e-6)
+    ours, again = epsilon_from_rho(rho, Fraction(1, 10**6)), plain_sums.exact_epsilon(float(rho), 1e-6)
     return Figure(name="exact epsilon", at=f"rho={float(rho)};delta=1e-6", ours=ours, again=again)
 
 
-def _section_1(_: Setting) -> Outcome:
+def section_1(_: Setting) -> Outcome:
+    """Section 1: epsilon of the 2020 file, and the recommended one."""
     third = Figure(name="recommended epsilon, ln 3", ours=math.log(3), published=1.10, tolerance=rounding(2))
     figures = [_epsilon_of_2020("epsilon of the 2020 file", "rho=2.56;delta=1e-10"), third]
     return Outcome(figures=[*figures, _at_another_delta(RHO)])
 
 
-def _section_2_1(_: Setting) -> Outcome:
+def section_2_1(_: Setting) -> Outcome:
+    """Section 2.1: conversions and tails."""
     where = "Section 2.1"
     rho = rho_of_pure(1)
     gaussian, geometric = paper_noise(Fraction(rho)), Geometric(z=Fraction(1))
@@ -107,7 +107,8 @@ def _section_2_1(_: Setting) -> Outcome:
     return Outcome(figures=figures)
 
 
-def _section_2_3(_: Setting) -> Outcome:
+def section_2_3(_: Setting) -> Outcome:
+    """Section 2.3: the budget of 2020."""
     where, plan = "Section 2.3", bureau()
     ours, exact = epsilon_from_rho(RHO, DELTA), epsilon_from_rho(plan.budget, DELTA)
     at = "rho=2.56;delta=1e-10"
@@ -121,7 +122,7 @@ def _section_2_3(_: Setting) -> Outcome:
         beside(where, "implied epsilon", "rho=2.56", implied_epsilon(RHO), digits=2),
         beside(where, "rho of a block", "", float(block), digits=3),
         beside(where, "rho of the detailed query in a block", "", float(rho_of("block")), digits=3,
-               again=by_hand.RHO_1),
+               again=plain_sums.RHO_1),
     ]  # fmt: skip
     for level in list(LEVELS)[1:]:
         figures.append(Figure(name="queries of a level", at=level, ours=float(len(plan.queries[level])), published=11))
@@ -132,7 +133,8 @@ def _section_2_3(_: Setting) -> Outcome:
     return Outcome(figures=figures, notes=[note])
 
 
-def _section_4_1(_: Setting) -> Outcome:
+def section_4_1(_: Setting) -> Outcome:
+    """Section 4.1: cells of the query in 2020 and in 1940."""
     of_1940 = {"votingage": 2, "hispanic": 6, "hhgq": 8, "cenrace": 9}  # as printed
     schema = Schema(attributes={name: [str(i) for i in range(levels)] for name, levels in of_1940.items()})
     figures = [Figure(name="combinations in 2020", ours=float(PERSONS_2020.cells), published=2016)]
@@ -149,7 +151,8 @@ def _section_4_1(_: Setting) -> Outcome:
     return Outcome(figures=figures, notes=notes)
 
 
-def _section_6(_: Setting) -> Outcome:
+def section_6(_: Setting) -> Outcome:
+    """Section 6: epsilons of the conclusion."""
     plan = bureau()
     block = RHO * plan.levels["block"]
     figures = [
@@ -175,7 +178,8 @@ def _section_6(_: Setting) -> Outcome:
     return Outcome(figures=figures, notes=notes)
 
 
-def _definitions(_: Setting) -> Outcome:
+def definitions(_: Setting) -> Outcome:
+    """Definition 5 and Theorem 1, section 2.1: theorem 1 and Eq. 8."""
     noise = paper_noise(Fraction(1, 2))
     k = np.arange(-60, 61)
     has, not_ = noise.pmf(k - 1), noise.pmf(k)
@@ -186,7 +190,7 @@ def _definitions(_: Setting) -> Outcome:
         delta = float(np.maximum(has - math.exp(epsilon) * not_, 0).sum())  # the smallest in Eq. 2
         rows.append({"epsilon": epsilon, "P[Z > epsilon]": beyond, "smallest delta of Eq. 2": delta})
         first = math.floor(epsilon + 0.5) + 1  # Z = (2 k - 1) / 2 is larger from this k on, the event of Eq. 2
-        tails = [sum(by_hand.mass(0.5, x - true) for x in range(first, 40)) for true in (1, 0)]
+        tails = [sum(plain_sums.mass(0.5, x - true) for x in range(first, 40)) for true in (1, 0)]
         again = tails[0] / (tails[0] - math.exp(epsilon) * tails[1])
         figures.append(Figure(name="P[Z > epsilon] over the smallest delta of Eq. 2", at=f"rho=0.5;epsilon={epsilon}",
                               ours=beyond / delta, again=again))  # fmt: skip
@@ -201,51 +205,3 @@ def _definitions(_: Setting) -> Outcome:
         "is the same.",
     ]
     return Outcome(figures=figures, tables={"theorem 1": pd.DataFrame(rows)}, notes=notes)
-
-
-ITEMS: tuple[Item, ...] = (
-    Item(
-        key="kazan2022.section1", title="Epsilon of the 2020 file, and the recommended one", where="Section 1",
-        what="The exact epsilon of rho = 2.56 (Eq. 7), at another delta too, and ln 3.",
-        calls=("privacy.epsilon_from_rho",), tolerance=HALF_A_UNIT, compute=_section_1, erratum=ERRATUM_7,
-    ),
-    Item(
-        key="kazan2022.section2.1", title="Conversions and tails", where="Section 2.1",
-        what="Theorem 2 and back (Eq. 7), and how often each mechanism is off by 3 or more.",
-        calls=("privacy.rho_of_pure", "privacy.implied_epsilon", "privacy.epsilon_from_rho",
-               "privacy.DiscreteGaussian.tail", "privacy.Geometric.tail"),
-        tolerance=HALF_A_UNIT, compute=_section_2_1,
-    ),
-    Item(
-        key="kazan2022.definitions", title="Theorem 1 and Eq. 8", where="Definition 5 and Theorem 1, section 2.1",
-        what="P[Z > epsilon] beside the smallest delta for which Eq. 2 holds, and Eq. 8 summed over either letter.",
-        calls=("privacy.DiscreteGaussian.pmf", "privacy.DiscreteGaussian.log_pmf"),
-        tolerance="None: the paper prints no number.", compute=_definitions,
-        erratum="Erratum 11: the second equivalence of Theorem 1 holds in one direction only; the sum in Eq. 8's "
-        "denominator runs over the wrong letter.",
-    ),
-    Item(
-        key="kazan2022.table1", title="The 2020 allocation", where="Table 1",
-        what="The shares of the preset pl94-2020-us-persons, and the cells of each query, beside the printed ones.",
-        calls=("Strategy.preset", "Schema.query"), tolerance="None: exact fractions.", compute=_table_1,
-    ),
-    Item(
-        key="kazan2022.section2.3", title="The budget of 2020", where="Section 2.3",
-        what="From the global rho (an input) to that of a block's detailed query; levels, queries and cells; the exact "
-        "and the implied epsilon.",
-        calls=("Strategy.preset", "privacy.epsilon_from_rho", "privacy.implied_epsilon"),
-        tolerance=HALF_A_UNIT, compute=_section_2_3, erratum=ERRATUM_7,
-    ),
-    Item(
-        key="kazan2022.section4.1", title="Cells of the query in 2020 and in 1940", where="Section 4.1",
-        what="Combinations of the four attributes: of the 2020 schema, and of one with the printed levels of 1940, an "
-        "input.",
-        calls=("schemas.PERSONS_2020", "Schema.cells"), tolerance="None: whole numbers.", compute=_section_4_1,
-    ),
-    Item(
-        key="kazan2022.section6", title="Epsilons of the conclusion", where="Section 6",
-        what="Exact and implied epsilons, and beside them an empirical one for the noise of the 2020 file.",
-        calls=("privacy.epsilon_from_rho", "privacy.implied_epsilon", "risk.empirical_epsilon", "risk.noises_of"),
-        tolerance=HALF_A_UNIT, compute=_section_6, erratum=ERRATUM_7,
-    ),
-)  # fmt: skip

@@ -10,9 +10,9 @@ import pandas as pd
 
 from tallyveil.report.plots import GREY, altair, titled
 from tallyveil.risk import curve
-from tallyveil_papers.kazan import by_hand
+from tallyveil_papers.figure import Figure
+from tallyveil_papers.kazan import plain_sums
 from tallyveil_papers.kazan.facts import (
-    HALF_A_UNIT,
     PRIORS,
     beside,
     budget_axis,
@@ -22,8 +22,8 @@ from tallyveil_papers.kazan.facts import (
     rho_of,
     rule,
 )
-from tallyveil_papers.kazan.tables import BUREAUS_RHO, NOISE_9, ONE, exposure
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+from tallyveil_papers.kazan.tables import BUREAUS_RHO, NOISE_9, exposure
+from tallyveil_papers.registry import Outcome, Setting
 
 GRID = np.geomspace(0.01, 10, 241)
 STEPS = tuple(f"{rho:.2f}" for rho in np.arange(0.3, 6.01, 0.1))  # along which right decisions go up and down
@@ -34,7 +34,8 @@ ENDS = (
 NEARLY = 0.1  # what "approximately" is taken to mean: ten percent
 
 
-def _figure_1(_: Setting) -> Outcome:
+def figure_1(_: Setting) -> Outcome:
+    """Figure 1 and section 4.2.1: posterior and risk by the statistic."""
     alt = altair()
     x = np.arange(-8, 11)
     rows, figures = [], []
@@ -51,7 +52,7 @@ def _figure_1(_: Setting) -> Outcome:
         falls = float((np.diff(posterior) <= 0).sum() + (np.diff(ratio) <= 0).sum())
         figures.append(Figure(name="places where either curve does not rise", at=f"p={p}", ours=falls, published=0,
                               quote="monotonically increasing functions of the released statistic"))  # fmt: skip
-        again = [by_hand.posterior(by_hand.RHO_1, int(one), prior) for one in x]
+        again = [plain_sums.posterior(plain_sums.RHO_1, int(one), prior) for one in x]
         for name, found, times in (("posterior", posterior, 1.0), ("R'", ratio, 1 / prior)):
             figures.append(Figure(name=f"{name}, mean along the curve", at=f"p={p}", ours=float(found.mean()),
                                   again=times * float(np.mean(again))))  # fmt: skip
@@ -66,7 +67,8 @@ def _figure_1(_: Setting) -> Outcome:
     return Outcome(figures=figures, charts={"figure 1": chart}, tables={"curves": table})
 
 
-def _figure_2(_: Setting) -> Outcome:
+def figure_2(_: Setting) -> Outcome:
+    """Figure 2 and section 4.2.2: average posterior and risk by rho_1."""
     alt = altair()
     table = _curves()
     figures = []
@@ -78,7 +80,7 @@ def _figure_2(_: Setting) -> Outcome:
         least, most = (exposure(p, paper_noise(rho)) for rho in ("1e-4", "100"))
         figures += [
             Figure(name="R", at=f"p={p};rho=1e-4", ours=least.risk, published=1, tolerance=1e-3, quote=ENDS[1],
-                   again=by_hand.average(1e-4, prior) / prior, again_within=1e-9),
+                   again=plain_sums.average(1e-4, prior) / prior, again_within=1e-9),
             Figure(name="marginal posterior", at=f"p={p};rho=100", ours=most.marginal_posterior, published=1,
                    tolerance=1e-6, quote=ENDS[0]),
             Figure(name="R", at=f"p={p};rho=100", ours=most.risk, published=1 / prior, tolerance=1e-6 / prior,
@@ -114,15 +116,16 @@ def _ends(p: str, prior: float) -> list[Figure]:
         ours = found.risk if name == "R" else found.marginal_posterior
         quote = f"the {'disclosure risk' if name == 'R' else 'posterior is'} approximately one"
         figures.append(Figure(name=name, at=f"p={p};rho={rho}", ours=ours, published=1, quote=quote, overstated=True,
-                              tolerance=NEARLY, again=by_hand.average(float(rho), prior) / scale))  # fmt: skip
+                              tolerance=NEARLY, again=plain_sums.average(float(rho), prior) / scale))  # fmt: skip
     at_5 = exposure(p, paper_noise("5")).risk
     figures.append(Figure(name="R", at=f"p={p};rho=5", ours=at_5, published=1 / prior, overstated=True,
-                          tolerance=NEARLY / prior, again=by_hand.average(5.0, prior) / prior,
+                          tolerance=NEARLY / prior, again=plain_sums.average(5.0, prior) / prior,
                           quote="the disclosure risk approximately 1/p"))  # fmt: skip
     return figures
 
 
-def _figure_3(_: Setting) -> Outcome:
+def figure_3(_: Setting) -> Outcome:
+    """Figure 3 and section 4.2.3: right decisions by rho_1."""
     alt = altair()
     table = _curves()
     where = "Section 4.2.3"
@@ -138,14 +141,14 @@ def _figure_3(_: Setting) -> Outcome:
     figures.append(Figure(name="smallest count that is claimed, whatever rho", at="p=1/2", ours=largest, published=1,
                           quote="any X1* >= 1 will lead to a posterior probability greater than 0.5"))  # fmt: skip
     for p in PRIORS[1:]:
-        ours, again = 100 * exposure(p).right_decision, 100 * by_hand.right(by_hand.RHO_1, float(Fraction(p)))
+        ours, again = 100 * exposure(p).right_decision, 100 * plain_sums.right(plain_sums.RHO_1, float(Fraction(p)))
         figures.append(Figure(name="P[right decision], %", at=f"rho=0.099;p={p}", ours=ours, published=1, relation="<",
                               again=again, quote="negligibly small - a fraction of a percent"))  # fmt: skip
         figures += _jagged(p)
     for p in PRIORS:
         real = exposure(p, bureau_noise("block"))
         figures.append(Figure(name="P[right decision], Bureau's noise", at=f"p={p}", ours=real.right_decision,
-                              again=by_hand.right(BUREAUS_RHO, float(Fraction(p)))))  # fmt: skip
+                              again=plain_sums.right(BUREAUS_RHO, float(Fraction(p)))))  # fmt: skip
     figures += _along(table, ("right_decision",))
     axis = budget_axis("budget", "privacy parameter rho_1", GRID[0], GRID[-1])
     y = alt.Y("right_decision:Q", title="probability of the correct decision", scale=alt.Scale(domain=[0, 1]))
@@ -191,36 +194,10 @@ def _along(table: pd.DataFrame, names: tuple[str, ...]) -> list[Figure]:
         some, prior = rows.iloc[::20], float(Fraction(str(p)))
         for name in names:
             of, scale = (
-                (by_hand.right if name == "right_decision" else by_hand.average),
+                (plain_sums.right if name == "right_decision" else plain_sums.average),
                 prior if name == "risk" else 1.0,
             )
             again = float(np.mean([of(rho, prior) / scale for rho in some.budget]))
             figures.append(Figure(name=f"{name}, mean along the curve", at=f"p={p}", ours=float(some[name].mean()),
                                   again=again))  # fmt: skip
     return figures
-
-
-ITEMS: tuple[Item, ...] = (
-    Item(
-        key="kazan2022.figure1", title="Posterior and risk by the statistic", where="Figure 1 and section 4.2.1",
-        what="The curves of Figure 1; that they rise, and that the posterior exceeds p from a statistic of 1 on.",
-        calls=ONE, tolerance="None: whole numbers.", compute=_figure_1,
-    ),
-    Item(
-        key="kazan2022.figure2", title="Average posterior and risk by rho_1", where="Figure 2 and section 4.2.2",
-        what="The curves of Figure 2 (Eq. 14 and 15), that they rise, and their ends: R goes from 1 to 1/p.",
-        calls=(*ONE, "risk.curve"),
-        tolerance="At the ends of the curves 0.001 and one in a million. At 0.25 and 5, where the text says "
-        "approximately, ten percent.", compute=_figure_2,
-        erratum="Erratum 11: at rho_1 = 0.25 the risk is not approximately one, and for p = 1/50 it is not "
-        "approximately 1/p at 5.",
-    ),
-    Item(
-        key="kazan2022.figure3", title="Right decisions by rho_1", where="Figure 3 and section 4.2.3",
-        what="The probability of a right decision (Eq. 19) along rho_1, the numbers of section 4.2.3, and where the "
-        "curve is jagged.",
-        calls=(*ONE, "risk.curve"),
-        tolerance=f"{HALF_A_UNIT} Where the text says a fraction of a percent, anything below 1 percent.",
-        compute=_figure_3,
-    ),
-)  # fmt: skip

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from tallyveil.risk import Attribute, Hierarchy, Intruder, noises_of
-from tallyveil_papers.kazan import by_hand
+from tallyveil_papers.figure import Figure
+from tallyveil_papers.kazan import plain_sums
 from tallyveil_papers.kazan.facts import PRIORS, bureau, paper_noise, rho_of
 from tallyveil_papers.kazan.levels import TABLE_5, two_levels
-from tallyveil_papers.kazan.tables import BUREAUS_RHO, ONE, exposure
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+from tallyveil_papers.kazan.tables import BUREAUS_RHO, exposure
+from tallyveil_papers.registry import Outcome, Setting
 
 OTHERS = 3  # m, the others with the target's characteristics: chosen here
 USEFUL = 0.01  # evidence that moves the odds by less is taken as not very useful
@@ -27,7 +28,8 @@ def _with_known(known: int) -> Hierarchy:
     return Hierarchy(intruder=Intruder(prior="1/2", known=known), noise=two.noise, above=two.above)
 
 
-def _section_3_2(_: Setting) -> Outcome:
+def section_3_2(_: Setting) -> Outcome:
+    """Section 3.2: when the level above tells something."""
     two, known = _with_known(5), 5
     figures = []
     for above, siblings in ((5, 0), (100, 95), (100, 94)):
@@ -36,7 +38,7 @@ def _section_3_2(_: Setting) -> Outcome:
         likely = [
             np.where(
                 x2 >= x1,
-                np.exp(-by_hand.RHO_2 * (above - x2) ** 2 - by_hand.RHO_1 / 27 * (siblings - x2 + x1) ** 2),
+                np.exp(-plain_sums.RHO_2 * (above - x2) ** 2 - plain_sums.RHO_1 / 27 * (siblings - x2 + x1) ** 2),
                 0.0,
             ).sum()
             for x1 in (known, known + 1)
@@ -57,7 +59,8 @@ def _section_3_2(_: Setting) -> Outcome:
     return Outcome(figures=figures, notes=[note])
 
 
-def _section_5(_: Setting) -> Outcome:
+def section_5(_: Setting) -> Outcome:
+    """Sections 5.1 and 5.2: other attacks, and targets who are not unique."""
     figures = [*_not_unique(), *_not_unique_above()]
     rows = []
     for p in PRIORS:  # Eq. 37, as its text says and as it is printed
@@ -67,7 +70,7 @@ def _section_5(_: Setting) -> Outcome:
             for one in (Fraction(p), 1 - Fraction(p))
         )
         told = [float(one.posterior({"hispanic": 2, "not hispanic": 0})["hispanic"]) for one in (text, printed)]
-        log_odds = math.log(prior / (1 - prior)) + (2 * 2 - 1 + 1) * by_hand.RHO_1  # (2 d - 1) rho of each cell
+        log_odds = math.log(prior / (1 - prior)) + (2 * 2 - 1 + 1) * plain_sums.RHO_1  # (2 d - 1) rho of each cell
         again, risk = 1 / (1 + math.exp(-log_odds)), text.risk("hispanic")
         figures += [
             Figure(name="P[hispanic] given (2, 0), Eq. 37 as its text says", at=f"p_v={p}", ours=told[0], again=again),
@@ -80,7 +83,7 @@ def _section_5(_: Setting) -> Outcome:
             noises = noises_of(bureau(), "block", attack=attack, queries=["detailed"])
             ours = Intruder(prior=p).against(*noises).marginal_posterior
             figures.append(Figure(name=f"marginal posterior, {attack}, Bureau's noise", at=f"p={p}", ours=ours,
-                                  again=by_hand.average(BUREAUS_RHO, prior)))  # fmt: skip
+                                  again=plain_sums.average(BUREAUS_RHO, prior)))  # fmt: skip
     notes = [
         "Did the target respond (Eq. 36), and truthfully (Eq. 38)? Both are Eq. 9 with another name for p: Table 4 and "
         "Figures 1 to 3 are theirs too.",
@@ -125,32 +128,15 @@ def _not_unique_above() -> list[Figure]:
                tolerance=1e-9, quote="would not change, while all plots involving X1* and X2* would be shifted by m")
         for name, value in changes.items()
     ]  # fmt: skip
-    right = by_hand.decided(1)[0]
+    right = plain_sums.decided(1)[0]
     return [*figures, Figure(name="P[right decision], m others having them", at=f"two levels;m={m}",
                              ours=other.right_decision, again=right)]  # fmt: skip
 
 
 def _two_cells(prior: float) -> float:
     """Eq. 14 for two cells of which the target is counted in the first, by hand."""
-    k, p = by_hand.law(by_hand.RHO_1)
+    k, p = plain_sums.law(plain_sums.RHO_1)
     likely = p > 1e-16
     k, p = k[likely], p[likely]
-    log_odds = by_hand.RHO_1 * (2.0 * (k[:, None] + 1) - 1 - (2 * k - 1)) + math.log(prior / (1 - prior))
+    log_odds = plain_sums.RHO_1 * (2.0 * (k[:, None] + 1) - 1 - (2 * k - 1)) + math.log(prior / (1 - prior))
     return float(p @ (1 / (1 + np.exp(-log_odds))) @ p)
-
-
-SECTION_3_2 = Item(
-    key="kazan2022.section3.2", title="When the level above tells something", where="Section 3.2",
-    what="The text's example: 5 others have the characteristics, and 5 or 100 are counted above.",
-    calls=("risk.Hierarchy.evidence",), tolerance="None: less likely, and odds that move by less than 1%.",
-    compute=_section_3_2,
-)  # fmt: skip
-SECTION_5 = Item(
-    key="kazan2022.section5", title="Other attacks, and targets who are not unique", where="Sections 5.1 and 5.2",
-    what="The claims of section 5.2 with m = 3, on one level and on two; an unknown attribute (Eq. 37) both ways; "
-    "whether the target responded (36), and truthfully (38).",
-    calls=("risk.Attribute", "risk.noises_of", "risk.Hierarchy.decision", *ONE),
-    tolerance="1e-9: probabilities are to be the same.", compute=_section_5,
-    erratum="Erratum 11: Eq. 37 puts p_v on the other vector than its text, which calls it the probability that "
-    "the target is Hispanic. The text is followed.",
-)  # fmt: skip

@@ -12,12 +12,12 @@ import pandas as pd
 from tallyveil.privacy import DiscreteGaussian, Strategy
 from tallyveil.privacy.budget import Number
 from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair
-from tallyveil_papers.registry import Figure, published
+from tallyveil_papers.figure import Figure
+from tallyveil_papers.registry import published
 
 RHO = Fraction("2.56")  # section 2.3; the Bureau's exact one is (542/339)^2
 PRIORS = ("1/2", "1/5", "1/10", "1/50")  # the four intruders of section 4.2
 PUBLISHED = "kazan_reiter_2022_values"
-HALF_A_UNIT = "Half a unit of the last printed digit: both are exact but for rounding."
 COLOURS = (BLUE, ORANGE, "#009e73", "#cc79a7", INK)
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [12, 4])
 HALF_WIDTH = WIDTH * 2 // 3

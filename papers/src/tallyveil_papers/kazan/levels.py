@@ -19,9 +19,10 @@ from tallyveil.privacy import DiscreteGaussian
 from tallyveil.privacy.budget import Number
 from tallyveil.risk import Above, Hierarchy, Intruder
 from tallyveil.risk.above.gibbs import Steps, misfit
-from tallyveil_papers.kazan import by_hand
-from tallyveil_papers.kazan.facts import HALF_A_UNIT, beside, bureau_noise, paper_noise, rho_of, rounding
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+from tallyveil_papers.figure import Figure
+from tallyveil_papers.kazan import plain_sums
+from tallyveil_papers.kazan.facts import beside, bureau_noise, paper_noise, rho_of, rounding
+from tallyveil_papers.registry import Outcome, Setting
 
 OTHERS = 27  # other enumeration districts of Granville County
 TABLE_5 = (2, 1, -1)  # x1*, x2*, y1*: one Monte Carlo sample of the paper's
@@ -31,10 +32,6 @@ ONE_POINT = 1.0  # what "minimal", "little" and "noticeably" are taken to mean, 
 EXACT, LONG_RUN = "exact", "condition left out, long run"
 RIGHT_8 = (12.94, 38.66, 29.79, 13.92, 3.94, 0.68, 0.07)  # erratum 8: Table 7 as it should be
 SAMPLED_8 = (11.00, 39.50, 30.46, 14.24, 4.04, 0.69, 0.07)  # and as the sampler without the condition has it
-ERRATUM_8 = (
-    "Erratum 8: the posterior of Eq. 25 is a finite sum. The published numbers, taken together, are far from it, and "
-    "near those of a sampler whose x1 step leaves out the condition x1 <= x2 of Eq. 26."
-)
 
 
 @lru_cache
@@ -54,10 +51,11 @@ def with_bureaus_noise() -> Hierarchy:
 
 def bureaus_by_hand(count: int) -> tuple[float, float, float]:
     """Right claims, gains and losses with that noise, by hand."""
-    return by_hand.decided(count, by_hand.HALF * by_hand.RHO_1, by_hand.HALF * by_hand.RHO_2)
+    return plain_sums.decided(count, plain_sums.HALF * plain_sums.RHO_1, plain_sums.HALF * plain_sums.RHO_2)
 
 
-def _table_5(_: Setting) -> Outcome:
+def table_5(_: Setting) -> Outcome:
+    """Table 5 and section 4.3: one sample of released counts."""
     two = two_levels()
     near = two.above[0]
     assert isinstance(near.noise, DiscreteGaussian)
@@ -65,19 +63,19 @@ def _table_5(_: Setting) -> Outcome:
     twice = Decimal(rho_2).quantize(Decimal("0.0001"), ROUND_HALF_UP).quantize(Decimal("0.001"), ROUND_HALF_UP)
     figures = [
         Figure(name="rho_2", at="section 4.3", ours=rho_2, published=0.246, tolerance=rounding(3),
-               again=by_hand.RHO_2),
+               again=plain_sums.RHO_2),
         Figure(name="rho_2", at="section 4.3.1 and captions", ours=rho_2, published=0.247, tolerance=rounding(3),
                as_printed=float(twice), again=0.24648, again_within=rounding(5)),
         Figure(name="other districts, d (input)", ours=float(len(near.siblings)), again=27,
                quote="d = 27 other enumeration districts in the county"),
     ]  # fmt: skip
-    laws = (by_hand.RHO_1, by_hand.RHO_2, by_hand.RHO_1 / by_hand.OTHERS)
+    laws = (plain_sums.RHO_1, plain_sums.RHO_2, plain_sums.RHO_1 / plain_sums.OTHERS)
     released = zip(("X1*", "X2*", "Y1*"), (two.noise, near.noise, near.together), (1, 1, 0), TABLE_5, laws, strict=True)
     rows = []
     for name, noise, true, seen, rho in released:
         mass = float(noise.pmf(seen - true))
         figures.append(Figure(name="probability of this released count", at=f"{name}={seen}", ours=mass,
-                              again=by_hand.mass(rho, seen - true)))  # fmt: skip
+                              again=plain_sums.mass(rho, seen - true)))  # fmt: skip
         rows.append({"count": name, "true": true, "released": seen, "standard deviations off":
                      (seen - true) / math.sqrt(noise.actual_variance())})  # fmt: skip
     note = "The data are one Monte Carlo sample of the paper's, the input of Tables 6 and 7. There, d = 27."
@@ -90,15 +88,16 @@ def _samplers() -> tuple[Steps, Steps]:
     return kept, left_out
 
 
-def _table_6(_: Setting) -> Outcome:
+def table_6(_: Setting) -> Outcome:
+    """Table 6 and section 4.3: posterior of X1 with the level above."""
     two, (x1, x2, y) = two_levels(), TABLE_5
     kept, left_out = _samplers()
-    has, again = two.posterior(x1, [(x2, y)]), float(by_hand.given(*TABLE_5)[1].sum())
+    has, again = two.posterior(x1, [(x2, y)]), float(plain_sums.given(*TABLE_5)[1].sum())
     long_run = {name: float(steps.stationary @ steps.has_given_x2) for name, steps in
                 ((EXACT, kept), (LONG_RUN, left_out))}  # fmt: skip
     sampler = long_run[LONG_RUN]
     alone = float(two.intruder.against(two.noise).posterior(x1))
-    real = by_hand.given(*TABLE_5, by_hand.HALF * by_hand.RHO_1, by_hand.HALF * by_hand.RHO_2)[1].sum()
+    real = plain_sums.given(*TABLE_5, plain_sums.HALF * plain_sums.RHO_1, plain_sums.HALF * plain_sums.RHO_2)[1].sum()
     stays = float(left_out.x2_given_x1[1] @ left_out.has_given_x2 - left_out.x2_given_x1[0] @ left_out.has_given_x2)
     chance = math.sqrt(sampler * (1 - sampler) * (1 + stays) / (1 - stays) / DRAWS)
     figures = [
@@ -106,11 +105,11 @@ def _table_6(_: Setting) -> Outcome:
                again_within=rounding(2), quote="more weight on X1 = 1 than X1 = 0"),
         Figure(name="what the level above adds, points", at=EXACT, ours=100 * (has - alone), published=0,
                relation="<", quote="actually slightly decreases the intruder's posterior probability",
-               again=100 * (again - by_hand.posterior(by_hand.RHO_1, x1, 0.5))),
+               again=100 * (again - plain_sums.posterior(plain_sums.RHO_1, x1, 0.5))),
         Figure(name="size of what the level above adds, points", at=EXACT, ours=100 * abs(has - alone),
                published=ONE_POINT, relation="<", quote="there is minimal change from the hierarchical information",
                as_printed=100 * abs(sampler - alone),
-               again=100 * abs(again - by_hand.posterior(by_hand.RHO_1, x1, 0.5))),
+               again=100 * abs(again - plain_sums.posterior(plain_sums.RHO_1, x1, 0.5))),
         Figure(name="P[X1 = 1 | D], %", at="condition kept, long run", ours=100 * long_run[EXACT], again=100 * again),
         Figure(name="P[X1 = 1 | D], %", at=LONG_RUN, ours=100 * sampler, again=100 * _left_out_by_hand()),
         Figure(name="standard error of 10,000 draws, points", at=LONG_RUN, ours=100 * chance),
@@ -132,20 +131,23 @@ def _table_6(_: Setting) -> Outcome:
 
 def _left_out_by_hand() -> float:
     """The long run of x1 where Eq. 26 has no condition: a chain of two states."""
-    joint, (x1, _, y) = by_hand.given(*TABLE_5), TABLE_5
+    joint, (x1, _, y) = plain_sums.given(*TABLE_5), TABLE_5
     to_has = []
     for shares in joint / joint.sum(axis=1, keepdims=True):  # x2 given x1 = 0 and 1, then x1 given x2
-        odds = [math.exp(by_hand.RHO_1 * (2 * x1 - 1) + by_hand.RHO_1 / 27 * (2 * (x2 - y) - 1)) for x2 in range(61)]
+        odds = [
+            math.exp(plain_sums.RHO_1 * (2 * x1 - 1) + plain_sums.RHO_1 / 27 * (2 * (x2 - y) - 1)) for x2 in range(61)
+        ]
         to_has.append(sum(share * odd / (1 + odd) for share, odd in zip(shares, odds, strict=True)))
     return float(to_has[0] / (to_has[0] + 1 - to_has[1]))
 
 
-def _table_7(_: Setting) -> Outcome:
+def table_7(_: Setting) -> Outcome:
+    """Table 7 and section 4.3: posterior of X2."""
     two, (x1, x2, y) = two_levels(), TABLE_5
     kept, left_out = _samplers()
     exact, long_run = two.above_posterior(x1, [(x2, y)]), left_out.stationary
     chance = [math.sqrt(_variance(left_out, i) / DRAWS) for i in range(8)]
-    right = [*RIGHT_8, 100 * float(by_hand.given(*TABLE_5)[:, 7].sum())]
+    right = [*RIGHT_8, 100 * float(plain_sums.given(*TABLE_5)[:, 7].sum())]
     figures = [
         beside("Table 7", "posterior of X2", f"x2={i}", 100 * float(exact[i]), digits=2, chance=400 * chance[i],
                as_printed=100 * float(long_run[i]), again=right[i], again_within=rounding(2) if i < 7 else 0.0)
@@ -197,7 +199,8 @@ def _variance(steps: Steps, i: int) -> float:
     return float(shares[i] * (1 - shares[i] + 2 * later))
 
 
-def _section_4_3(_: Setting) -> Outcome:
+def section_4_3(_: Setting) -> Outcome:
+    """Section 4.3: the example's posteriors in words."""
     two, (x1, x2, y) = two_levels(), TABLE_5
     left_out = _samplers()[1]
     alone, above = 100 * float(two.intruder.against(two.noise).posterior(x1)), two.above_posterior(x1, [(x2, y)])
@@ -210,7 +213,7 @@ def _section_4_3(_: Setting) -> Outcome:
                again_within=rounding(2)),
         Figure(name="weight on X2 from 6 on, %", at=EXACT, ours=100 * float(above[6:].sum()), published=ONE_POINT,
                relation="<", quote="the probabilities on right tail decline to zero relatively quickly",
-               again=100 * float(by_hand.given(*TABLE_5)[:, 6:].sum())),
+               again=100 * float(plain_sums.given(*TABLE_5)[:, 6:].sum())),
     ]  # fmt: skip
     notes = [
         "Facts of the 1940 census that are not computed here: 209 persons in district 39-14, 29,364 in the county, 27 "
@@ -226,40 +229,3 @@ def _chi_square(steps: Steps, observed: Floats) -> float:
     merged = np.add.reduceat(np.add.reduceat(covariance, starts, axis=0), starts, axis=1) / DRAWS
     off = observed - np.add.reduceat(p, starts)
     return float(off @ np.linalg.pinv(merged, rcond=1e-10, hermitian=True) @ off)
-
-
-MONTE_CARLO = "Half a unit of the last printed digit and standard errors"
-ITEMS: tuple[Item, ...] = (
-    Item(
-        key="kazan2022.section4.3", title="The example's posteriors in words", where="Section 4.3",
-        what="Without the level above, the posterior of X1 for the data of Table 5; with it, the weight on X2 = 1.",
-        calls=("risk.Intruder.against", "risk.Hierarchy.above_posterior", "risk.gibbs.Steps"),
-        tolerance=f"{HALF_A_UNIT} Of the share of 10,000 dependent draws, two standard errors.", compute=_section_4_3,
-        erratum="Erratum 8: the weight on X2 = 1 is 38.7%, not a little more than 40%, which is consistent with "
-        "10,000 draws of a sampler that leaves out the condition x1 <= x2 of Eq. 26 (39.5% in the long run).",
-    ),
-    Item(
-        key="kazan2022.table5", title="One sample of released counts", where="Table 5 and section 4.3",
-        what="The input of Tables 6 and 7: how probable such counts are; and rho_2.",
-        calls=("Strategy.preset", "privacy.DiscreteGaussian.pmf"), tolerance=HALF_A_UNIT, compute=_table_5,
-        erratum="The text prints rho_2 as 0.246 and as 0.247. It is 0.24648; the other is "
-        "consistent with rounding twice.",
-    ),
-    Item(
-        key="kazan2022.table6", title="Posterior of X1 with the level above", where="Table 6 and section 4.3",
-        what="The marginal posterior of X1 for the data of Table 5 (Eq. 25), summed, and as a sampler without the "
-        "condition of Eq. 26 has it in the long run. Compared are the text's words.",
-        calls=("risk.Hierarchy.posterior", "risk.gibbs.Steps", "risk.Intruder.against"),
-        tolerance="None: more, less, and by less than one point.", compute=_table_6,
-        erratum="Erratum 8: by the exact sum the level above takes 7.1 points from the intruder's 57.39%, which is no "
-        "minimal change. A minimal one is consistent with a sampler that leaves out the condition x1 <= x2 of Eq. 26.",
-    ),
-    Item(
-        key="kazan2022.table7", title="Posterior of X2", where="Table 7 and section 4.3",
-        what="The marginal posterior of X2 for the data of Table 5, in percent: summed, as the long run of both "
-        "samplers, and the published row's chi-square against each.",
-        calls=("risk.Hierarchy.above_posterior", "risk.gibbs.Steps", "risk.gibbs.misfit"),
-        tolerance=f"Of a cell: {MONTE_CARLO.lower()}, four, of 10,000 dependent draws. Of the row: a chi-square test "
-        "at 1%.", compute=_table_7, erratum=ERRATUM_8,
-    ),
-)  # fmt: skip

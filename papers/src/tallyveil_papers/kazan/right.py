@@ -15,13 +15,12 @@ import pandas as pd
 from scipy.special import expit, ndtr
 
 from tallyveil.report.plots import BLUE, GREY, HEIGHT, ORANGE, altair, titled
-from tallyveil_papers.kazan import by_hand
+from tallyveil_papers.figure import Figure
+from tallyveil_papers.kazan import plain_sums
 from tallyveil_papers.kazan.facts import HALF_WIDTH, beside, budget_axis, lines, rho_of, rounding, rule
 from tallyveil_papers.kazan.levels import (
-    ERRATUM_8,
     EXACT,
     LONG_RUN,
-    MONTE_CARLO,
     ONE_POINT,
     bureaus_by_hand,
     two_levels,
@@ -29,7 +28,7 @@ from tallyveil_papers.kazan.levels import (
 )
 from tallyveil_papers.kazan.near_ties import settled
 from tallyveil_papers.kazan.sampler import Released, sampled, shares
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 DRAWS = 1000  # MCMC draws for each set of released counts
 FIGURE_5_SETS, FIGURE_6_SETS = 1_000_000, 500_000  # Monte Carlo draws of the released counts
@@ -44,7 +43,8 @@ STRICTLY = "condition left out, more than half of 1,000 draws"
 PURPLE = "#7b3294"
 
 
-def _figure_5(_: Setting) -> Outcome:
+def figure_5(_: Setting) -> Outcome:
+    """Figure 5 and section 4.3.2: right decisions by the true count above."""
     two = two_levels()
     rows = []
     for count in COUNTS_5:
@@ -53,7 +53,7 @@ def _figure_5(_: Setting) -> Outcome:
         ways = (left_out.claimed(), left_out.claimed(DRAWS), left_out.claimed(DRAWS, strictly=True))
         found = [100 * shares(released, claimed)[0] for claimed in ways]
         ours = 100 * two.decision([count]).right_decision
-        rows.append([count, ours, *found, 100 * by_hand.decided(count)[0]])
+        rows.append([count, ours, *found, 100 * plain_sums.decided(count)[0]])
     table = pd.DataFrame(rows, columns=["xi2", EXACT, LONG_RUN, AS_PRINTED, STRICTLY, "again"])
     later = table[table.xi2 > 3].median()
     alone = 100 * two.intruder.against(two.noise).right_decision
@@ -108,7 +108,7 @@ def _claims_5(table: pd.DataFrame, later: pd.Series[float], alone: float) -> lis
             ONE_POINT,
         ),
     )
-    ways = ((EXACT, alone), (LONG_RUN, alone), ("again", 100 * by_hand.right(by_hand.RHO_1, 0.5)))
+    ways = ((EXACT, alone), (LONG_RUN, alone), ("again", 100 * plain_sums.right(plain_sums.RHO_1, 0.5)))
     values = [
         (table[way][0] - base, table[way][0] - later[way], table[way].max() - table[way].min()) for way, base in ways
     ]
@@ -142,7 +142,8 @@ def _chart_5(table: pd.DataFrame, alone: float, later: pd.Series[float]) -> Any:
                   "Scales differ; on the right, exact points below 58.7% are left out.")  # fmt: skip
 
 
-def _figure_6(_: Setting) -> Outcome:
+def figure_6(_: Setting) -> Outcome:
+    """Figure 6 and section 4.3.3: right decisions by rho_2."""
     rows = []
     for place, rho in enumerate(GRID_6):
         for count in COUNTS_6:
@@ -156,7 +157,7 @@ def _figure_6(_: Setting) -> Outcome:
     alone = 100 * two.intruder.against(two.noise).right_decision
     figures = [
         beside("Section 4.3.3", "P[right decision] without hierarchy", "", alone, digits=2,
-               again=100 * by_hand.right(by_hand.RHO_1, 0.5)),
+               again=100 * plain_sums.right(plain_sums.RHO_1, 0.5)),
         *_when_exact(alone),
         *_by_steps(),
         *_curves_6(table),
@@ -184,7 +185,7 @@ def _when_exact(alone: float) -> list[Figure]:
     two, chance = two_levels("100"), 100 * math.sqrt(0.592 * 0.408 / FIGURE_6_SETS)
     figures = []
     for count in COUNTS_6:
-        found, again = settled(two, count), 100 * by_hand.decided_when_exact(count)
+        found, again = settled(two, count), 100 * plain_sums.decided_when_exact(count)
         printed = 100 * sampled(two, count, condition=False, draws=DRAWS)[0]
         one = beside("Section 4.3.3", "P[right decision] at rho2=100", "", 100 * found.right_decision, digits=1,
                      chance=ALLOWED * chance, as_printed=printed, again=again)  # fmt: skip
@@ -202,8 +203,10 @@ def _when_exact(alone: float) -> list[Figure]:
 
 def _drawn_when_exact() -> float:
     """With the count above exact, draws of x1 do not depend on each other: how often half of them or more are right."""
-    (own, p), (rest, r) = by_hand.law(by_hand.RHO_1), by_hand.law(by_hand.RHO_1 / by_hand.OTHERS)
-    log_odds = by_hand.RHO_1 * (2 * own[:, None] + 1 + (2 * (1 - rest) - 1) / by_hand.OTHERS)  # x2 - y* = 1 - noise
+    (own, p), (rest, r) = plain_sums.law(plain_sums.RHO_1), plain_sums.law(plain_sums.RHO_1 / plain_sums.OTHERS)
+    log_odds = plain_sums.RHO_1 * (
+        2 * own[:, None] + 1 + (2 * (1 - rest) - 1) / plain_sums.OTHERS
+    )  # x2 - y* = 1 - noise
     share = expit(log_odds)
     return float(p @ ndtr((DRAWS * share - DRAWS / 2 + 0.5) / np.sqrt(DRAWS * share * (1 - share) + 1e-300)) @ r)
 
@@ -216,7 +219,7 @@ def _by_steps() -> list[Figure]:
         exact.append([100 * settled(two, count).right_decision for count in COUNTS_6])
         left_out.append([100 * sampled(two, count, condition=False, draws=DRAWS)[0] for count in COUNTS_6])
         hands = (
-            by_hand.decided_when_exact(count) if rho == "100" else by_hand.decided(count, rho_2=float(rho))[0]
+            plain_sums.decided_when_exact(count) if rho == "100" else plain_sums.decided(count, rho_2=float(rho))[0]
             for count in COUNTS_6
         )
         again.append([100 * share for share in hands])
@@ -253,7 +256,7 @@ def _curves_6(table: pd.DataFrame) -> list[Figure]:
         curve = table[table.xi2 == str(count)]
         some = curve[curve.rho_2 < 11].iloc[::8]
         if len(some):
-            again = [100 * by_hand.decided(count, rho_2=rho)[0] for rho in some.rho_2]
+            again = [100 * plain_sums.decided(count, rho_2=rho)[0] for rho in some.rho_2]
             figures.append(Figure(name="mean along the exact curve, %", at=f"xi2={count}", again=float(np.mean(again)),
                                   ours=float(some[EXACT].mean())))  # fmt: skip
         fall = -float(np.diff(curve[EXACT][curve.rho_2 >= 2], prepend=0.0).min())
@@ -273,26 +276,3 @@ def _chart_6(table: pd.DataFrame, alone: float) -> Any:
         panels.append((chart + rule(x=float(rho_of("block_group")), colour=PURPLE, dash=(6, 3))).properties(title=name))
     words = "Dashed: without the level above (black, across); rho_2 of 2020 (purple, upright). Scales differ."
     return titled(alt.hconcat(*panels), "Right decisions by rho_2", words)
-
-
-ITEMS: tuple[Item, ...] = (
-    Item(
-        key="kazan2022.figure5", title="Right decisions by the true count above", where="Figure 5 and section 4.3.2",
-        what="The probability of a right decision for xi_2 from 1 on: summed, and as the sampler without the condition "
-        "has it in the long run and with 1,000 draws for each set of counts.",
-        calls=("risk.Hierarchy.decision",),
-        tolerance=f"{MONTE_CARLO}, four, of a point of 1,000,000 draws; none for higher, and one point for small.",
-        compute=_figure_5,
-        erratum=ERRATUM_8 + " At xi_2 = 1 the exact figure is 31.8%, lower than without the level above and than for "
-        "larger xi_2, not higher. From 7 on both are within 0.2 points of the published 59.05%.",
-    ),
-    Item(
-        key="kazan2022.figure6", title="Right decisions by rho_2", where="Figure 6 and section 4.3.3",
-        what="The same along rho_2, for xi_2 of 1, 10 and 100.", calls=("risk.Hierarchy.decision", "risk.Intruder"),
-        tolerance=f"{MONTE_CARLO}, four, of a point of 500,000 draws; none for the probability without hierarchy; one "
-        "point for little and noticeable.",
-        compute=_figure_6, erratum=ERRATUM_8 + " At rho_2 = 1, xi_2 = 1 and 10 are 24 points apart by the exact sum, "
-        "and 0.2 by that sampler. At rho_2 = 100 the printed 59.2% is near the exact figure for xi_2 of 10 and 100 "
-        "(58.97%), and for xi_2 = 1 (58.68%) consistent with 1,000 draws of that sampler.",
-    ),
-)  # fmt: skip

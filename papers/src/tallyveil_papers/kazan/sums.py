@@ -9,16 +9,18 @@ import pandas as pd
 
 from tallyveil.privacy import DiscreteGaussian, approximate_sum, sum_of_noise
 from tallyveil.report.plots import INK, altair, titled
-from tallyveil_papers.kazan import by_hand
+from tallyveil_papers.figure import Figure
+from tallyveil_papers.kazan import plain_sums
 from tallyveil_papers.kazan.facts import COLOURS, HALF_WIDTH, lines, paper_noise, rho_of
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 SCALES = np.linspace(0.02, 2, 199)
 CASES = (("0.9", 5), ("0.9", 27), ("0.099", 5), ("0.099", 27))  # rho, below 1 as in Proposition 1, and n
 VERY_GOOD = 1e-6  # total variation below which an approximation is taken as very good
 
 
-def _figure_7(_: Setting) -> Outcome:
+def figure_7(_: Setting) -> Outcome:
+    """Figure 7, appendix 7.1: variance of a discrete Gaussian."""
     alt = altair()
     rows = []
     for s in SCALES:
@@ -30,11 +32,11 @@ def _figure_7(_: Setting) -> Outcome:
         beyond = np.concatenate([[least], np.geomspace(least, 100, 400)])
         found = [DiscreteGaussian(variance=Fraction(str(round(float(s), 9)))).actual_variance() - round(float(s), 9)
                  for s in beyond]  # fmt: skip
-        again = abs(by_hand.variance(1 / (2 * least)) - least)  # the largest is at the beginning
+        again = abs(plain_sums.variance(1 / (2 * least)) - least)  # the largest is at the beginning
         figures.append(Figure(name="largest |actual variance - s|", at=f"s > {least:g}", published=bound, relation="<",
                               ours=float(np.abs(found).max()), again=again, again_within=1e-12))  # fmt: skip
     for s in ("0.2", "0.3"):  # where they are far apart
-        figures.append(Figure(name="actual variance", at=f"s={s}", again=by_hand.variance(1 / (2 * float(s))),
+        figures.append(Figure(name="actual variance", at=f"s={s}", again=plain_sums.variance(1 / (2 * float(s))),
                               ours=DiscreteGaussian(variance=Fraction(s)).actual_variance()))  # fmt: skip
     long = table.melt(["s", "rho"], ["actual variance", "s itself"], "curve", "variance")
     y = alt.Y("variance:Q", title="variance")
@@ -46,7 +48,8 @@ def _figure_7(_: Setting) -> Outcome:
     return Outcome(figures=figures, charts={"figure 7": chart}, tables={"variances": table})
 
 
-def _figure_8(_: Setting) -> Outcome:
+def figure_8(_: Setting) -> Outcome:
+    """Figure 8, section 3.2 and appendix 7.1: sums of discrete Gaussians."""
     alt = altair()
     rows, figures, apart = [], [], {}
     for rho, n in CASES:
@@ -64,9 +67,9 @@ def _figure_8(_: Setting) -> Outcome:
             Figure(name="largest difference of probabilities", at=at, ours=float(off.max()), again=largest,
                    again_within=1e-10),
             Figure(name="variance of the sum", at=at, ours=exact.actual_variance(),
-                   again=n * by_hand.variance(float(budget))),
+                   again=n * plain_sums.variance(float(budget))),
             Figure(name="variance of DG(n/(2 rho))", at=at, ours=one.actual_variance(),
-                   again=by_hand.variance(float(budget) / n)),
+                   again=plain_sums.variance(float(budget) / n)),
         ]  # fmt: skip
         shown = np.arange(-int(3.5 * float(one.variance) ** 0.5), int(3.5 * float(one.variance) ** 0.5) + 1)
         rows.append(pd.DataFrame({"case": f"rho = {rho}, n = {n}", "k": shown, "sum of n": exact.pmf(shown),
@@ -102,30 +105,13 @@ def _figure_8(_: Setting) -> Outcome:
 
 def _by_hand(rho: float, n: int) -> tuple[float, float]:
     """Total variation and the largest difference, by convolving n times."""
-    k, p = by_hand.law(rho)
+    k, p = plain_sums.law(rho)
     p = p[np.abs(k) <= 12 / np.sqrt(2 * rho) + 2]
     total = p
     for _ in range(n - 1):
         total = np.convolve(total, p)
-    k, q = by_hand.law(rho / n)
+    k, q = plain_sums.law(rho / n)
     reach = max(len(total), len(q)) // 2
     total, q = (np.pad(one, reach - len(one) // 2) for one in (total, q))
     off = np.abs(total - q)
     return float(off.sum()) / 2, float(off.max())
-
-
-ITEMS: tuple[Item, ...] = (
-    Item(
-        key="kazan2022.figure7", title="Variance of a discrete Gaussian", where="Figure 7, appendix 7.1",
-        what="The actual variance of DG(s) along s and rho, and how far it is from s at most.",
-        calls=("privacy.DiscreteGaussian.actual_variance",),
-        tolerance="None: the text gives bounds, 0.002 and 1e-6.", compute=_figure_7,
-    ),
-    Item(
-        key="kazan2022.figure8", title="Sums of discrete Gaussians", where="Figure 8, section 3.2 and appendix 7.1",
-        what="Probabilities of a sum of n, by convolution, and of DG(n/(2 rho)) (Proposition 1), and how far "
-        "apart they are.",
-        calls=("privacy.sum_of_noise", "privacy.approximate_sum"),
-        tolerance="None: the paper prints no number but says that it improves, and is very good.", compute=_figure_8,
-    ),
-)  # fmt: skip

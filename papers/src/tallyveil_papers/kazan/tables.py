@@ -16,9 +16,9 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy import DiscreteGaussian
 from tallyveil.risk import Exposure, Intruder
-from tallyveil_papers.kazan import by_hand
+from tallyveil_papers.figure import Figure
+from tallyveil_papers.kazan import plain_sums
 from tallyveil_papers.kazan.facts import (
-    HALF_A_UNIT,
     PRIORS,
     beside,
     bureau_noise,
@@ -26,14 +26,14 @@ from tallyveil_papers.kazan.facts import (
     rho_of,
     rounding,
 )
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 TABLE_2 = {("household", "adult", "not_hispanic", "white"): 34,
            ("household", "minor", "not_hispanic", "white"): 10,
            ("household", "adult", "not_hispanic", "black"): 1}  # fmt: skip
 RIGHT_6 = (0.178, 0.161, 0.119, 0.073, 0.036)  # erratum 6: the column of probabilities as it should be
 RIGHT_9 = {"1/2": 1.024, "1/50": 1.100}  # erratum 9: R with the variance 1/2.56 x ..., 10.08
-BUREAUS_RHO = by_hand.HALF * by_hand.RHO_1  # whose DG(1/(2 rho)) has the Bureau's variance
+BUREAUS_RHO = plain_sums.HALF * plain_sums.RHO_1  # whose DG(1/(2 rho)) has the Bureau's variance
 NOISE_9 = (
     "The paper adds DG(1/(2 rho)) with the Bureau's rho, which is right when one cell changes by one; the Bureau's rho "
     "is for replace-one neighbours (one cell down, one up), so the 2020 file has DG(1/rho), twice the variance "
@@ -48,7 +48,8 @@ def exposure(prior: str, noise: DiscreteGaussian | None = None, known: int = 0) 
     return Intruder(prior=prior, known=known).against(noise or paper_noise(rho_of("block")))
 
 
-def _table_2(_: Setting) -> Outcome:
+def table_2(_: Setting) -> Outcome:
+    """Table 2 and section 4.2: histogram of enumeration district 28-21."""
     labels = list(PERSONS_1940.attributes.values())
     cells = [
         int(
@@ -80,7 +81,8 @@ def _table_2(_: Setting) -> Outcome:
     return Outcome(figures=figures, tables={"table 2": shown}, notes=notes)
 
 
-def _table_3(_: Setting) -> Outcome:
+def table_3(_: Setting) -> Outcome:
+    """Table 3 and section 4.2.1: posterior and risk for a released statistic."""
     noise, real = paper_noise(rho_of("block")), bureau_noise("block")
     figures, bureaus = [], []
     for x, right in zip(range(1, 6), RIGHT_6, strict=True):
@@ -88,13 +90,13 @@ def _table_3(_: Setting) -> Outcome:
         figures.append(beside("Table 3", "probability mass", f"x={x}", mass, digits=3, as_printed=without, again=right,
                               again_within=rounding(3)))  # fmt: skip
         bureaus.append(Figure(name="probability mass, Bureau's noise", at=f"x={x}", ours=float(real.pmf(x - 1)),
-                              again=by_hand.mass(BUREAUS_RHO, x - 1)))  # fmt: skip
+                              again=plain_sums.mass(BUREAUS_RHO, x - 1)))  # fmt: skip
         for p in PRIORS:
             at, prior = f"x={x};p={p}", float(Fraction(p))
             one, other = exposure(p), exposure(p, real)
             figures.append(beside("Table 3", "posterior", at, float(one.posterior(x)), digits=3))
             figures.append(beside("Table 3", "risk ratio", at, float(one.ratio(x)), digits=2))
-            again = by_hand.posterior(BUREAUS_RHO, x, prior)
+            again = plain_sums.posterior(BUREAUS_RHO, x, prior)
             bureaus.append(Figure(name="posterior, Bureau's noise", at=at, ours=float(other.posterior(x)), again=again))
             bureaus.append(Figure(name="risk ratio, Bureau's noise", at=at, ours=float(other.ratio(x)),
                                   again=again / prior))  # fmt: skip
@@ -122,13 +124,14 @@ def _as_table_3(figures: list[Figure]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _table_4(_: Setting) -> Outcome:
+def table_4(_: Setting) -> Outcome:
+    """Table 4 and section 4.2.2: average posterior and disclosure risk."""
     figures, bureaus, rows = [], [], []
     for p in PRIORS:
         one, real, prior = exposure(p), exposure(p, bureau_noise("block")), float(Fraction(p))
         figures.append(beside("Table 4", "marginal posterior", f"p={p}", one.marginal_posterior, digits=3))
         figures.append(beside("Table 4", "disclosure risk R", f"p={p}", one.risk, digits=2))
-        again = by_hand.average(BUREAUS_RHO, prior)
+        again = plain_sums.average(BUREAUS_RHO, prior)
         bureaus.append(Figure(name="marginal posterior, Bureau's noise", at=f"p={p}", ours=real.marginal_posterior,
                               again=again))  # fmt: skip
         bureaus.append(Figure(name="disclosure risk R, Bureau's noise", at=f"p={p}", ours=real.risk,
@@ -146,27 +149,3 @@ def _table_4(_: Setting) -> Outcome:
                               again_within=rounding(3), ours=exposure(p, twice).risk))  # fmt: skip
     names = ["p", "posterior", "risk R", "posterior, Bureau's noise", "risk R, Bureau's noise"]
     return Outcome(figures=figures + bureaus, tables={"table 4": pd.DataFrame(rows, columns=names)}, notes=[NOISE_9])
-
-
-ONE = ("risk.Intruder.against", "risk.Exposure")
-ITEMS: tuple[Item, ...] = (
-    Item(
-        key="kazan2022.table2", title="Histogram of enumeration district 28-21", where="Table 2 and section 4.2",
-        what="The three counts, an input, as a histogram: how many persons, who is unique, what the intruder knows.",
-        calls=("Spine.from_columns", "Histogram.from_entries", "Histogram.at"),
-        tolerance="None: these are inputs.", compute=_table_2,
-    ),
-    Item(
-        key="kazan2022.table3", title="Posterior and risk for a released statistic", where="Table 3 and section 4.2.1",
-        what="Posterior (Eq. 11), risk ratio R' (13) and the probability of each released statistic (8).",
-        calls=(*ONE, "privacy.DiscreteGaussian.pmf"), tolerance=HALF_A_UNIT, compute=_table_3,
-        erratum="Erratum 6: the column headed P[X* = x | X = 1] is consistent with P[X* = x | X = 0]. Of a target with "
-        "the characteristics, a statistic of 4 is seen in 7.3% of cases, not in 3.6%, and one of 5 in 3.6%, "
-        "not in 1.5%.",
-    ),
-    Item(
-        key="kazan2022.table4", title="Average posterior and disclosure risk", where="Table 4 and section 4.2.2",
-        what="The posterior averaged over what may be released (Eq. 14) and R (15); with the Bureau's noise, too.",
-        calls=ONE, tolerance=HALF_A_UNIT, compute=_table_4,
-    ),
-)  # fmt: skip

@@ -12,19 +12,18 @@ import pandas as pd
 from tallyveil._arrays import Floats, Integers
 from tallyveil.report.plots import BLUE, INK, altair, titled
 from tallyveil.risk import Hierarchy
-from tallyveil_papers.kazan import by_hand
+from tallyveil_papers.figure import Figure
+from tallyveil_papers.kazan import plain_sums
 from tallyveil_papers.kazan.facts import beside, rounding
 from tallyveil_papers.kazan.levels import (
-    ERRATUM_8,
     EXACT,
     LONG_RUN,
-    MONTE_CARLO,
     bureaus_by_hand,
     two_levels,
     with_bureaus_noise,
 )
 from tallyveil_papers.kazan.sampler import Chains, Released, shares
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 BOX = np.arange(-3, 6), np.arange(-30, 31)  # x2* and y1* of Figure 4
 OWN = np.arange(-20, 31)  # x1* among which the smallest that is claimed is looked for
@@ -36,13 +35,16 @@ ORANGES = ("#fdd0a2", "#fdae6b", "#fd8d3c", "#e6550d", "#c94a05", "#a63603", "#8
 SHADES = {0: BLUE, 1: "#f4f4f4", **{i + 2: colour for i, colour in enumerate(ORANGES)}}
 
 
-def _figure_4(_: Setting) -> Outcome:
+def figure_4(_: Setting) -> Outcome:
+    """Figure 4 and section 4.3.1: decisions by what is released above."""
     two, (above, siblings) = two_levels(), BOX
     exact = np.array([[two.threshold([(int(x2), int(y))]) for y in siblings] for x2 in above])
     left_out = _thresholds(Chains.of(two, OWN, above, siblings, condition=False))
     again = _thresholds_by_hand()
     in_above, in_siblings = two.above[0].noise.pmf(above - 1).sum(), two.above[0].together.pmf(siblings).sum()
-    held = by_hand.mass(by_hand.RHO_2, above - 1) * by_hand.mass(by_hand.RHO_1 / by_hand.OTHERS, siblings)
+    held = plain_sums.mass(plain_sums.RHO_2, above - 1) * plain_sums.mass(
+        plain_sums.RHO_1 / plain_sums.OTHERS, siblings
+    )
     ours = 100 * float(in_above * in_siblings)
     figures = [
         Figure(name="probability mass of the combinations, %", ours=ours, published=99, relation=">",
@@ -77,7 +79,7 @@ def _gains(two: Hierarchy) -> list[Figure]:
     alone = released.x1[:, None, None] >= 1
     chance = [100 * ALLOWED * math.sqrt(float((chances * part).sum())) for part in (~alone, alone, True)]
     names = ("probability mass: rightly changed", "probability mass: wrongly changed", "net gain")
-    hand_right, hand_gain, hand_loss = by_hand.decided(1)
+    hand_right, hand_gain, hand_loss = plain_sums.decided(1)
     figures = [
         beside(where, names[0], "", 100 * exact.gain, digits=2, chance=chance[0], as_printed=gain,
                again=RIGHT_8["gain"], again_within=rounding(2)),
@@ -138,9 +140,9 @@ def _thresholds(chains: Chains) -> Integers:
 
 def _thresholds_by_hand() -> Integers:
     """The smallest x1* with an odds of more than 1 (Eq. 25), tile by tile."""
-    given = [[by_hand.given(0, int(x2), int(y)) for y in BOX[1]] for x2 in BOX[0]]
+    given = [[plain_sums.given(0, int(x2), int(y)) for y in BOX[1]] for x2 in BOX[0]]
     log_odds = np.array([[math.log(one[1].sum() / one[0].sum()) for one in row] for row in given])  # at x1* = 0
-    found: Integers = np.floor(-log_odds / (2 * by_hand.RHO_1)).astype(np.int64) + 1  # each step adds 2 rho_1
+    found: Integers = np.floor(-log_odds / (2 * plain_sums.RHO_1)).astype(np.int64) + 1  # each step adds 2 rho_1
     return found
 
 
@@ -178,20 +180,3 @@ def _runs(rows: pd.DataFrame) -> pd.DataFrame:
     runs = rows.assign(run=(rows.claimed.ne(rows.claimed.shift()) | rows.x2.ne(rows.x2.shift())).cumsum())
     middles = [run.iloc[len(run) // 2] for _, run in runs.groupby("run") if len(run) > 1]
     return pd.DataFrame(middles)
-
-
-ITEMS: tuple[Item, ...] = (
-    Item(
-        key="kazan2022.figure4", title="Decisions by what is released above", where="Figure 4 and section 4.3.1",
-        what="From which X1* on the intruder claims X1 = 1, for each X2* and Y1*; how much probability the level above "
-        "turns to right and to wrong decisions.",
-        calls=("risk.Hierarchy.threshold", "risk.Hierarchy.decision"),
-        tolerance=f"{MONTE_CARLO}, two, of tiles whose decision 250,000 draws leave to chance; none for whole numbers "
-        "and bounds.",
-        compute=_figure_4, erratum=ERRATUM_8 + " Where the target is alone above, the level above takes 27.3 points "
-        "from this intruder and gives 0.2, not 1.8 and 2.5: the flat prior on X2 drives this. X1 = 1 is claimed "
-        "whatever is above from X1* = 10 on, not from 2 on, and for X2* of 2 or less a large negative Y1* does not "
-        "make up for X1* = 0. The combinations hold just under 99% of the probability, not over 99%; each range alone "
-        "holds over 99%.",
-    ),
-)  # fmt: skip

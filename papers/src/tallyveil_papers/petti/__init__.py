@@ -1,5 +1,1 @@
 """petti2020: TopDown on the 1940 census, its error, its empirical privacy loss, its bias, and samples beside it."""
-
-from tallyveil_papers.petti.items import ITEMS
-
-__all__ = ["ITEMS"]

@@ -15,11 +15,12 @@ import pandas as pd
 
 from tallyveil.nouns.census_schemas import PERSONS_1940, PERSONS_2020
 from tallyveil.privacy.strategy import Strategy
+from tallyveil_papers.figure import FACTOR, Figure
 from tallyveil_papers.petti.census import Census, census_of, nation_of
 from tallyveil_papers.petti.compare import COUNTED, PLACES, lay, results
 from tallyveil_papers.petti.file import of_the_nation
 from tallyveil_papers.petti.runs import FRACTIONS, TEXT_FRACTIONS, sample_runs, size_figures, topdown_runs
-from tallyveil_papers.registry import FACTOR, Figure, Item, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 LOW_BUDGET_LOSS, TIMES_LESS = 0.15, 10.0
 SIMILAR = 3.0  # "similar magnitude": theirs are up to 4 over 2 persons, which may have been 4.5 over 1.5
@@ -227,29 +228,3 @@ def _pick(figures: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
     for name, value in wanted.items():
         figures = figures[figures[name].isin(value if isinstance(value, list) else [value])]
     return figures
-
-
-CLAIMS = Item(
-    key="petti2020.claims",
-    title="What the text says in words",
-    where="Abstract, Results, Figure 3, Discussion, Limitations",
-    what=(
-        "Claims about loss, samples, bias and error as numbers with the bound that the words set; those about the loss "
-        "are judged for Figure 2's counts (strata of counties) and shown for the others, which the words fit less."
-    ),
-    calls=(
-        "protect",
-        "mechanisms.sampling.sample",
-        "evaluate.epl",
-        "evaluate.bias",
-        "evaluate.error",
-        "evaluate.sizes",
-    ),
-    tolerance=(
-        "Directions must hold. Around 0.15, independent of epsilon, and almost 10 times: a factor of two. Similar "
-        "magnitude: a factor of three (theirs are up to 4 persons over 2, which may have been 4.5 over 1.5); "
-        "substantially different: of ten; ten times more: half a unit. Not as pronounced: in relation to size (in "
-        "persons the published bias of counties is the larger one)."
-    ),
-    compute=compute_claims,
-)

@@ -16,9 +16,10 @@ from typing import Any, final
 
 import pandas as pd
 
+from tallyveil_papers.figure import FACTOR, Figure
 from tallyveil_papers.petti.census import Census, fewest_persons
 from tallyveil_papers.petti.runs import KEYS, TEXT_LOSS
-from tallyveil_papers.registry import FACTOR, Figure, published
+from tallyveil_papers.registry import published
 
 FEWEST_RESIDUALS = 20  # behind a bias
 CHANCE = 3.0  # standard errors of the difference within which a stand-in is not told from the published figure

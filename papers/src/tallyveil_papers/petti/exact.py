@@ -18,10 +18,11 @@ from tallyveil.privacy.noise import Geometric
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.protect import protect
 from tallyveil.release.release import Release
+from tallyveil_papers.figure import Figure
 from tallyveil_papers.petti.census import Census, census_of
 from tallyveil_papers.petti.compare import results
 from tallyveil_papers.petti.runs import STRATA
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 QUERIES = {"detailed": 0.1, "hhgq": 0.225, STRATA: 0.675}  # Methods, "TopDown options", 4
 LEVELS_OF_TEXT = ("us", "state", "county", "enumdist")  # Methods, "TopDown algorithm"
@@ -236,36 +237,3 @@ def _noise(strategy: Strategy, level: str, query: str) -> Geometric:
     noise = strategy.noise(level, query)
     assert isinstance(noise, Geometric)
     return noise
-
-
-VARIANCE = Item(
-    key="petti2020.variance",
-    title="Variance of the noise",
-    where='Methods, "Step one: Imprecise Histogram"',
-    what="The variance of the two-sided geometric G(z) that each query gets, by definition and as printed.",
-    calls=("Strategy.preset", "Strategy.noise", "privacy.Geometric.actual_variance"),
-    tolerance="Exact, to rounding of floats.",
-    compute=compute_variance,
-    erratum=(
-        "The paper prints (1 - exp(-z))^2 / (2 exp(-z)). The distribution it defines has the variance 2 exp(-z) / "
-        "(1 - exp(-z))^2; the printed formula is consistent with its reciprocal."
-    ),
-)
-SETUP = Item(
-    key="petti2020.setup",
-    title="How the budget is split, what is counted, and what must hold",
-    where='Methods, "Step one" and "TopDown options still to be selected"',
-    what=(
-        "Shares, noise and schema of the preset e2e-2018; invariants, bounds and the spread of the noise on a release."
-    ),
-    calls=("Strategy.preset", "Strategy.noise", "schemas.PERSONS_1940", "protect", "privacy.Geometric.pmf"),
-    tolerance=f"Exact; two variances of drawn noise to {CHECKED:g} standard errors.",
-    compute=compute_setup,
-    erratum=(
-        "The text has six household and group-quarters types (144 cells), the code that the Bureau released eight "
-        "(192). Its list of budgets leaves out 6, which the results include. Its two lists of invariants are not the "
-        "same (state totals and households; the nation's and states' totals). It says that each term of the objective "
-        "is weighted in proportion to the magnitude of its noise; the released code weights by one over the variance, "
-        "as tallyveil does (not a figure, so not among those here)."
-    ),
-)

@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tallyveil_papers.figure import Figure
 from tallyveil_papers.petti import charts
 from tallyveil_papers.petti.census import Census, census_of, nation_of
 from tallyveil_papers.petti.compare import CLEAR, FEWEST_RESIDUALS, PLACES, lay, name_of, results, signs
 from tallyveil_papers.petti.runs import DEFINITIONS, Runs, sample_runs, size_figures, topdown_runs
 from tallyveil_papers.petti.typical import (
-    ERROR_FACTOR,
-    LOSS_FACTOR,
     beyond_a_factor,
     bias_sizes,
     typical_errors,
     typical_losses,
 )
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 ERRORS = ["mae", "pct95", "max_ae", "rmse"]
 FACTOR = (
@@ -28,11 +27,6 @@ FACTOR = (
     "four standard errors of the difference of two such runs."
 )
 SIBLINGS = 0.3  # relative: what siblings, who share an error, may do to a standard error
-PERSON = "Errors are published as whole persons: half a person is no difference."
-MEANS = (
-    f"The geometric mean over budgets or fractions (where published as 5 persons or more) to {ERROR_FACTOR:g}: error "
-    f"goes as one over the budget, so that is half-way to a budget 1.5 times too large."
-)
 LOSSES = (
     "Below the nation's size a loss may be larger by the upward bias of a noisy maximum, which grows as residuals are "
     "fewer."
@@ -43,17 +37,8 @@ CHANCE = (
     "size, as the mean over the indices compared (each with the same weight, in the published direction), to a factor "
     "of two. At the nation's size each to a factor of two or three standard errors of the difference."
 )
-SPREAD = (
-    "The authors drew one sample: where the spread of single samples makes three standard errors of a difference more "
-    "than a factor of two (maxima, state totals), that instead."
-)
 TOPDOWN = ("populations.census_1940", "protect", "Strategy.preset", "evaluate.error")
 SAMPLES = ("populations.census_1940", "mechanisms.sampling.sample", "evaluate.error", "evaluate.epl")
-INDEX = (
-    "The text defines the homogeneity index as the number of empty cells; the indices published (0, 4, 8, 12, 14, ... "
-    "23) are consistent with the 24 cells less the product of the numbers of ages, ethnicities and races present. That "
-    "one is used here; evaluate.homogeneity has both."
-)
 
 
 def compute_error(setting: Setting) -> Outcome:
@@ -162,56 +147,3 @@ def _laid(
         tables={"side_by_side": table, "not_compared": laid.left_out},
         notes=laid.notes(),
     )
-
-
-FILE: tuple[Item, ...] = (
-    Item(
-        key="petti2020.error",
-        title="Error of TopDown at every budget, level and statistic",
-        where="Extended data (results file, 192 figures)",
-        what="Median, 95th percentile, maximum and root mean square of errors, totals and strata; runs pooled.",
-        calls=TOPDOWN,
-        tolerance=f"{FACTOR.format(slack=PERSON)} {MEANS} State totals are invariant: exactly 0.",
-        compute=compute_error,
-    ),
-    Item(
-        key="petti2020.epl",
-        title="Empirical privacy loss of TopDown at every budget and level",
-        where="Extended data (results file, 40 figures)",
-        what="The authors' loss of pooled residuals: bandwidth factor 0.1, 95th percentile, midpoints.",
-        calls=(*TOPDOWN[:3], "evaluate.residuals", "evaluate.epl"),
-        tolerance=(
-            f"{FACTOR.format(slack=LOSSES)} The geometric mean of all to {LOSS_FACTOR:g}: half-way to a factor of "
-            f"two, nearly, and not {ERROR_FACTOR:g} as of errors, because of that bias."
-        ),
-        compute=compute_epl,
-    ),
-    Item(
-        key="petti2020.bias",
-        title="Bias of totals by homogeneity at every budget and level",
-        where="Extended data (results file, 168 figures)",
-        what="Mean residual of totals by the homogeneity index that the authors computed; runs pooled.",
-        calls=(*TOPDOWN[:3], "evaluate.bias"),
-        tolerance=FACTOR.format(slack=CHANCE) + " State totals: exactly 0.",
-        compute=compute_bias,
-        erratum=INDEX,
-    ),
-    Item(
-        key="petti2020.samples",
-        title="Simple random samples: error and loss at 19 fractions",
-        where="Extended data (results file, 570 figures)",
-        what="Samples without replacement, counts scaled up; error and loss as of TopDown.",
-        calls=SAMPLES,
-        tolerance=f"{FACTOR.format(slack=PERSON)} {SPREAD} {MEANS} That of losses to {LOSS_FACTOR:g}.",
-        compute=compute_samples,
-    ),
-    Item(
-        key="petti2020.sizes",
-        title="Sizes of the precise counts",
-        where="Extended data (results file, 24 figures)",
-        what="Median, mean, standard deviation and 95th percentile of counts that are not empty.",
-        calls=("populations.census_1940", "evaluate.sizes"),
-        tolerance="Stand-in: a factor of two (its parameters were fitted to these). Real extract: half a unit.",
-        compute=compute_sizes,
-    ),
-)

@@ -8,9 +8,10 @@ from typing import Any
 import pandas as pd
 
 from tallyveil.evaluate import homogeneity
+from tallyveil_papers.figure import DIFFERS, Figure
 from tallyveil_papers.petti.census import Census, census_of, nation_of
 from tallyveil_papers.petti.compare import Laid, figure_of, lay, results
-from tallyveil_papers.petti.file import CHANCE, FACTOR, LOSSES, PERSON, SPREAD, of_the_nation
+from tallyveil_papers.petti.file import of_the_nation
 from tallyveil_papers.petti.runs import (
     DEFINITIONS,
     KEYS,
@@ -23,7 +24,7 @@ from tallyveil_papers.petti.runs import (
     topdown_runs,
 )
 from tallyveil_papers.petti.typical import bias_sizes
-from tallyveil_papers.registry import DIFFERS, Figure, Item, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 BUDGETS, SHARES = (0.5, 1.0, 2.0), (0.05, 0.5, 0.95)
 # Results, "Error and privacy of TopDown": at epsilon 0.5, 1 and 2.
@@ -171,28 +172,3 @@ def _sampled(figures: Mapping[tuple[str, str, str], tuple[float | None, ...]]) -
         for at, value in zip(SHARES, values, strict=True)
         if value is not None
     ]
-
-
-TEXT = Item(
-    key="petti2020.text",
-    title="Figures in the text",
-    where="Results",
-    what="Every figure that the text gives of error, loss, bias, samples and sizes.",
-    calls=(
-        "protect",
-        "mechanisms.sampling.sample",
-        "evaluate.error",
-        "evaluate.epl",
-        "evaluate.bias",
-        "evaluate.homogeneity",
-        "evaluate.sizes",
-    ),
-    tolerance=FACTOR.format(slack=f"{PERSON} {LOSSES} {CHANCE} {SPREAD}"),
-    compute=compute_text,
-    erratum=(
-        "Losses of samples in the text differ from the authors' results file (totals, and 95% of strata); the text's "
-        "are consistent with a wider search range, 1.5 x the 99th percentile, of an earlier version of their code. "
-        "The 4, 5 and 9 persons of a 50% sample, which the text has as error in TC, are in the results file those of "
-        "SC. The text calls 22 the largest homogeneity index of districts; Figure 3's caption and the results have 23."
-    ),
-)

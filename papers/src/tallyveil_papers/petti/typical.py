@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tallyveil_papers.figure import FACTOR, Figure
 from tallyveil_papers.petti.census import Census
 from tallyveil_papers.petti.compare import COUNTED, PLACES, REAL_ERRORS, UNIT, WORDS
-from tallyveil_papers.registry import FACTOR, Figure
 
 ROUNDED = 5  # units at least: rounding is then at most a tenth of a figure
 ERROR_FACTOR = 1.25  # error goes as one over the budget: half-way (in logarithms) to a budget 1.5 times too large

@@ -5,10 +5,10 @@ If a mechanism is (epsilon, delta)-differentially private for these neighbours, 
 .. math:: P[A(D) \in E] \le e^\varepsilon P[A(D') \in E] + \delta,
 
 so any event gives a lower bound, :math:`\log((p - \delta) / q)`. The event is chosen on the first half of the runs and
-tested on the second (choosing and testing on the same runs would find luck); there, p is bounded from below and q from
-above, each by Clopper & Pearson at half the chance of error [1]_. So epsilon is at least the bound, with the stated
-confidence, whatever the mechanism is. A bound above what was proven means a bug, or a wrong claim; one below it proves
-nothing: another event, or other neighbours, might show more.
+tested on the second, since the event that looks best on some runs is partly lucky there. On the second half, p is
+bounded from below and q from above, each by Clopper & Pearson at half the probability of error [1]_. So epsilon is at
+least the bound, with the stated confidence, whatever the mechanism is. A bound above the proven epsilon means a bug or
+a wrong claim. A bound below it proves nothing: another event, or other neighbours, might show more.
 
 References
 ----------
@@ -18,7 +18,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, final
 
@@ -30,22 +30,21 @@ from tallyveil.evaluate.audit.binomial import lower, upper
 from tallyveil.evaluate.audit.events import Chosen, Event, Family, Search
 from tallyveil.evaluate.audit.views import View, look, neighbours_in_words, views_of
 from tallyveil.nouns.histogram import Histogram
+from tallyveil.runs.batches import Batch, Execution, Run, outputs
 
-Run = Callable[[Histogram, range], Any]
-Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-Store = MutableMapping[str, NDArray[Any]]
-Progress = Callable[[int, int], None]
 Families = Literal["all", "one-unit", "joint"]
-FEWEST = 100  # runs a side below which no bound says anything
+Outputs = tuple[NDArray[Any], NDArray[Any]]
+SIDES = ("people", "neighbour")  # D and D', as stores name them
+FEWEST = 100  # runs a side below which no bound is informative
 NOTE = (
     "A lower bound for these neighbours and the events searched, not an estimate of epsilon. It is computed from the "
-    "true counts: for those who may see them."
+    "true counts and is not for publication."
 )
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Bound:
+class EventBound:
     """What one event says about epsilon, tested on runs that it was not chosen on.
 
     Attributes
@@ -89,8 +88,8 @@ class Audit:
     """
 
     best: Family
-    one_unit: Bound | None
-    joint: Bound | None
+    one_unit: EventBound | None
+    joint: EventBound | None
     neighbours: str
     proven: float | None
     runs: int
@@ -99,11 +98,11 @@ class Audit:
     views: tuple[str, ...]
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> EventBound:
         """The bound of the family that looked better on the choosing half."""
-        found = self.one_unit if self.best == "one-unit" else self.joint
-        assert found is not None
-        return found
+        bound = self.one_unit if self.best == "one-unit" else self.joint
+        assert bound is not None
+        return bound
 
     @property
     def epsilon_low(self) -> float:
@@ -117,13 +116,13 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """What to think of it, in words."""
-        at = f" at delta {self.delta:g}" if self.delta else ""
+        """How the bound compares with the proven epsilon, in words."""
+        at_delta = f" at delta {self.delta:g}" if self.delta else ""
         if self.proven is None:
             return "no proven epsilon was given to compare with"
         if self.exceeds:
-            return f"exceeds the proven epsilon {self.proven:.6g}{at}: a bug or a wrong claim"
-        return f"consistent with epsilon {self.proven:.6g}{at}"
+            return f"exceeds the proven epsilon {self.proven:.6g}{at_delta}: a bug or a wrong claim"
+        return f"consistent with epsilon {self.proven:.6g}{at_delta}"
 
     def as_json(self) -> dict[str, Any]:
         """The figures under their JSON keys."""
@@ -154,10 +153,7 @@ def audit(
     delta: float = 0.0,
     proven: float | None = None,
     events: Families = "all",
-    batch: int = 1000,
-    map: Map = map,  # noqa: A002
-    store: Store | None = None,
-    progress: Progress | None = None,
+    execution: Execution | None = None,
 ) -> Audit:
     """A lower bound on a mechanism's epsilon from runs on two neighbours.
 
@@ -181,41 +177,24 @@ def audit(
         The epsilon that is claimed for these neighbours at this delta.
     events
         Which events to search: ``"one-unit"``, ``"joint"`` or ``"all"``.
-    batch, map
-        Runs are made in batches of so many, by ``map`` (a pool's, to use several cores). The result depends on neither.
-    store
-        Where batches are kept, by name: those already there are not run again. ``files.store.FolderStore`` is a folder.
-    progress
-        Called with how many runs are done, and how many there are (both sides).
+    execution
+        In which batches and processes the runs are made, and where they are kept. The result does not depend on it.
 
     Examples
     --------
     See docs/audit.md.
     """
     check_audit(runs, confidence, delta)
-    if batch < 1:
-        raise InputError(f"a batch must have 1 run or more. Got {batch} instead.")
     if events not in ("all", "one-unit", "joint"):
         raise InputError(f'events must be "all", "one-unit" or "joint". Got {events!r} instead.')
     neighbours = neighbours_in_words(people, neighbour)
     watched = tuple(views) if views is not None else views_of(people, neighbour)
-    one, two = _outputs(
-        _Job(run, (people, neighbour), watched), runs, batch, map, {} if store is None else store, progress
-    )
-    true_one, true_two = (look([side], watched, 1)[0].astype(np.float64) for side in (people, neighbour))
-    half, alpha = runs // 2, (1 - confidence) / 2
-    search = Search(one=one[:half], two=two[:half], true_one=true_one, true_two=true_two, alpha=alpha, delta=delta)
-    families: tuple[Family, ...] = ("one-unit", "joint") if events == "all" else (events,)
-    chosen = {family: best for family in families if (best := search.best(family)) is not None}
-    if not chosen:
-        raise InputError("joint events need two views or more. Add views, or use events='one-unit'.")
     names = tuple(view.words(people.spine, people.schema) for view in watched)
-    bounds = {
-        family: bound_of(found, one[half:], two[half:], names, alpha=alpha, delta=delta)
-        for family, found in chosen.items()
-    }
+    job = _WatchedRuns(run, dict(zip(SIDES, (people, neighbour), strict=True)), watched)
+    values = outputs(job, SIDES, runs, execution or Execution(), columns=len(watched))
+    best, bounds = _bounds(job, values, names, events=events, alpha=(1 - confidence) / 2, delta=delta)
     return Audit(
-        best=max(chosen, key=lambda family: chosen[family].bound),
+        best=best,
         one_unit=bounds.get("one-unit"),
         joint=bounds.get("joint"),
         neighbours=neighbours,
@@ -227,24 +206,34 @@ def audit(
     )
 
 
-def batch_names(runs: int, batch: int) -> list[str]:
-    """The names under which an audit keeps its batches.
-
-    >>> batch_names(150, 100)[:2]
-    ['people-000000000-000000100', 'neighbour-000000000-000000100']
-    """
-    return [_key(piece) for piece in _work(runs, batch)]
+def _bounds(
+    job: _WatchedRuns, values: Outputs, names: Sequence[str], *, events: Families, alpha: float, delta: float
+) -> tuple[Family, dict[Family, EventBound]]:
+    """The bound of each family, and the family that looked best on the half of the runs that events are chosen on."""
+    one, two = values
+    half = len(one) // 2
+    true_one, true_two = (look([side], job.views, 1)[0].astype(np.float64) for side in job.sides.values())
+    search = Search(one=one[:half], two=two[:half], true_one=true_one, true_two=true_two, alpha=alpha, delta=delta)
+    families: tuple[Family, ...] = ("one-unit", "joint") if events == "all" else (events,)
+    chosen = {family: event for family in families if (event := search.best(family)) is not None}
+    if not chosen:
+        raise InputError("joint events need two views or more. Add views, or use events='one-unit'.")
+    bounds = {
+        family: bound_of(event, one[half:], two[half:], names, alpha=alpha, delta=delta)
+        for family, event in chosen.items()
+    }
+    return max(chosen, key=lambda family: chosen[family].bound), bounds
 
 
 def bound_of(
     chosen: Chosen, one: NDArray[Any], two: NDArray[Any], names: Sequence[str], *, alpha: float, delta: float = 0.0
-) -> Bound:
+) -> EventBound:
     """The bound that an event gives on these runs; it holds if the event was chosen without them."""
     likelier, other = (two, one) if chosen.swapped else (one, two)
     hits, misses = (_happened(chosen.event, values) for values in (likelier, other))
     p_low = float(lower(hits, len(likelier), alpha))
     q_high = float(upper(misses, len(other), alpha))
-    return Bound(
+    return EventBound(
         epsilon_low=max(0.0, math.log((p_low - delta) / q_high)) if p_low > delta else 0.0,
         event=chosen.event.words(names),
         direction="D' over D" if chosen.swapped else "D over D'",
@@ -256,55 +245,15 @@ def bound_of(
 
 
 @dataclass(frozen=True)
-class _Job:
-    """Some runs on one side, as a function that can be sent to another process."""
+class _WatchedRuns:
+    """The views' values in a batch of runs, as a function that can be sent to another process."""
 
     run: Run
-    sides: tuple[Histogram, Histogram]
+    sides: dict[str, Histogram]
     views: tuple[View, ...]
 
-    def __call__(self, work: tuple[int, int, int]) -> NDArray[Any]:
-        side, first, last = work
-        return look(self.run(self.sides[side], range(first, last)), self.views, last - first)
-
-
-def _outputs(
-    job: _Job, runs: int, batch: int, run_all: Map, store: Store, progress: Progress | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The views' values in all runs, of both sides: those kept, and those made now and kept."""
-    work = _work(runs, batch)
-    kept = {piece for piece in work if _key(piece) in store}
-    done = sum(last - first for _, first, last in kept)
-    report = progress or (lambda *_: None)
-    report(done, 2 * runs)
-    missing = [piece for piece in work if piece not in kept]
-    for piece, values in zip(missing, run_all(job, missing), strict=True):
-        store[_key(piece)] = values
-        done += len(values)
-        report(done, 2 * runs)
-    one, two = (list(_pieces(job, store, [piece for piece in work if piece[0] == side])) for side in (0, 1))
-    return np.concatenate(one), np.concatenate(two)
-
-
-def _pieces(job: _Job, store: Store, work: Iterable[tuple[int, int, int]]) -> Iterator[NDArray[Any]]:
-    for piece in work:
-        values = store[_key(piece)]
-        if values.shape != (piece[2] - piece[1], len(job.views)):
-            raise InputError(
-                f"kept runs {_key(piece)} have {' x '.join(map(str, values.shape))} values, not "
-                f"{piece[2] - piece[1]} x {len(job.views)}: they belong to another audit. Use another folder."
-            )
-        yield values
-
-
-def _work(runs: int, batch: int) -> list[tuple[int, int, int]]:
-    """The batches of both sides: side, first run, the run after the last."""
-    return [(side, first, min(first + batch, runs)) for first in range(0, runs, batch) for side in (0, 1)]
-
-
-def _key(work: tuple[int, int, int]) -> str:
-    side, first, last = work
-    return f"{'people' if side == 0 else 'neighbour'}-{first:09d}-{last:09d}"
+    def __call__(self, batch: Batch) -> NDArray[Any]:
+        return look(self.run(self.sides[batch.side], batch.runs), self.views, len(batch.runs))
 
 
 def _happened(event: Event, values: NDArray[Any]) -> int:

@@ -6,7 +6,7 @@ of a level, adding or removing one changes one. :func:`neighbours_in_words` says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -23,7 +23,6 @@ from tallyveil.release.release import Release
 
 Values = NDArray[Any]
 Output = Histogram | Release | Sample
-Mechanism = Callable[[Histogram, range], Values]
 
 
 @final
@@ -113,15 +112,6 @@ def views_of(people: Histogram, neighbour: Histogram, *, query: str = DETAILED) 
     return tuple(found)
 
 
-def watch(mechanism: Callable[[Histogram, range], Any], views: Sequence[View]) -> Mechanism:
-    """A mechanism that gives releases, histograms, samples or estimates, seen through some of its counts.
-
-    The mechanism gets people and the numbers of its runs, and gives Estimates with as many replicates, or a sequence
-    with as many outputs. The result can be sent to other processes where the mechanism can.
-    """
-    return _Watched(mechanism, tuple(views))
-
-
 def look(output: Any, views: Sequence[View], runs: int) -> Values:
     """The views' values in each run: an array of runs x views is taken as that."""
     if isinstance(output, Estimates):
@@ -140,15 +130,6 @@ def look(output: Any, views: Sequence[View], runs: int) -> Values:
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise InputError("the mechanism gave a value that is not a finite number. Every run must give counts.")
     return np.array(values, dtype=np.float64 if values.dtype.kind == "f" else np.int64)  # a copy: buffers are reused
-
-
-@dataclass(frozen=True)
-class _Watched:
-    mechanism: Callable[[Histogram, range], Any]
-    views: tuple[View, ...]
-
-    def __call__(self, people: Histogram, runs: range) -> Values:
-        return look(self.mechanism(people, runs), self.views, len(runs))
 
 
 def _seen(output: Output, views: Sequence[View]) -> list[int | float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.files.formats.counting import Tally
 from tallyveil.files.formats.places import spine_of
 from tallyveil.files.tables.stamps import stamped
@@ -123,12 +123,12 @@ def refuse_other_parts(people: Histogram, facilities: Facilities, housing: Histo
     """Refuse counts on other schemas or spines than a file of the year has."""
     persons, types = {1940: (PERSONS_1940, TYPES_1940), 2020: (PERSONS_2020, TYPES_2020)}[year]
     if people.schema != persons or housing.schema != UNITS_2020 or facilities.types != types:
-        raise InputError(
+        raise DataError(
             f"a file of the {year} census holds people on schemas.PERSONS_{year}, facilities of schemas.TYPES_{year} "
             f"and housing on schemas.UNITS_2020. Build the parts on those."
         )
     if not people.spine == facilities.spine == housing.spine:
-        raise InputError("people, facilities and housing stand on different spines. Build them on one.")
+        raise DataError("people, facilities and housing stand on different spines. Build them on one.")
 
 
 def _histogram(spine: Spine, schema: Schema, tally: Tally, places: np.ndarray) -> Histogram:

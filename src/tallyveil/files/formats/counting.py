@@ -13,7 +13,7 @@ import numpy as np
 
 from tallyveil._arrays import Integers
 from tallyveil._compiled import inlined
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.files.formats.lines import PIECE, Bytes, Source, in_order, pieces
 
 Progress = Callable[[int, int], None]  # bytes read so far, bytes in the file
@@ -82,7 +82,7 @@ def counted(
         lines += int(number)
         if last > 0:
             why = explain(data[first:last].tobytes(), data[:first].tobytes())
-            raise InputError(f"{source.name}, line {lines:,}{why}")
+            raise DataError(f"{source.name}, line {lines:,}{why}")
         yield found
         if progress is not None:
             progress(source.position(), source.size)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallyveil._arrays import Integers
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.files.formats.census import DISTRICT, KINDS, PER_TYPE, refuse_other_parts
 from tallyveil.files.formats.lines import Bytes
 from tallyveil.files.formats.places import leaf_code, leaf_digits
@@ -86,7 +86,7 @@ def spread(ends: Integers, first: int, last: int) -> Integers:
 def _refuse_other_households(people: Histogram, households: Integers, occupied: Integers) -> None:
     if (occupied != households).any():
         at = int(np.argmax(occupied != households))
-        raise InputError(
+        raise DataError(
             f"enumdist {leaf_code(people.spine, at)!r} has {households[at]:,} households but {occupied[at]:,} occupied "
             f"housing units. In 1940 they are the same: correct facilities or housing."
         )
@@ -96,7 +96,7 @@ def _refuse_homeless(people: Histogram, living: Integers, built: Integers) -> No
     homeless = (living > 0) & (built == 0)
     if homeless.any():
         at, kind = (int(i) for i in np.argwhere(homeless)[0])
-        raise InputError(
+        raise DataError(
             f"enumdist {leaf_code(people.spine, at)!r} has {living[at, kind]:,} persons of type {TYPES_1940[kind]!r} "
             f"but no such unit to deal them to. Correct people or facilities."
         )

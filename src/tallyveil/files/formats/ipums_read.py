@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tallyveil._compiled import compiled
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.files.formats.census import GQTYPE_OF, KINDS, PER_TYPE, VACANT, Census1940
 from tallyveil.files.formats.counting import STRIDE, Found, Progress, Tally, added, counted, tallied
 from tallyveil.files.formats.lines import PIECE, Bytes, opened, shown
@@ -85,7 +85,7 @@ def read_ipums_1940(
         tally = added(each.tally for each in found)
     units = tally.cells(UNITS, UNITS + KINDS)
     if len(units.key) == 0:
-        raise InputError(f"{path}: the file has no household 'H'. Check that it is the right file.")
+        raise DataError(f"{path}: the file has no household 'H'. Check that it is the right file.")
     dropped = int(tally.cells(DROPPED, STRIDE).count.sum())
     census = Census1940.from_tallies(tally.cells(0, UNITS), units, dropped=dropped)
     return census.stamped(read_stamps(beside(Path(path), STAMPS)))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tallyveil._compiled import compiled
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.files.formats.census import GQTYPE_OF, KINDS, PER_TYPE, VACANT
 from tallyveil.files.formats.deal import Deal
 from tallyveil.files.formats.ipums_read import H_WIDTH, P_WIDTH
@@ -72,11 +72,11 @@ def _spans(deal: Deal) -> Iterator[tuple[int, int]]:
 
 def _refuse_unwritable(deal: Deal) -> None:
     if int(deal.first_unit[-1]) > 99_999_999:
-        raise InputError(f"{int(deal.first_unit[-1]):,} units, but SERIAL has 8 digits. Write fewer districts.")
+        raise DataError(f"{int(deal.first_unit[-1]):,} units, but SERIAL has 8 digits. Write fewer districts.")
     empty = deal.built.sum(axis=1) == 0
     if empty.any():
         code = leaf_code(deal.people.spine, int(np.argmax(empty)))
-        raise InputError(
+        raise DataError(
             f"enumdist {code!r} has no unit, so no record would name it. Leave it out of the spine, or give it a "
             f"vacant unit."
         )

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil._compiled import inlined
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError, InputError
 from tallyveil.files.atomic import replacing
 
 Bytes = NDArray[np.uint8]
@@ -55,9 +55,9 @@ class Source:
         try:
             return read()
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise InputError(f"{self.path}: the gzip file is damaged ({error}). Fetch it again.") from None
+            raise DataError(f"{self.path}: the gzip file is damaged ({error}). Fetch it again.") from None
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror or error}). Check the disk.") from None
+            raise DataError(f"{self.path}: cannot be read ({error.strerror or error}). Check the disk.") from None
 
 
 @contextmanager
@@ -67,9 +67,9 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Source]:
     try:
         raw = open(where, "rb")  # noqa: SIM115
     except FileNotFoundError:
-        raise InputError(f"{where}: no such file. Check the name and the folder.") from None
+        raise DataError(f"{where}: no such file. Check the name and the folder.") from None
     except OSError as error:
-        raise InputError(f"{where}: cannot be opened ({error.strerror}). Name a file you may read.") from None
+        raise DataError(f"{where}: cannot be opened ({error.strerror}). Name a file you may read.") from None
     with raw:
         packed = raw.peek(2)[:2] == b"\x1f\x8b"
         with gzip.open(raw) if packed else raw as stream:
@@ -100,7 +100,7 @@ def pieces(source: Source, starts: bytes, *, size: int, ahead: int, begun: bytes
             rooms.append(room)
             room, filled = following, len(rest)
         elif filled > max(LONGEST, size):
-            raise InputError(
+            raise DataError(
                 f"{source.name}: no new record begins in {filled:,} bytes. This is not a file of records: check that "
                 f"it is the right one."
             )
@@ -154,8 +154,8 @@ def put_digits(out, at, size, value):  # type: ignore[no-untyped-def]
 
 def _refuse_unlike_text(path: Path, start: bytes) -> None:
     if not start:
-        raise InputError(f"{path}: the file is empty. Fetch it again, or name another.")
+        raise DataError(f"{path}: the file is empty. Fetch it again, or name another.")
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InputError(f"{path}: the file is UTF-16, not plain text. Save it as ASCII or UTF-8.")
+        raise DataError(f"{path}: the file is UTF-16, not plain text. Save it as ASCII or UTF-8.")
     if b"\0" in start:
-        raise InputError(f"{path}: the file is binary, not text. Name the text file, plain or gzip.")
+        raise DataError(f"{path}: the file is binary, not text. Name the text file, plain or gzip.")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError, InputError
 from tallyveil.files.formats.census import GQTYPE_OF, KINDS, PER_TYPE, VACANT, Census1940
 from tallyveil.files.formats.counting import STRIDE, Found, Tally, added
 from tallyveil.files.formats.deal import Deal
@@ -108,7 +108,7 @@ class _UnitTable:
             rows += len(number)
             largest = int(number.max(initial=0))
             if largest > 16 * rows + 1024:
-                raise InputError(
+                raise DataError(
                     f"{name}: EUID {largest} in the first {rows:,} units. EUID must number the units from 0 or 1: "
                     f"number them again in both files."
                 )
@@ -118,7 +118,7 @@ class _UnitTable:
             again = np.sort(number)
             twice = np.append(again[1:][again[1:] == again[:-1]], number[self.units[number] >= 0])
             if len(twice):
-                raise InputError(f"{name}: EUID {twice[0]} stands twice. Each unit has a number of its own.")
+                raise DataError(f"{name}: EUID {twice[0]} stands twice. Each unit has a number of its own.")
             self.units[number] = key
             yield each.tally
 
@@ -166,7 +166,7 @@ def _refuse_other_numbers(persons_path: Path, units_path: Path, persons: Tally, 
         at = int(np.argmax(zero.count != 0))
         place = int(zero.key[at])
         told = int(said.count[said.place == place].sum())
-        raise InputError(
+        raise DataError(
             f"{persons_path.name}: enumdist '{place:010d}' has {told + int(zero.count[at]):,} persons, but "
             f"{told:,} by FINAL_POP in {units_path.name}. One file is cut short, or they are of different runs."
         )

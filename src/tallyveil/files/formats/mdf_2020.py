@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.files.formats.census import BLOCK, Census2020, refuse_other_parts
 from tallyveil.files.formats.counting import Tally, added
 from tallyveil.files.formats.deal import spread
@@ -116,7 +116,7 @@ def _refuse_other_homes(facilities: Facilities, housing: Histogram) -> None:
     np.subtract.at(homes, facilities.leaves.unit()[households], facilities.leaves.count[households])
     if homes.any():
         at = int(np.argmax(homes != 0))
-        raise InputError(
+        raise DataError(
             f"block {leaf_code(housing.spine, at)!r}: facilities and housing differ by {abs(int(homes[at])):,} housing "
             f"units. In 2020 the first type of facilities counts all housing units, the vacant ones too: "
             f"correct one of them."

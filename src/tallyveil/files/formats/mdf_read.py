@@ -9,7 +9,7 @@ import numpy as np
 
 from tallyveil._arrays import Integers
 from tallyveil._compiled import compiled
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.files.formats.census import PER_TYPE, VACANT
 from tallyveil.files.formats.counting import STRIDE, Found, Tally, counted, tallied
 from tallyveil.files.formats.lines import PIECE, Bytes, Source, shown
@@ -50,7 +50,7 @@ def count_rows(
 def refuse_no_rows(path: str | os.PathLike[str], tally: Tally) -> None:
     """Refuse a file in which nothing was counted."""
     if len(tally.key) == 0:
-        raise InputError(f"{path}: the file has no rows. Fetch it again, or name another.")
+        raise DataError(f"{path}: the file has no rows. Fetch it again, or name another.")
 
 
 def _read_head(source: Source, layout: Layout) -> tuple[tuple[str, ...], int, bytes]:
@@ -61,7 +61,7 @@ def _read_head(source: Source, layout: Layout) -> tuple[tuple[str, ...], int, by
     start = line.removeprefix(b"\xef\xbb\xbf")
     if not any(column.name.encode() in start for column in layout.columns):
         if layout.header:
-            raise InputError(
+            raise DataError(
                 f"{source.name}, line {lines:,}: the header is missing; it starts {shown(start[:40])}. The first line "
                 f"must name the columns: {'|'.join(layout.names)}."
             )
@@ -69,12 +69,12 @@ def _read_head(source: Source, layout: Layout) -> tuple[tuple[str, ...], int, by
     names = tuple(start.decode("ascii", "backslashreplace").rstrip("\r\n").split("|"))
     missing = [column.name for column in layout.columns if column.name not in names]
     if missing:
-        raise InputError(
+        raise DataError(
             f"{source.name}, line {lines:,}: the header has no column {', '.join(missing)}. A file of {layout.what} "
             f"has the columns {'|'.join(layout.names)}."
         )
     if len(set(names)) != len(names):
-        raise InputError(f"{source.name}, line {lines:,}: the header names a column twice. Name each column once.")
+        raise DataError(f"{source.name}, line {lines:,}: the header names a column twice. Name each column once.")
     return names, lines, b""
 
 

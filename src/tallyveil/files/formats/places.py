@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tallyveil._arrays import Integers
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.files.formats.lines import Bytes
 from tallyveil.nouns.spine import Spine
 
@@ -28,7 +28,7 @@ def spine_of(codes: Integers, lengths: Mapping[str, int]) -> Spine:
 def leaf_digits(spine: Spine, lengths: Mapping[str, int]) -> Bytes:
     """The leaf codes as a table of digits, refused unless each level is so many digits of the one below."""
     if spine.levels != ("us", *lengths):
-        raise InputError(
+        raise DataError(
             f"the file holds the levels us, {', '.join(lengths)}, but the spine has {', '.join(spine.levels)}. "
             f"Use counts on those levels."
         )
@@ -40,7 +40,7 @@ def leaf_digits(spine: Spine, lengths: Mapping[str, int]) -> Bytes:
         wrong = wrong | (leaves.astype(f"S{width}") != codes)
         if wrong.any():
             code = bytes(codes[int(np.argmax(wrong))]).decode()
-            raise InputError(
+            raise DataError(
                 f"{level} {code!r} is not {width} digits with which its {spine.leaf} codes begin. "
                 f"Write codes in full, with leading zeros."
             )

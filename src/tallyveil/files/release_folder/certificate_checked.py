@@ -10,6 +10,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from tallyveil.errors import FolderError
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.folder import shaped_by_of, stamps_of
 from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, PAGE, SIGNATURE, SOURCE
@@ -20,9 +21,9 @@ from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.read import LABELS_FROM_DATA, UNITS_FROM_DATA
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
-from tallyveil.release.certificate import declared_of, observed_of, stamps_of_run
+from tallyveil.release.certificate import Observed
 from tallyveil.release.certificate_page import certificate_html, digest_tag
-from tallyveil.release.release import Relaxed, Solved
+from tallyveil.release.declared import declared_of, stamps_of_run
 
 _TAG = re.compile('<meta name="certificate-sha256"[^>]*>')
 
@@ -67,7 +68,7 @@ def check_declared(release: ReadRelease) -> str:
         optimised=release.optimised,
         filter=release.people.filter,
     )
-    place = next(_differences(release.declared, parse_json(canonical_bytes(right)), skip=("versions",)), None)
+    place = next(_differences(release.declared, parse_json(canonical_bytes(right.to_json())), skip=("versions",)), None)
     if place is not None:
         raise BrokenError(f"{CERTIFICATE}, {place}")
     versions = release.declared.get("versions")
@@ -80,8 +81,8 @@ def check_observed(certificate: Mapping[str, Any]) -> str:
     """The observed part has the figures of each level, their sums and the worst of them, and nothing else."""
     observed = certificate["observed"]
     try:
-        right = observed_of([_solved(level) for level in observed["levels"]])
-    except (KeyError, TypeError) as problem:
+        right = Observed.from_json(observed).to_json()
+    except (KeyError, TypeError, FolderError) as problem:
         raise BrokenError(f"{CERTIFICATE}, observed: not the figures of levels ({problem})") from None
     place = next(_differences(observed, right, place="observed", giver="the levels give"), None)
     if place is not None:
@@ -129,13 +130,6 @@ def check_signature(folder: Sealed, key: Ed25519PublicKey | None) -> str:
     if not isinstance(folder.certificate, bytes) or not signature_holds(key, signature, folder.certificate):
         raise BrokenError(f"{SIGNATURE} is not the signature of this {CERTIFICATE} by this key")
     return f"{CERTIFICATE}, and with it every file it lists, is signed with this key"
-
-
-def _solved(level: Mapping[str, Any]) -> Solved:
-    """How a level was solved, from JSON: a bound that could not be given is null there."""
-    bounds = {name: math.inf if level[name] is None else level[name] for name in ("gap", "distance", "violation")}
-    relaxed = tuple(Relaxed(**{**one, "constraints": tuple(one["constraints"])}) for one in level["relaxed"])
-    return Solved(**{**level, **bounds, "relaxed": relaxed})
 
 
 def _differences(

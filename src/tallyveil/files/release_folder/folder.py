@@ -21,13 +21,12 @@ import numpy as np
 import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tallyveil.errors import InputError
+from tallyveil.errors import FolderError, InputError, StrategyError
 from tallyveil.files.atomic import replacing
 from tallyveil.files.release_folder.layout import (
     CERTIFICATE,
     CODEBOOK,
     FACILITIES,
-    FIELDS,
     MEASURED,
     MEASURED_SPINE,
     PAGE,
@@ -74,8 +73,9 @@ from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import read_strategy, strategy_to_toml
 from tallyveil.release.canonical import MANIFEST, canonical_bytes, parse_json
-from tallyveil.release.certificate import SEEDED
+from tallyveil.release.certificate import Certificate
 from tallyveil.release.certificate_page import certificate_html
+from tallyveil.release.declared import SEEDED
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.release import Release
 
@@ -108,18 +108,20 @@ def write_release(
         The file of a private key (``tallyveil keygen``), with which the certificate is signed.
     """
     if release.strategy is None:
-        raise InputError("a release without a strategy cannot be written as a folder. Write its counts: write_counts.")
+        raise FolderError("a release without a strategy cannot be written as a folder. Write its counts: write_counts.")
     key = None if sign_with is None else read_signing_key(sign_with)
     kept = release.measurements if noisy is None else noisy
     pairs = measured_pairs(release.strategy, measurements)
     if pairs and kept is None:
-        raise InputError("the release kept no measurements, so none can be published. Leave them out.")
+        raise FolderError("the release kept no measurements, so none can be published. Leave them out.")
     if kept is not None and (kept.published != release.histogram.spine or kept.strategy != release.strategy):
-        raise InputError("the measurements are of another spine or strategy than the release. Give those it came from.")
+        raise FolderError(
+            "the measurements are of another spine or strategy than the release. Give those it came from."
+        )
     certificate = _stamped(release, kept)
     people = replace(
         release.histogram,
-        stamps=stamps_of(certificate),
+        stamps=certificate.declared.stamps,
         filter=release.histogram.filter or (None if source is None else source.filter),
     )
     optimised = release.optimised if kept is None else kept.optimised
@@ -135,8 +137,8 @@ def write_release(
             write_table(units_table(optimised.spine), place / MEASURED_SPINE)
         if kept is not None:
             _write_measurements(kept, pairs, place)
-        write_text(certificate_html(certificate, release.strategy), place / PAGE)
-        write_certificate(certificate, manifest_of(place), place, key=key)
+        write_text(certificate_html(certificate.to_json(), release.strategy), place / PAGE)
+        write_certificate(certificate.to_json(), manifest_of(place), place, key=key)
 
 
 def read_release(folder: str | PathLike[str]) -> Release:
@@ -148,17 +150,16 @@ def read_release(folder: str | PathLike[str]) -> Release:
     place = Path(folder)
     if not place.is_dir():
         what = "not a folder" if place.exists() else "no such folder"
-        raise InputError(f"{place}: {what}. Give the folder of a release.")
+        raise FolderError(f"{place}: {what}. Give the folder of a release.")
     missing = [name for name in (RELEASE, CODEBOOK) if not (place / name).exists()]
     if missing:
         lacks = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
-        raise InputError(f"{place}: not a release, {lacks}. Give the folder of a release.")
+        raise FolderError(f"{place}: not a release, {lacks}. Give the folder of a release.")
     units, book = place / SPINE, read_codebook(place / CODEBOOK)
     people = read_counts(place / RELEASE, book, units=units if units.exists() else None)
-    certificate = read_certificate(place) if (place / CERTIFICATE).exists() else {}
-    stamps = stamps_of(certificate)
+    certificate = _certificate(place) if (place / CERTIFICATE).exists() else None
+    stamps = () if certificate is None else certificate.declared.stamps
     people = replace(people, stamps=tuple(dict.fromkeys([*people.stamps, *stamps])))
-    certificate = {name: part for name, part in certificate.items() if name != MANIFEST}
     if not (place / STRATEGY).exists():
         return Release(histogram=people, certificate=certificate)
     strategy = read_strategy(place / STRATEGY)
@@ -190,7 +191,7 @@ def certificate_bytes(certificate: Mapping[str, Any], listed: Mapping[str, str])
     try:
         return canonical_bytes({**certificate, MANIFEST: dict(listed)})
     except InputError as problem:
-        raise InputError(f"the certificate {problem}") from None
+        raise FolderError(f"the certificate {problem}") from None
 
 
 def read_certificate(folder: Path) -> dict[str, Any]:
@@ -199,11 +200,11 @@ def read_certificate(folder: Path) -> dict[str, Any]:
     try:
         found = parse_json(path.read_bytes())
     except OSError as problem:
-        raise InputError(f"{path}: cannot be read ({problem.strerror}). Copy the folder again.") from None
+        raise FolderError(f"{path}: cannot be read ({problem.strerror}). Copy the folder again.") from None
     except InputError as problem:
-        raise InputError(f"{path}: {problem}") from None
+        raise problem.located(path) from None
     if not isinstance(found, dict):
-        raise InputError(f"{path}: not a certificate. It has the fields declared and observed. Copy the folder again.")
+        raise FolderError(f"{path}: not a certificate. It has the fields declared and observed. Copy the folder again.")
     return found
 
 
@@ -234,7 +235,7 @@ def facility_attribute(strategy: Strategy) -> str | None:
     """The attribute whose labels are the facility types: that of the strategy's facility bounds, if it has any."""
     names = {c.attribute: None for c in strategy.constraints if isinstance(c, FacilityBounds)}
     if len(names) > 1:
-        raise InputError(
+        raise StrategyError(
             f"facility bounds on {' and '.join(names)}: facilities have types of one attribute. Keep one of them."
         )
     return next(iter(names), None)
@@ -248,7 +249,7 @@ def new_folder(path: str | PathLike[str]) -> Iterator[Path]:
     try:
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as problem:
-        raise InputError(
+        raise FolderError(
             f"{target}: cannot be written ({problem.strerror}). Name a folder in a folder you own."
         ) from None
     try:
@@ -262,7 +263,7 @@ def new_folder(path: str | PathLike[str]) -> Iterator[Path]:
         temporary.rename(target)
         _sync(target.parent)
     except OSError as problem:
-        raise InputError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None
+        raise FolderError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -270,9 +271,9 @@ def new_folder(path: str | PathLike[str]) -> Iterator[Path]:
 def refuse_existing(folder: str | PathLike[str]) -> None:
     """Refuse a place where something is already, or that lies in no folder."""
     if os.path.lexists(folder):
-        raise InputError(f"{folder} exists. Name a new folder; nothing is overwritten.")
+        raise FolderError(f"{folder} exists. Name a new folder; nothing is overwritten.")
     if not Path(folder).absolute().parent.is_dir():
-        raise InputError(f"{folder}: there is no folder {Path(folder).parent}. Make it, or name another place.")
+        raise FolderError(f"{folder}: there is no folder {Path(folder).parent}. Make it, or name another place.")
 
 
 def read_measurements(
@@ -311,7 +312,7 @@ def read_optimised(folder: Path, standard: Spine) -> OptimisedSpine | None:
     if path.exists():
         return read_measured_spine(path, standard, shaped_by=shaped_by_of(certificate))
     if isinstance(declared, Mapping) and declared.get("measured_on"):
-        raise InputError(
+        raise FolderError(
             f"{path} is missing, though the certificate says that an optimised spine was measured. Copy the folder "
             f"again."
         )
@@ -326,27 +327,37 @@ def read_measured_spine(source: Source, standard: Spine, *, shaped_by: tuple[str
     table = pa.concat_tables(pieces)
     missing = [level for level in levels if level not in table.column_names]
     if missing:
-        raise InputError(f"{source}: no column {missing[0]!r}. Copy the folder again.")
+        raise FolderError(f"{source}: no column {missing[0]!r}. Copy the folder again.")
     columns = {level: codes_of(table.column(level)) for level in levels}
     spine = Spine.from_columns(columns, root=standard.levels[0] if named else None, in_order=True)
     return OptimisedSpine.from_spines(spine, standard, shaped_by=shaped_by)
 
 
-def _stamped(release: Release, kept: Measurements | None) -> dict[str, Any]:
+def _certificate(place: Path) -> Certificate:
+    """The certificate of a folder, without its list of files."""
+    table = read_certificate(place)
+    table.pop(MANIFEST, None)
+    try:
+        return Certificate.from_json(table)
+    except FolderError as problem:
+        raise problem.located(place / CERTIFICATE) from None
+
+
+def _stamped(release: Release, kept: Measurements | None) -> Certificate:
     """The release's certificate, with every stamp of its counts and measurements."""
-    certificate = {name: part for name, part in release.certificate.items() if name != MANIFEST}
-    missing = [name for name in FIELDS if not isinstance(certificate.get(name), Mapping)]
-    if missing:
-        raise InputError(
-            f"the release's certificate has no {missing[0]} part, so it cannot be written as a folder. protect makes "
-            f"it; counts alone are written by write_counts."
+    certificate = release.certificate
+    if certificate is None:
+        raise FolderError(
+            "a release without a certificate cannot be written as a folder. protect makes one; to write the counts "
+            "alone, use write_counts."
         )
-    unknown = [name for name in certificate if name not in FIELDS]
-    if unknown:
-        raise InputError(f"the certificate has the unknown field {unknown[0]!r}. Known are {', '.join(FIELDS)}.")
-    met = [*stamps_of(certificate), *release.histogram.stamps, *(kept.stamps if kept is not None else ())]
-    stamps = sorted(dict.fromkeys(met), key=lambda stamp: stamp != SEEDED)  # that one first, the others as they came
-    return certificate | {"declared": {**certificate["declared"], "stamps": stamps}}
+    stamps = [
+        *certificate.declared.stamps,
+        *release.histogram.stamps,
+        *(kept.stamps if kept is not None else ()),
+    ]
+    seeded_first = sorted(dict.fromkeys(stamps), key=lambda stamp: stamp != SEEDED)
+    return replace(certificate, declared=replace(certificate.declared, stamps=tuple(seeded_first)))
 
 
 def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: int = 1 << 20) -> None:

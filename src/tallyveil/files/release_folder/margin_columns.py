@@ -14,7 +14,7 @@ import pyarrow.parquet
 from numpy.typing import ArrayLike
 
 from tallyveil._arrays import Integers
-from tallyveil.errors import InputError
+from tallyveil.errors import FolderError, InputError
 from tallyveil.files.atomic import replacing_together
 from tallyveil.files.release_folder.folder import certificate_bytes, read_certificate
 from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, MARGIN, SIGNATURE, level_name, query_columns
@@ -67,7 +67,7 @@ def write_margins(folder: str | PathLike[str], margins: MarginsOf) -> list[Path]
     tables = [place / name for name in names]
     missing = next((table for table in tables if not table.exists()), None)
     if missing is not None:
-        raise InputError(f"{missing}: no such table, so margins have no place. Write the release as a folder again.")
+        raise FolderError(f"{missing}: no such table, so margins have no place. Write the release as a folder again.")
     targets = [*tables, *([place / CERTIFICATE] if isinstance(listed, Mapping) else [])]
     with replacing_together(targets) as waiting:
         for level, table, new in zip(levels, tables, waiting, strict=False):
@@ -83,7 +83,7 @@ def refuse_signed(folder: str | PathLike[str]) -> None:
     """Refuse a folder that is signed: new columns would break the signature."""
     signature = Path(folder) / SIGNATURE
     if os.path.lexists(signature):
-        raise InputError(
+        raise FolderError(
             f"{signature}: the folder is signed, and margins would change what was signed. Use --no-write with -o DIR, "
             f"or remove the signature, add margins and sign again."
         )
@@ -107,7 +107,7 @@ def _columns(schema: Schema, queries: Sequence[str]) -> dict[str, str]:
     columns = {name: query for query in queries for name in query_columns(schema.query(query))}
     clash = next((name for name in columns if f"{name}{MARGIN}" in columns), None)
     if clash is not None:
-        raise InputError(f"the column {clash}{MARGIN} has counts, so margins cannot be called so. Rename that label.")
+        raise FolderError(f"the column {clash}{MARGIN} has counts, so margins cannot be called so. Rename that label.")
     return columns
 
 
@@ -115,7 +115,7 @@ def _refuse_changed(place: Path, names: Sequence[str], listed: Mapping[str, Any]
     """Refuse tables that are not those of the certificate: listing them anew would vouch for whatever changed them."""
     for name in names:
         if (place / name).is_file() and listed.get(name) != sha256_of(place / name):
-            raise InputError(
+            raise FolderError(
                 f"{place / name}: not the file that {CERTIFICATE} lists, so margins are not added. Copy the folder "
                 f"again; see: tallyveil verify {place}"
             )
@@ -132,7 +132,7 @@ def _rewrite(path: Path, target: Path, level: str, columns: Mapping[str, str], m
                     piece = _with_margins(pa.Table.from_batches([batch]), level, columns, margins)
                     writer.write_table(piece.cast(first))
     except pa.ArrowException as problem:
-        raise InputError(
+        raise FolderError(
             f"{path}: cannot be read as Parquet ({str(problem).splitlines()[0]}). Copy the folder again."
         ) from None
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from tallyveil._arrays import Floats, Integers
-from tallyveil.errors import InputError
+from tallyveil.errors import FolderError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema, factors_of
@@ -186,19 +186,19 @@ def _open(path: Path) -> pyarrow.parquet.ParquetFile:
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except (pa.ArrowException, OSError) as problem:
-        raise InputError(
+        raise FolderError(
             f"{path}: cannot be read as Parquet ({str(problem).splitlines()[0]}). Copy it again."
         ) from None
     kind = file.schema_arrow.field("value").type if "value" in file.schema_arrow.names else None
     if kind != pa.int64():
         file.close()
-        raise InputError(f"{path}: no column 'value' of whole numbers. Measurements have unit, cell, value, variance.")
+        raise FolderError(f"{path}: no column 'value' of whole numbers. Measurements have unit, cell, value, variance.")
     return file
 
 
 def _check_rows(path: Path, file: pyarrow.parquet.ParquetFile, expected: int) -> None:
     if file.metadata.num_rows != expected:
-        raise InputError(
+        raise FolderError(
             f"{path}: {file.metadata.num_rows:,} rows, but the measured units have {expected:,}. Copy the folder again."
         )
 

@@ -41,7 +41,7 @@ from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_from_toml, strategy_to_toml
-from tallyveil.release.certificate import versions
+from tallyveil.release.declared import versions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,7 +13,7 @@ from typing import Any, Literal, final
 import tomli_w
 
 from tallyveil._frozen import Frozen
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError, InputError
 from tallyveil.nouns.histogram import Filter
 from tallyveil.nouns.schema import Grouping, Schema, as_labels
 
@@ -105,7 +105,7 @@ class Codebook:
     def __post_init__(self) -> None:
         for name in ("levels", "ignore", "stamps"):
             if isinstance(getattr(self, name), str):
-                raise InputError(f"{name} = {getattr(self, name)!r} must be a list. Write [{getattr(self, name)!r}].")
+                raise DataError(f"{name} = {getattr(self, name)!r} must be a list. Write [{getattr(self, name)!r}].")
         for name in ("attributes", "groupings", "lengths", "pad", "where"):
             object.__setattr__(self, name, Frozen(getattr(self, name)))
         for name in ("levels", "zeros", "ignore", "stamps"):
@@ -113,20 +113,18 @@ class Codebook:
         self._check_marks()
         if self.code is not None:
             if not self.lengths:
-                raise InputError(
-                    f"[geography] code = {self.code!r} needs lengths: how many characters name each level."
-                )
+                raise DataError(f"[geography] code = {self.code!r} needs lengths: how many characters name each level.")
             object.__setattr__(self, "levels", tuple(self.lengths))
         if not self.levels:
-            raise InputError('[geography] names no levels. Add levels = ["state", "county", ...], coarse to fine.')
+            raise DataError('[geography] names no levels. Add levels = ["state", "county", ...], coarse to fine.')
         if self.layout not in ("wide", "long", "persons"):
-            raise InputError(f'[table] layout must be "wide", "long" or "persons". Got {self.layout!r} instead.')
+            raise DataError(f'[table] layout must be "wide", "long" or "persons". Got {self.layout!r} instead.')
         if self.layout == "wide":
             self._check_pattern()
         if self.layout == "long" and not self.count:
-            raise InputError('[table] layout = "long" needs count = the column with the counts.')
+            raise DataError('[table] layout = "long" needs count = the column with the counts.')
         if self.layout == "persons" and self.count is not None:
-            raise InputError(
+            raise DataError(
                 f'[table] layout = "persons" counts each row as one person and would ignore count = "{self.count}". '
                 f'Use layout = "long" to add up that column, or remove count.'
             )
@@ -151,7 +149,7 @@ class Codebook:
         before, public = self.filtered, self.where_is_public and self.filtered.public
         twice = [name for name, value in self.where.items() if before.where.get(name, str(value)) != str(value)]
         if twice:
-            raise InputError(
+            raise DataError(
                 f"[table] where keeps {twice[0]} = {str(self.where[twice[0]])!r}, but [filtered] says that the table "
                 f"has only rows with {before.where[twice[0]]!r}. Remove one of them."
             )
@@ -160,29 +158,29 @@ class Codebook:
     def _check_marks(self) -> None:
         for name in ("labels_from", "units_from"):
             if getattr(self, name) not in (None, "data"):
-                raise InputError(
+                raise DataError(
                     f'{name} must be "data". Got {getattr(self, name)!r} instead. '
                     f"Remove the line where they are public."
                 )
         if not isinstance(self.where_is_public, bool):
-            raise InputError(f"where_is_public must be true or false. Got {self.where_is_public!r} instead.")
+            raise DataError(f"where_is_public must be true or false. Got {self.where_is_public!r} instead.")
         wrong = [stamp for stamp in self.stamps if not isinstance(stamp, str) or not stamp.strip()]
         if wrong:
-            raise InputError(f"stamps must be a list of texts. Got {wrong[0]!r} among them.")
+            raise DataError(f"stamps must be a list of texts. Got {wrong[0]!r} among them.")
 
     def _check_pattern(self) -> None:
         example = "_".join(f"{{{name}}}" for name in self.attributes)
         if self.column is None:
-            raise InputError(f'[table] layout = "wide" needs column = a pattern such as "{example}".')
+            raise DataError(f'[table] layout = "wide" needs column = a pattern such as "{example}".')
         named = re.findall(r"\{(.*?)\}", self.column)
         if sorted(named) != sorted(self.attributes):
-            raise InputError(
+            raise DataError(
                 f'[table] column = "{self.column}" must name each attribute once ({", ".join(self.attributes)}), '
                 f'such as "{example}".'
             )
         empty = [name for name, labels in self.attributes.items() if not labels]
         if empty:
-            raise InputError(f"[attributes] {empty[0]} has no labels. A wide table needs them: they name its columns.")
+            raise DataError(f"[attributes] {empty[0]} has no labels. A wide table needs them: they name its columns.")
 
 
 def read_codebook(path: str | PathLike[str]) -> Codebook:
@@ -190,13 +188,13 @@ def read_codebook(path: str | PathLike[str]) -> Codebook:
     try:
         source = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file. Draft a codebook with: tallyveil codebook DATA -o {path}") from None
+        raise DataError(f"{path}: no such file. Draft a codebook with: tallyveil codebook DATA -o {path}") from None
     except (OSError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: cannot be read as text ({problem}). Give a codebook's TOML file.") from None
+        raise DataError(f"{path}: cannot be read as text ({problem}). Give a codebook's TOML file.") from None
     try:
         return codebook_from_toml(source)
     except InputError as problem:
-        raise InputError(f"{path}: {problem}") from None
+        raise problem.located(path) from None
 
 
 def codebook_from_toml(source: str) -> Codebook:
@@ -204,18 +202,18 @@ def codebook_from_toml(source: str) -> Codebook:
     try:
         table = tomllib.loads(source)
     except tomllib.TOMLDecodeError as problem:
-        raise InputError(f"not TOML: {problem}.") from None
+        raise DataError(f"not TOML: {problem}.") from None
     except RecursionError:
-        raise InputError("nested too deeply for a codebook. Give a codebook's TOML file.") from None
+        raise DataError("nested too deeply for a codebook. Give a codebook's TOML file.") from None
     top = {name: table.pop(name) for name in TOP if name in table}
     for section, content in table.items():
         _check_section(section, content)
     missing = [name for name in ("geography", "attributes", "table") if name not in table]
     if missing:
-        raise InputError(f"section [{missing[0]}] is missing. A codebook has [geography], [attributes] and [table].")
+        raise DataError(f"section [{missing[0]}] is missing. A codebook has [geography], [attributes] and [table].")
     twice = [name for name in top if name in table["table"]]
     if twice:
-        raise InputError(f"{twice[0]} stands at the top and in [table]. Keep one of them.")
+        raise DataError(f"{twice[0]} stands at the top and in [table]. Keep one of them.")
     try:
         return Codebook(
             **top,
@@ -229,30 +227,30 @@ def codebook_from_toml(source: str) -> Codebook:
     except InputError:
         raise
     except (TypeError, ValueError, AttributeError) as problem:
-        raise InputError(f"a field has the wrong kind of value ({problem}). See the manual's page on files.") from None
+        raise DataError(f"a field has the wrong kind of value ({problem}). See the manual's page on files.") from None
 
 
 def _check_section(section: str, content: Any) -> None:
     if section not in FIELDS:
         if not isinstance(content, dict | list):
-            raise InputError(f"unknown field {section!r} at the top. Known there are {', '.join(TOP)}.")
-        raise InputError(f"unknown section [{section}]. Known are {', '.join(f'[{name}]' for name in FIELDS)}.")
+            raise DataError(f"unknown field {section!r} at the top. Known there are {', '.join(TOP)}.")
+        raise DataError(f"unknown section [{section}]. Known are {', '.join(f'[{name}]' for name in FIELDS)}.")
     if not isinstance(content, list if section == "zeros" else dict):
-        raise InputError(f"{section} = {content!r} is not a section. Write [{section}] and its fields below it.")
+        raise DataError(f"{section} = {content!r} is not a section. Write [{section}] and its fields below it.")
     known = FIELDS[section]
     for name in content if known else ():
         if name in TOP and name not in (known or ()):
-            raise InputError(f"[{section}] {name} belongs at the top of the file, above the first section. Move it.")
+            raise DataError(f"[{section}] {name} belongs at the top of the file, above the first section. Move it.")
         if name not in (known or ()):
-            raise InputError(f"[{section}] unknown field {name!r}. Known are {', '.join(known or ())}.")
+            raise DataError(f"[{section}] unknown field {name!r}. Known are {', '.join(known or ())}.")
 
 
 def _filtered(content: dict[str, Any]) -> Filter:
     public = content.get("public", False)
     if not isinstance(public, bool):
-        raise InputError(f"[filtered] public must be true or false. Got {public!r} instead.")
+        raise DataError(f"[filtered] public must be true or false. Got {public!r} instead.")
     if not content.get("where"):
-        raise InputError('[filtered] needs where = {column = "value"}: which rows were counted.')
+        raise DataError('[filtered] needs where = {column = "value"}: which rows were counted.')
     return Filter(where=content["where"], public=public)
 
 

@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from tallyveil._arrays import Integers
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 
 Source = str | PathLike[str] | Any  # a path, or a pandas, polars or Arrow table, or an OpenTable
 
@@ -53,7 +53,7 @@ class Batch:
             values = coded.dictionary
         if not pa.types.is_string(values.type):
             first = values[0].as_py() if len(values) else None
-            raise InputError(
+            raise DataError(
                 f"{self.name}: column {column!r} holds {values.type} (first {first!r}), not text, so leading zeros are "
                 f"lost. Save it as text, or restore them in the codebook: [geography] pad = {{{column} = DIGITS}}."
             )
@@ -61,7 +61,7 @@ class Batch:
         if coded is not None:
             gaps = pc.fill_null(pc.take(gaps, coded.indices), True)
         if pc.any(gaps).as_py():
-            raise InputError(f"{self.place(_first(gaps), column)}: nothing there. Fill it in, or leave the row out.")
+            raise DataError(f"{self.place(_first(gaps), column)}: nothing there. Fill it in, or leave the row out.")
         return values if coded is None else coded
 
     def padded(self, column: str, digits: int) -> pa.Array:
@@ -77,7 +77,7 @@ class Batch:
         numbers: Integers = values.to_numpy(zero_copy_only=False)
         if len(numbers) and numbers.min() < 0:
             row = int(np.argmax(numbers < 0))
-            raise InputError(
+            raise DataError(
                 f"{self.place(row, column)}: count {numbers[row]} is negative. Counts of people are 0 or more."
             )
         return numbers
@@ -93,7 +93,7 @@ class Batch:
             place = pc.index_in(values, value_set=pa.array(known))
         if place.null_count:
             row = _first(pc.is_null(place))
-            raise InputError(
+            raise DataError(
                 f"{self.place(row, column)}: unknown label {values[row].as_py()!r}. Known are {', '.join(known)}. "
                 f"Correct the row, or add the label to [attributes] in the codebook."
             )
@@ -112,11 +112,11 @@ def batches(source: Source, *, size: int = 1 << 20) -> Iterator[Batch]:
         return
     path = Path(fspath(source))
     if not path.exists():
-        raise InputError(f"{path}: no such file.")
+        raise DataError(f"{path}: no such file.")
     if path.is_dir():
-        raise InputError(f"{path}: a folder, not a table. Give a CSV or Parquet file.")
+        raise DataError(f"{path}: a folder, not a table. Give a CSV or Parquet file.")
     if path.stat().st_size == 0:
-        raise InputError(f"{path}: the file is empty. Give a CSV or Parquet file.")
+        raise DataError(f"{path}: the file is empty. Give a CSV or Parquet file.")
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
     yield from _pieces(str(path), _parquet(path, size) if is_parquet else _csv(path))
@@ -130,7 +130,7 @@ def _pieces(name: str, pieces: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
             yield Batch(name=name, table=_plain_text(pa.Table.from_batches([piece])), rows=rows)
             before += piece.num_rows
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError, UnicodeDecodeError) as problem:
-        raise InputError(f"{name}: {_reason(problem)}") from None
+        raise DataError(f"{name}: {_reason(problem)}") from None
 
 
 def column_names(source: Source) -> list[str]:
@@ -147,11 +147,9 @@ def _arrow(source: Any) -> pa.Table:
         return pa.table(source)
     except (pa.ArrowException, OverflowError) as problem:
         reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise InputError(
-            f"the table: a column cannot be read ({reason}). Give each column one kind of value."
-        ) from None
+        raise DataError(f"the table: a column cannot be read ({reason}). Give each column one kind of value.") from None
     except (TypeError, ValueError):
-        raise InputError(
+        raise DataError(
             f"{type(source).__name__} is not a table. Give a path, or a pandas, polars or Arrow table."
         ) from None
 
@@ -187,18 +185,18 @@ def _csv(path: Path) -> Iterator[pa.RecordBatch]:
     with pa.input_stream(str(path)) as file:  # unpacks .gz
         head = file.read(1 << 16)
     if b"\0" in head:
-        raise InputError(f"{path}: a binary file, neither CSV nor Parquet. Give a CSV or Parquet file.")
+        raise DataError(f"{path}: a binary file, neither CSV nor Parquet. Give a CSV or Parquet file.")
     try:
         first = head.decode("utf-8-sig", errors="strict" if len(head) < 1 << 16 else "ignore").splitlines()[:1]
     except UnicodeDecodeError:
         raise pa.ArrowInvalid("invalid UTF8") from None
     if not first:
-        raise InputError(f"{path}: the file is empty. Give a CSV or Parquet file.")
+        raise DataError(f"{path}: the file is empty. Give a CSV or Parquet file.")
     delimiter = max(",;\t|", key=first[0].count)
     names = next(iter(_split(first[0], delimiter)))
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise InputError(f"{path}: column {twice[0]!r} stands twice in the header. Rename one.")
+        raise DataError(f"{path}: column {twice[0]!r} stands twice in the header. Rename one.")
     reader = pyarrow.csv.open_csv(
         path,
         read_options=pyarrow.csv.ReadOptions(block_size=1 << 24),
@@ -231,7 +229,7 @@ def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
     values = decoded(values)
     kind = values.type
     if values.null_count:
-        raise InputError(
+        raise DataError(
             f"{batch.place(_first(pc.is_null(values)), column)}: the count is missing. Fill it in, or write 0."
         )
     if pa.types.is_integer(kind) and kind != pa.uint64():
@@ -251,7 +249,7 @@ def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
         _refuse(batch, column, values, pc.invert(whole), "is not a whole number. Correct it")
         _refuse(batch, column, values, pc.greater(pc.abs(floats), 2.0**53), "is too large to be exact. Correct it")
         return floats.cast(pa.int64())
-    raise InputError(f"{batch.name}: column {column!r} holds {kind}, not counts. Correct the codebook or the file.")
+    raise DataError(f"{batch.name}: column {column!r} holds {kind}, not counts. Correct the codebook or the file.")
 
 
 def _refuse(batch: Batch, column: str, values: pa.Array, wrong: pa.Array, why: str) -> None:
@@ -259,7 +257,7 @@ def _refuse(batch: Batch, column: str, values: pa.Array, wrong: pa.Array, why: s
         row = _first(wrong)
         value = values[row].as_py()
         shown = "" if value == "" else f"{value} "
-        raise InputError(f"{batch.place(row, column)}: {shown}{why}.")
+        raise DataError(f"{batch.place(row, column)}: {shown}{why}.")
 
 
 def _first(mask: pa.Array) -> int:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallyveil._arrays import Floats
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook
 from tallyveil.files.tables.columns import Source, batches, decoded
 from tallyveil.files.tables.geography import CUTS, lost_zeros
@@ -48,7 +48,7 @@ def _drafted(source: Source) -> Codebook:
     batch = next(iter(batches(source)))
     table = pa.table({name: decoded(batch.table.column(name)) for name in batch.table.column_names})
     if table.num_rows == 0:
-        raise InputError(f"{batch.name}: no rows to look at. Give a table with rows.")
+        raise DataError(f"{batch.name}: no rows to look at. Give a table with rows.")
     geography = _geography(table, batch.name)
     used = {geography.get("code"), *geography["levels"]}
     where = geography.pop("rows", {})
@@ -66,7 +66,7 @@ def _drafted(source: Source) -> Codebook:
     if labels and len(numbers) < 2:
         return _rows(kept, geography, where, labels, count=None, ignore=numbers)
     if not numbers:
-        raise InputError(f"{batch.name}: no columns of counts or labels besides the codes. Write the codebook by hand.")
+        raise DataError(f"{batch.name}: no columns of counts or labels besides the codes. Write the codebook by hand.")
     return _wide(kept, geography, where, numbers, ignore=labels)
 
 
@@ -82,7 +82,7 @@ def _rows(
     attributes = {name: tuple(sorted(map(str, pc.unique(_text(table.column(name))).to_pylist()))) for name in labels}
     usable = {name: values for name, values in attributes.items() if len(values) <= _MOST_LABELS and "" not in values}
     if not usable:
-        raise InputError("no column has few enough labels to be an attribute. Write the codebook by hand.")
+        raise DataError("no column has few enough labels to be an attribute. Write the codebook by hand.")
     return Codebook(
         **geography,
         attributes=usable,
@@ -163,7 +163,7 @@ def _geography(table: pa.Table, name: str) -> dict[str, Any]:
         return fields | ({"root": "us" if levels[0] == "state" else "all"} if several else {})
     code = next((lower[column] for column in CODES if column in lower), None)
     if code is None:
-        raise InputError(
+        raise DataError(
             f"{name}: no geographic column found ({', '.join(table.column_names)}). Name columns after their level "
             f"(state, county, tract, ...) or geoid, or write the codebook by hand."
         )

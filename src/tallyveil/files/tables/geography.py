@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.columns import Batch, Source, batches
 from tallyveil.nouns.spine import Spine
@@ -26,14 +26,14 @@ def read_units(units: Source | Spine, codebook: Codebook) -> Spine:
     try:
         return spine_of(pa.concat_tables(parts), codebook)
     except InputError as problem:
-        raise InputError(f"{units if isinstance(units, str | PathLike) else 'the units'}: {problem}") from None
+        raise problem.located(units if isinstance(units, str | PathLike) else "the units") from None
 
 
 def paths_of(batch: Batch, book: Codebook) -> pa.Table:
     """The codes of every level, row by row."""
     for column in book.geography:
         if column not in batch.table.column_names:
-            raise InputError(
+            raise DataError(
                 f"{batch.name}: no column {column!r}. The columns are {', '.join(batch.table.column_names)}."
             )
 
@@ -42,7 +42,7 @@ def paths_of(batch: Batch, book: Codebook) -> pa.Table:
             return batch.padded(column, book.pad[column])
         values = batch.text(column)
         if lost_zeros(values, column):
-            raise InputError(
+            raise DataError(
                 f"{batch.name}: column {column!r} has codes of {CUTS[column] - 1} digits, one short of a {column}'s: "
                 f"leading zeros are lost. Save it as text, or restore them in the codebook: "
                 f"[geography] pad = {{{column} = {CUTS[column]}}}."
@@ -78,7 +78,7 @@ def _cut(batch: Batch, book: Codebook, whole: pa.Array) -> pa.Table:
         row = int(pc.index(wrong, True).as_py())
         code = whole[row].as_py()
         lost = f" Leading zeros may be lost: [geography] pad = {{{book.code} = {size}}} restores them."
-        raise InputError(
+        raise DataError(
             f"{batch.place(row, book.code)}: code {code!r} has {len(code)} characters, not the {size} of a {leaf}. "
             f"Correct the code or the lengths.{lost if len(code) < size else ''}"
         )

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallyveil._arrays import Integers
-from tallyveil.errors import InputError, UnknownUnitError
+from tallyveil.errors import DataError, InputError, UnknownUnitError
 from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook, read_codebook
 from tallyveil.files.tables.columns import Batch, Source, batches, column_names
 from tallyveil.files.tables.geography import codes_of, distinct, paths_of, read_units, spine_of
@@ -60,7 +60,7 @@ def read_counts(
         unit, cell, count = entries.on(spine)
         people = Histogram.from_entries(spine, book.schema, unit=unit, cell=cell, count=count)
     except InputError as problem:
-        raise problem.at(name) from None
+        raise problem.located(name) from None
     return replace(people, stamps=stamps, filter=kept_by)
 
 
@@ -120,7 +120,7 @@ class _Entries:
             stated, total = batch.counts(self._book.total), table.sum(axis=1)
             if (stated != total).any():
                 row = int(np.argmax(stated != total))
-                raise InputError(
+                raise DataError(
                     f"{batch.place(row, self._book.total)}: {stated[row]:,}, but the cells sum to {total[row]:,}. "
                     f"Correct the row, or the columns that the codebook names."
                 )
@@ -131,14 +131,14 @@ class _Entries:
         """The units met in the data."""
         if not self._paths:
             kept = "".join(f" with {column} = {value!r}" for column, value in self._book.where.items())
-            raise InputError(f"{self.name}: no rows{kept}, so no units. Give a list of units, or correct the codebook.")
+            raise DataError(f"{self.name}: no rows{kept}, so no units. Give a list of units, or correct the codebook.")
         paths = pa.concat_tables(self._paths)
         if self._book.layout != "wide":
             _, paths = distinct(paths, self._book.levels)
         try:
             return spine_of(paths, self._book)
         except InputError as problem:
-            raise problem.at(self.name) from None
+            raise problem.located(self.name) from None
 
     def on(self, spine: Spine) -> tuple[Integers, Integers, Integers]:
         """Leaf, cell and count of each entry; rows that repeat, or contradict the spine, are errors."""
@@ -163,7 +163,7 @@ class _Entries:
             stated, right = codes_of(paths.column(level)), spine.codes[spine.depth(level)][place]
             if (stated != right).any():
                 at = int(np.argmax(stated != right))
-                raise InputError(
+                raise DataError(
                     f"row {paths.column('row')[at].as_py() + 1:,}: {levels[-1]} "
                     f"{paths.column(levels[-1])[at].as_py()!r} is in {level} {right[at].decode()!r} by the list of "
                     f"units, but in {stated[at].decode()!r} here. Correct one."
@@ -186,7 +186,7 @@ class _Entries:
             what = f"{self._book.levels[-1]} {bytes(spine.codes[-1][unit[one]]).decode()!r}"
             if self._book.layout == "long":
                 what += f" with {self._label(int(cell[one]))}"
-            raise InputError(f"{what} stands in rows {row[one] + 1:,} and {row[two] + 1:,}. Give each once, added up.")
+            raise DataError(f"{what} stands in rows {row[one] + 1:,} and {row[two] + 1:,}. Give each once, added up.")
 
     def _label(self, cell: int) -> str:
         place = np.unravel_index(cell, self._shape)
@@ -223,7 +223,7 @@ def _check_columns(source: Source, book: Codebook) -> None:
     missing = [column for column in wanted if column not in there]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise InputError(
+        raise DataError(
             f"{name}: no column {missing[0]!r}{more}, which the codebook names. The columns are {', '.join(there)}. "
             f"Correct the codebook, or draft one with: tallyveil codebook {name}"
         )
@@ -241,7 +241,7 @@ def _refuse_counts(name: str, unused: list[str]) -> None:
     """Refuse a column of counts in a table whose rows are counted as one person each."""
     found = [column for column in unused if column.strip().lower() in {*COUNTS, *TOTALS}]
     if found:
-        raise InputError(
+        raise DataError(
             f'{name}: layout = "persons" counts each row as one person, but column {found[0]!r} looks like a count. '
             f'Use layout = "long" with count = {found[0]!r}, or list it under [table] ignore.'
         )

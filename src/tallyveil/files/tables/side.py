@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallyveil._arrays import Integers
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.columns import Batch, Source, batches
 from tallyveil.files.tables.geography import codes_of
 from tallyveil.nouns.areas import Areas
@@ -46,7 +46,7 @@ def read_areas(source: Source, spine: Spine) -> Areas:
     try:
         return Areas.from_codes(spine, leaf=spine.codes[-1][leaf], area=names)
     except InputError as problem:
-        raise InputError(f"{batch.name}, {problem}") from None
+        raise DataError(f"{batch.name}, {problem}") from None
 
 
 def facilities_table(facilities: Facilities) -> pa.Table:
@@ -80,7 +80,7 @@ def _whole(source: Source, spine: Spine, *columns: str) -> Batch:
     missing = [name for name in columns if name not in table.column_names]
     if missing or len(table.column_names) < len(columns) + 1:
         wanted = ", ".join((spine.leaf, *columns))
-        raise InputError(
+        raise DataError(
             f"{parts[0].name}: needs the columns {wanted}; it has {', '.join(table.column_names)}. Rename its columns."
         )
     return Batch(name=parts[0].name, table=table, rows=np.arange(table.num_rows))
@@ -93,7 +93,7 @@ def _leaves(batch: Batch, spine: Spine, *others: str) -> Integers:
     try:
         return spine.locate(spine.leaf, codes_of(pa.chunked_array([batch.text(column)])))
     except InputError as problem:
-        raise InputError(str(problem) if batch.name in str(problem) else f"{batch.name}, {problem}") from None
+        raise DataError(str(problem) if batch.name in str(problem) else f"{batch.name}, {problem}") from None
 
 
 def _refuse_repeated(batch: Batch, key: Integers) -> None:
@@ -101,4 +101,4 @@ def _refuse_repeated(batch: Batch, key: Integers) -> None:
     again = np.flatnonzero(np.diff(key[order]) == 0)
     if len(again):
         one, two = order[again[0]] + 1, order[again[0] + 1] + 1
-        raise InputError(f"{batch.name}: rows {one:,} and {two:,} are about the same thing. Give each once, added up.")
+        raise DataError(f"{batch.name}: rows {one:,} and {two:,} are about the same thing. Give each once, added up.")

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.release.certificate import FILTERED
+from tallyveil.release.declared import FILTERED
 
 STAMPS = "STAMPS.txt"
 STAMPED = "Stamped: "
@@ -53,7 +53,7 @@ def read_stamps(path: Path) -> tuple[str, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: cannot be read as text ({problem}). Correct it, or remove it.") from None
+        raise DataError(f"{path}: cannot be read as text ({problem}). Correct it, or remove it.") from None
 
 
 def stamped(part: Histogram, stamps: Iterable[str]) -> Histogram:

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from tallyveil._arrays import Integers
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError, InputError
 from tallyveil.files.atomic import replacing
 from tallyveil.files.tables.codebook import Codebook, Layout, codebook_to_toml
 from tallyveil.files.tables.geography import CUTS
@@ -39,7 +39,7 @@ def refuse_clashing_names(histogram: Histogram) -> None:
     names = [*path_columns(histogram.spine, histogram.spine.leaf, np.zeros(1, np.int64)), *histogram.schema.attributes]
     twice = next((name for i, name in enumerate(names) if name in {*names[:i], "count"}), None)
     if twice is not None:
-        raise InputError(f"two columns of the release would be called {twice!r}. Rename the level or the attribute.")
+        raise DataError(f"two columns of the release would be called {twice!r}. Rename the level or the attribute.")
 
 
 def persons_table(histogram: Histogram) -> pa.Table:
@@ -59,7 +59,7 @@ def wide_table(histogram: Histogram) -> pa.Table:
     dense = histogram.leaves.dense()
     for name, counts in zip(wide_columns(codebook_for(histogram, "wide")), dense.T, strict=True):
         if name in columns:
-            raise InputError(f"two columns would be called {name!r}. Rename a label or a level, or write a long table.")
+            raise DataError(f"two columns would be called {name!r}. Rename a label or a level, or write a long table.")
         columns[name] = pa.array(counts)
     return pa.table(columns)
 

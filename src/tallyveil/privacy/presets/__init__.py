@@ -31,4 +31,4 @@ def read_preset(name: str, *, epsilon: Number | None = None, rho: Number | None 
     try:
         return strategy_from_toml(source, epsilon=epsilon, rho=rho)
     except BudgetError as problem:
-        raise BudgetError(f"preset {name!r}: {problem}") from None
+        raise problem.located(f"preset {name!r}") from None

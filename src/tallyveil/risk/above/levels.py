@@ -14,29 +14,23 @@ y for :math:`x_2 - x_1`). A level without siblings counts the same people again:
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import final
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import ArrayLike
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric, Noise
-from tallyveil.privacy.sums import SumOfNoise, approximate_sum, sum_of_noise
+from tallyveil.risk.above.log_sums import log_correlation
+from tallyveil.risk.above.sibling_noise import noise_of_sum
 
 LogPrior = Callable[[Integers], Floats]  # log weight of each count of the siblings; any constant may be added
 Pair = tuple[int, int]  # at one level: the count above and the siblings' sum
 NEGLIGIBLE = -45.0  # log of a term over the whole sum, below which terms may be left out
-_CELLS = 1 << 21  # of an array at a time
-_BLOCK = 1 << 13  # longer inner products are shared out to threads, which costs more than it saves
-_SMALL = 1e-120  # sums of scaled terms below this are taken in logs
-_TINY = 1e-60  # probability from which on wide sums of noise are continued
 _WIDEST = 1 << 22  # range of true counts that is summed over
 
 
@@ -66,7 +60,7 @@ class Above:
     @cached_property
     def together(self) -> Noise:
         """The noise of the siblings' sum."""
-        return _sum(tuple(self.siblings), self.approximate)
+        return noise_of_sum(tuple(self.siblings), self.approximate)
 
     @cached_property
     def variances(self) -> tuple[float, float]:
@@ -116,7 +110,7 @@ def terms(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]
         x = np.arange(first, last + 1)
         base = near.noise.log_pmf(count - x) + log_values(levels[1:], first, last, released[1:])
         kernel = near.log_weight(np.arange(first - high, last - low + 1), siblings)
-        sums = _row_sums(kernel, base)
+        sums = log_correlation(kernel, base)
         rows = len(sums)
         below = first > low and matter(kernel[:rows][::-1] + base[0], sums)
         beyond = matter(kernel[-rows:][::-1] + base[-1], sums)
@@ -130,62 +124,6 @@ def terms(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]
 def matter(at_the_end: Floats, sums: Floats) -> bool:
     """Whether the terms at an end of a range matter to any of the sums, or a sum has no term yet."""
     return bool(np.isneginf(sums).any()) or bool((at_the_end - sums > NEGLIGIBLE).any())
-
-
-def log_product(a: Floats, b: Floats) -> Floats:
-    """log(exp(a) @ exp(b)): a product of scaled matrices, and where that is too small for a float, term by term.
-
-    Few products are too small, since b is first divided by its middle column and a multiplied by it, and columns are
-    scaled to be near 1 where the middle row of a is largest.
-    """
-    middle = b[:, b.shape[1] // 2]
-    a, b = a + middle, np.where(np.isneginf(middle)[:, None], b, b - _top(middle)[:, None])
-    rows, most = _top(a.max(axis=1, keepdims=True)), a[len(a) // 2].argmax()
-    columns = _top(np.maximum(b[most], b.max(axis=0) - 20)[None])
-    scaled = _exp(a - rows) @ _exp(b - columns)
-    small = scaled < _SMALL
-    sums: Floats = np.log(np.where(small, 1.0, scaled)) + rows + columns
-    i, j = np.nonzero(small)
-    step = max(1, _CELLS // a.shape[1])
-    for start in range(0, len(i), step):
-        some = slice(start, start + step)
-        sums[i[some], j[some]] = _log_sum(a[i[some]] + b[:, j[some]].T)
-    return sums
-
-
-def _row_sums(kernel: Floats, base: Floats) -> Floats:
-    """Log V(x) from the two parts of its terms, in the same way."""
-    tops, rows = (_top(kernel.max()), _top(base.max())), len(kernel) - len(base) + 1
-    one, two = _exp(kernel - tops[0]), _exp(base - tops[1])
-    scaled = np.zeros(rows)
-    for start in range(0, len(base), _BLOCK):
-        block = two[start : start + _BLOCK]
-        scaled += np.correlate(one[start : start + len(block) + rows - 1], block, mode="valid")[::-1]
-    small = scaled < _SMALL
-    sums: Floats = np.log(np.where(small, 1.0, scaled)) + sum(tops)
-    windows, few = sliding_window_view(kernel, len(base))[::-1], np.flatnonzero(small)
-    step = max(1, _CELLS // len(base))
-    for start in range(0, len(few), step):
-        some = few[start : start + step]
-        sums[some] = _log_sum(windows[some] + base)
-    return sums
-
-
-def _exp(logs: Floats) -> Floats:
-    """Without what is negligible in any sum above ``_SMALL``, so that no product is a denormal: those are slow."""
-    return np.where(logs > -345, np.exp(logs), 0.0)
-
-
-def _log_sum(rows: Floats) -> Floats:
-    top = _top(rows.max(axis=1))
-    with np.errstate(divide="ignore"):
-        sums: Floats = top + np.log(np.exp(rows - top[:, None]).sum(axis=1))
-    return sums
-
-
-def _top(logs: Floats) -> Floats:
-    """What logarithms are taken relative to: the largest, or 0 where all are of 0."""
-    return np.where(np.isneginf(logs), 0.0, logs)
 
 
 def _guess(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]) -> Pair:
@@ -206,102 +144,3 @@ def _guess(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair
     lowest, highest = covariance[0] @ pull
     reach = 10 * math.sqrt(covariance[0, 0]) + 2
     return max(low, math.floor(lowest - reach)), math.ceil(max(highest, high) + reach)
-
-
-@lru_cache(maxsize=256)
-def _sum(noises: tuple[Geometric | DiscreteGaussian, ...], approximate: bool) -> Noise:
-    """The noise of a sum.
-
-    Discrete Gaussians of variance 4 or more add up to one, by Poisson summation: every probability differs by less than
-    4 exp(-4 pi^2) = 3e-17 of itself, in the tails too. The others are convolved.
-    """
-    if not noises:
-        return _None()
-    gaussians = [one for one in noises if isinstance(one, DiscreteGaussian)]
-    if approximate:
-        return approximate_sum(gaussians)
-    parts = [one for one in noises if isinstance(one, Geometric) or one.variance < 4]
-    wide = [one for one in gaussians if one.variance >= 4]
-    parts += [approximate_sum(wide)] if wide else []
-    if len(parts) == 1:
-        return parts[0]
-    slowest = min((one.z for one in parts if isinstance(one, Geometric)), default=None)
-    like = approximate_sum(gaussians) if slowest is None else Geometric(z=slowest)
-    spread = math.sqrt(sum(one.actual_variance() for one in parts))
-    reach = 30 * spread + (0 if slowest is None else 470 / slowest)
-    if 8000 <= reach < 10**6:
-        return _Continued(_tilted(parts, slowest, reach / 3), like)
-    return _Continued(sum_of_noise(parts, cut=1e-200 if reach < 8000 else 1e-10), like)
-
-
-def _tilted(parts: Sequence[Noise], slowest: Fraction | None, reach: float) -> SumOfNoise:
-    """A sum too wide to be convolved term by term, down to probabilities of ``_TINY``.
-
-    Fourier transforms are exact to a rounding of the largest probability, so the tail is not right. That of noise with
-    probabilities times exp(t k) is right near its mean, and is the sum's times exp(t k): t is raised until the mean is
-    where probabilities are too small, and each is taken from the t for which it is nearest to the largest.
-    """
-    size = 1 << math.ceil(math.log2(8 * reach))
-    k = np.arange(-(size // 2), size // 2, dtype=np.float64)
-    most = math.inf if slowest is None else float(slowest) - 8 / reach  # more, and the tail would come round again
-    noises = [(noise.log_pmf(k), times) for noise, times in Counter(parts).items()]
-    logs, best, tilt = np.full(size // 2, -np.inf), np.full(size // 2, -np.inf), 0.0
-    while True:
-        log_total, transform = 0.0, np.ones(size // 2 + 1, dtype=np.complex128)
-        for log_pmf, times in noises:
-            weights = np.exp(log_pmf + tilt * k)
-            total = weights.sum()
-            log_total += times * math.log(total)
-            transform *= np.fft.rfft(np.fft.ifftshift(weights / total)) ** times
-        mass = np.maximum(np.fft.irfft(transform)[: size // 2], 1e-300)
-        height, at = np.log(mass / mass.max()), np.arange(size // 2)
-        better = height > best
-        logs[better], best[better] = (np.log(mass) + log_total - tilt * at)[better], height[better]
-        peak = int(mass.argmax())
-        spread = math.sqrt(float(np.average((at - peak) ** 2.0, weights=mass)))
-        if tilt >= most or logs[peak] < math.log(_TINY):
-            break
-        middle = math.inf if slowest is None else (tilt + float(slowest)) / 2
-        tilt = min(tilt + 3 / spread, middle, most)
-    last = int(np.argmax(logs < math.log(_TINY))) or size // 2
-    half = np.exp(logs[:last])
-    return SumOfNoise(probabilities=np.concatenate([half[:0:-1], half]), error=1e-12)
-
-
-@final
-class _None(Noise):
-    """No noise, of no siblings."""
-
-    def log_pmf(self, k: ArrayLike) -> Floats:
-        """0 at 0, minus infinity elsewhere."""
-        return np.where(np.asarray(k) == 0, 0.0, -np.inf)
-
-    def tail(self, k: ArrayLike) -> Floats:
-        """P[0 >= k]."""
-        return np.where(np.asarray(k) <= 0, 1.0, 0.0)
-
-    def actual_variance(self) -> float:
-        """0."""
-        return 0.0
-
-
-@final
-class _Continued(Noise):
-    """A sum by convolution; beyond its reach, the tail of a noise like it, so that no released count is impossible."""
-
-    def __init__(self, table: SumOfNoise, like: Noise) -> None:
-        self.table, self.like = table, like
-
-    def log_pmf(self, k: ArrayLike) -> Floats:
-        """Logarithm of P[X = k]."""
-        at, edge = np.abs(np.asarray(k, dtype=np.float64)), self.table.reach
-        beyond = self.table.log_pmf(edge) + self.like.log_pmf(at) - self.like.log_pmf(edge)
-        return np.where(at <= edge, self.table.log_pmf(np.minimum(at, edge)), beyond)
-
-    def tail(self, k: ArrayLike) -> Floats:
-        """P[X >= k]."""
-        return self.table.tail(k)
-
-    def actual_variance(self) -> float:
-        """The sum's variance."""
-        return self.table.actual_variance()

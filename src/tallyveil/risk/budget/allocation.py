@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import final
+from typing import TYPE_CHECKING, Any, final
 
 import pandas as pd
 
@@ -24,10 +24,15 @@ from tallyveil.privacy.budget import Number, text
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.risk.above.hierarchy import Hierarchy
 from tallyveil.risk.above.levels import Above
-from tallyveil.risk.budget.choose import Choice, Measure, choose, exposures, intruders_of
+from tallyveil.risk.budget.choose import Choice, choose
 from tallyveil.risk.budget.curve import mean_abs
+from tallyveil.risk.budget.exposures import exposures, intruders_of
+from tallyveil.risk.budget.searches import Measure
 from tallyveil.risk.target.attacks import noises_of
 from tallyveil.risk.target.intruder import Intruder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SHARE = 10**6  # a new share is a whole number of these parts, rounded down
 SIBLINGS, COUNTS = 27, (1, 11)  # of the check with the level above: the paper's d, a target alone there or with 10
@@ -71,6 +76,34 @@ class Allocation:
     risk: pd.DataFrame
     hierarchy: pd.DataFrame
 
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """The tables by name."""
+        return {"noise": self.noise, "risk": self.risk, "hierarchy": self.hierarchy}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table of risks; ``frames()`` has the others."""
+        return self.risk
+
+    def to_arrow(self) -> pa.Table:
+        """The table of risks as an Arrow table."""
+        import pyarrow as pa
+
+        return pa.Table.from_pandas(self.risk, preserve_index=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures under their JSON keys; shares are fractions as text."""
+        shares = {
+            name: {"before": text(share), "after": text(self.after.levels[name])}
+            for name, share in self.before.levels.items()
+        }
+        return {
+            "note": self.note,
+            "holds_for": self.holds_for,
+            "largest_share": float(self.largest_share),
+            "shares": shares,
+            **{name: _records(frame) for name, frame in self.frames().items()},
+        }
+
 
 def allocate(
     strategy: Strategy,
@@ -95,36 +128,24 @@ def allocate(
     """
     levels = list(strategy.levels)
     level = levels[-1] if level is None else level
-    intruders, told = intruders_of(priors), None if queries is None else list(queries)
+    intruders, asked = intruders_of(priors), None if queries is None else list(queries)
     if level not in levels:
         raise InputError(f"unknown level {level!r}. Known are {', '.join(levels)}.")
-    above = levels[: levels.index(level)]
-    if not above:
+    if level == levels[0]:
         raise InputError(f"there is no level above {level!r} to give budget to. Name another level.")
     if choice is None:
-        choice = choose(measure, bound, priors=intruders, strategy=strategy, level=level, queries=told)
+        choice = choose(measure, bound, priors=intruders, strategy=strategy, level=level, queries=asked)
     if choice.value is None:
         raise InputError(f"no share of level {level!r} keeps the bound: {choice.reason}. Give another bound or prior.")
-    now = strategy.levels[level]
-    # The level's own budget would be choice.value * now.
-    largest = Fraction(choice.value * now * SHARE / strategy.budget // 1, SHARE)
-    room = sum((strategy.levels[name] for name in above), now)  # what this level and those above have together
-    words = f"the share of {level!r} is {float(now):.4g}; the largest that keeps the bound is {float(largest):.4g}"
-    if largest == 0:
-        raise InputError(f"{words}: no budget is left for it. Give another bound.")
-    if largest >= room:
-        note = f"kept already: even with the shares of all levels above, {level!r} would keep the bound"
-        after = strategy
-        if rise:
-            raise InputError(f"{note}. There is no share to rise to: levels above need some.")
-    elif now <= largest and not rise:
-        note, after = f"kept already: {words}", strategy
-    else:
-        shares = dict(strategy.levels)
-        shares |= {name: shares[name] * (room - largest) / (room - now) for name in above} | {level: largest}
-        name = f"{strategy.name} reallocated" if strategy.name else ""
-        note, after = words, replace(strategy, levels=shares, name=name)
+    # At a whole budget of choice.value, the level's own budget would be choice.value times its share.
+    largest = Fraction(choice.value * strategy.levels[level] * SHARE / strategy.budget // 1, SHARE)
+    after, note = _moved(strategy, level, largest, rise=rise)
     both = {"before": strategy, "after": after}
+    tables = {
+        "noise": [_noise(plan, when) for when, plan in both.items()],
+        "risk": [_risk(plan, when, level, asked, intruders) for when, plan in both.items()],
+        "hierarchy": [_with_above(plan, when, level, intruders) for when, plan in both.items()],
+    }
     return Allocation(
         before=strategy,
         after=after,
@@ -133,12 +154,29 @@ def allocate(
         largest_share=largest,
         note=note,
         holds_for=holds_for(strategy, level),
-        noise=pd.concat([_noise(plan, when) for when, plan in both.items()], ignore_index=True),
-        risk=pd.concat([_risk(plan, when, level, told, intruders) for when, plan in both.items()], ignore_index=True),
-        hierarchy=pd.concat(
-            [_with_above(plan, when, level, intruders) for when, plan in both.items()], ignore_index=True
-        ),
+        **{name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()},
     )
+
+
+def _moved(strategy: Strategy, level: str, largest: Fraction, *, rise: bool) -> tuple[Strategy, str]:
+    """The strategy with the level's share at its largest and the rest given to the levels above, and a note on it."""
+    levels, now = list(strategy.levels), strategy.levels[level]
+    above = levels[: levels.index(level)]
+    room = sum((strategy.levels[name] for name in above), now)  # what this level and those above have together
+    words = f"the share of {level!r} is {float(now):.4g}; the largest that keeps the bound is {float(largest):.4g}"
+    if largest == 0:
+        raise InputError(f"{words}: no budget is left for it. Give another bound.")
+    if largest >= room:
+        note = f"kept already: even with the shares of all levels above, {level!r} would keep the bound"
+        if rise:
+            raise InputError(f"{note}. There is no share to rise to: levels above need some.")
+        return strategy, note
+    if now <= largest and not rise:
+        return strategy, f"kept already: {words}"
+    shares = dict(strategy.levels)
+    shares |= {name: shares[name] * (room - largest) / (room - now) for name in above} | {level: largest}
+    name = f"{strategy.name} reallocated" if strategy.name else ""
+    return replace(strategy, levels=shares, name=name), words
 
 
 def holds_for(strategy: Strategy, level: str) -> str:
@@ -155,6 +193,11 @@ def holds_for(strategy: Strategy, level: str) -> str:
     return (
         f"{words}; one that is its {levels[place - 1]}'s only child is measured with it, at the budget of both levels"
     )
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows for JSON; missing values are null."""
+    return [dict(row) for row in frame.astype(object).where(frame.notna(), None).to_dict(orient="records")]
 
 
 def _noise(strategy: Strategy, when: str) -> pd.DataFrame:

@@ -14,8 +14,8 @@ from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.conversions import epsilon_from_rho
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy import REPORTING_DELTA, Mechanism, Strategy
-from tallyveil.risk.budget.budgets import at_budget
-from tallyveil.risk.budget.choose import exposures, intruders_of, of_strategy, unit_noises
+from tallyveil.risk.budget.exposures import exposures, intruders_of, strategy_noises, unit_noises
+from tallyveil.risk.budget.intervals import at_budget
 from tallyveil.risk.target.intruder import Intruder
 
 NOISE = "noise_mean_abs"  # how columns of the error begin: of the noisy counts, before post-processing
@@ -43,7 +43,7 @@ def curve(
     """
     intruders = intruders_of(priors)
     told = list(queries) if queries is not None else None
-    noises = unit_noises(mechanism) if strategy is None else of_strategy(strategy, level, told)
+    noises = unit_noises(mechanism) if strategy is None else strategy_noises(strategy, level, told)
     gaussian = (mechanism if strategy is None else strategy.mechanism) == "gaussian"
     delta = REPORTING_DELTA if strategy is None else strategy.delta
     rows = []

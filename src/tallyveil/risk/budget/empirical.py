@@ -3,7 +3,7 @@
 Composition adds up what all levels spend; an intruder may learn far less. This turns what one intruder learns on
 average (the marginal posterior, Eq. 14) back into a budget: that of one noisy count, geometric or discrete Gaussian,
 from which the same intruder would learn the same; the smallest where there are several, as of a discrete Gaussian count
-and a prior below 1/500 or above 499/500 (``posteriors``). It compares. It guarantees nothing.
+and a prior below 1/500 or above 499/500 (``posterior_budgets``). It compares. It guarantees nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, final
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.conversions import implied_epsilon
-from tallyveil.risk.budget.choose import unit_noises
-from tallyveil.risk.budget.kept_posteriors import inverse_posterior
+from tallyveil.risk.budget.exposures import unit_noises
+from tallyveil.risk.budget.posterior_budgets import inverse_posterior
 from tallyveil.risk.target.intruder import Exposure, Intruder
 
 ASSUMPTIONS = (

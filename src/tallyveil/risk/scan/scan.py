@@ -7,15 +7,13 @@ those of the noise that was drawn, person by person. Everything here is made fro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tallyveil._arrays import Bools, Floats
+from tallyveil._arrays import Bools
 from tallyveil.errors import InputError
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
@@ -25,13 +23,16 @@ from tallyveil.privacy.constraints import StructuralZero
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Measurements
+from tallyveil.risk.scan.frames import level_frames
 from tallyveil.risk.scan.groups import Group, grouped
-from tallyveil.risk.scan.pieces import BINS, SIZES, Sums, View, adder, pieces
+from tallyveil.risk.scan.pieces import Sums, View, adder, pieces
+from tallyveil.risk.scan.saved import check_counts_match, saved_by_level
 from tallyveil.risk.target.attacks import TWO_CELLS, Attack, noises_of
 from tallyveil.risk.target.intruder import Intruder
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # map, or that of a pool
 Progress = Callable[[str, int, int], None]  # a level, how many of its pieces are done, and how many there are
@@ -74,6 +75,16 @@ class Scan:
     def frames(self) -> dict[str, pd.DataFrame]:
         """The frames by name."""
         return {name: getattr(self, name) for name in FRAMES}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table by level and prior; ``frames()`` has the others."""
+        return self.levels
+
+    def to_arrow(self) -> pa.Table:
+        """The table by level and prior as an Arrow table."""
+        import pyarrow as pa
+
+        return pa.Table.from_pandas(self.levels, preserve_index=False)
 
 
 def scan(
@@ -127,6 +138,45 @@ def scan(
     """
     import pandas as pd
 
+    intruders = list({one.prior: one for one in (Intruder(prior=prior) for prior in priors)}.values())
+    if not intruders:
+        raise InputError("no prior is given. Give one or more.")
+    _check_inputs(truth, strategy, measurements, attack, facilities)
+    asked = None if queries is None else list(dict.fromkeys(queries))
+    wanted = _levels(strategy, levels, asked)
+    lone = _without_alternative(truth.schema, strategy, attribute)
+    saved = {} if measurements is None else saved_by_level(measurements)
+    if measurements is not None:
+        check_counts_match(truth, measurements, saved)
+    tables: dict[str, list[pd.DataFrame]] = {name: [] for name in FRAMES}
+    for level in wanted:
+        kinds = grouped(truth, strategy, level, facilities)
+        views = [_view(strategy, group, attack, attribute, asked, saved) for group in kinds.groups]
+        if measurements is not None and not any(view.drawn for view in views):
+            told = ", ".join(f"{query}@{place}" for place, query in dict.fromkeys(p for v in views for p in v.told))
+            raise InputError(f"nothing of level {level!r} was saved ({told}). Scan another level, or give the key.")
+        views.append(View(told=(), noises=(), certain=True, drawn=False))  # people who can be nothing else
+        work = adder(truth, truth.at(level), kinds, views, intruders, measurements, lone, most)
+        sums = _added_up(work, pieces(truth.at(level)), level, run, progress)
+        _add_expected(sums, views, intruders)
+        for name, frame in level_frames(truth, level, kinds.groups, views, intruders, sums).items():
+            tables[name].append(frame)
+    return Scan(
+        when="before" if measurements is None else "after",
+        attack=attack,
+        attribute=attribute,
+        queries=None if asked is None else tuple(asked),
+        **{name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()},
+    )
+
+
+def _check_inputs(
+    truth: Histogram,
+    strategy: Strategy,
+    measurements: Measurements | None,
+    attack: Attack,
+    facilities: Facilities | None,
+) -> None:
     strategy.check(truth.spine, truth.schema)
     if truth.total() == 0:
         raise InputError("nobody is counted, so nobody can be exposed. Give the precise counts.")
@@ -136,45 +186,33 @@ def scan(
         raise InputError("the measurements are of other units or cells than the counts. Give those of one release.")
     if facilities is not None and facilities.spine != truth.spine:
         raise InputError("the facilities are of other units than the counts. Give those of these units.")
-    intruders = list({one.prior: one for one in (Intruder(prior=prior) for prior in priors)}.values())
-    if not intruders:
-        raise InputError("no prior is given. Give one or more.")
-    asked = None if queries is None else list(dict.fromkeys(queries))
-    wanted = _levels(strategy, levels, asked)
-    lone = _without_alternative(truth.schema, strategy, attribute)
-    saved = {} if measurements is None else {level: saved_queries(measurements, level) for level in strategy.levels}
-    if measurements is not None:
-        _check_noise(truth, measurements, saved)
-    found: dict[str, list[pd.DataFrame]] = {name: [] for name in FRAMES}
-    for level in wanted:
-        counts, kinds = truth.at(level), grouped(truth, strategy, level, facilities)
-        views = [_view(strategy, group, attack, attribute, asked, saved) for group in kinds.groups]
-        if measurements is not None and not any(view.drawn for view in views):
-            told = ", ".join(f"{query}@{place}" for place, query in dict.fromkeys(p for v in views for p in v.told))
-            raise InputError(f"nothing of level {level!r} was saved ({told}). Scan another level, or give the key.")
-        views.append(View(told=(), noises=(), certain=True, drawn=False))  # of people who can be nothing else
-        work = adder(truth, counts, kinds, views, intruders, measurements, lone, most)
-        todo, sums = pieces(counts), None
-        for done, part in enumerate(run(work, todo), 1):
-            sums = part if sums is None else sums + part
-            if progress is not None:
-                progress(level, done, len(todo))
-        assert sums is not None
-        for number, one in enumerate(intruders):  # of people whose noise was not drawn, as expected
-            sums.spread[number] += sum(
-                people * view.spread(one)
-                for people, view in zip(sums.groups[:, 0], views, strict=True)
-                if people and not view.drawn
-            )
-        for name, frame in _frames(truth, level, kinds.groups, views, intruders, sums).items():
-            found[name].append(frame)
-    return Scan(
-        when="before" if measurements is None else "after",
-        attack=attack,
-        attribute=attribute,
-        queries=None if asked is None else tuple(asked),
-        **{name: pd.concat(frames, ignore_index=True) for name, frames in found.items()},
-    )
+
+
+def _added_up(
+    work: Callable[[tuple[int, int]], Sums],
+    todo: Sequence[tuple[int, int]],
+    level: str,
+    run: Run,
+    progress: Progress | None,
+) -> Sums:
+    """The sums over all pieces of a level."""
+    total: Sums | None = None
+    for done, part in enumerate(run(work, todo), 1):
+        total = part if total is None else total + part
+        if progress is not None:
+            progress(level, done, len(todo))
+    assert total is not None
+    return total
+
+
+def _add_expected(sums: Sums, views: Sequence[View], intruders: Sequence[Intruder]) -> None:
+    """Add the expected posteriors of people whose noise was not drawn."""
+    for number, intruder in enumerate(intruders):
+        sums.spread[number] += sum(
+            people * view.spread(intruder)
+            for people, view in zip(sums.groups[:, 0], views, strict=True)
+            if people and not view.drawn
+        )
 
 
 def _levels(strategy: Strategy, levels: Sequence[str] | None, queries: Sequence[str] | None) -> list[str]:
@@ -212,38 +250,6 @@ def _without_alternative(schema: Schema, strategy: Strategy, attribute: str | No
     return np.broadcast_to(values <= 1, schema.shape).reshape(-1)
 
 
-def saved_queries(measurements: Measurements, level: str) -> list[str]:
-    """The queries of a level of which it can be asked what was drawn."""
-    found = []
-    first = np.flatnonzero(measurements.shares[level].spans)[:1]
-    for query in measurements.strategy.queries[level]:
-        try:
-            found += [query] * len(measurements.ask(level, query, first * measurements.schema.query(query).size))
-        except InputError:
-            continue
-    return found
-
-
-def _check_noise(truth: Histogram, measurements: Measurements, saved: Mapping[str, Sequence[str]]) -> None:
-    """Refuse measurements of other counts: what would be their noise is far larger than it is."""
-    for level in reversed(truth.spine.levels):
-        for query in saved[level]:
-            asked = truth.schema.query(query)
-            units = np.flatnonzero(measurements.shares[level].spans)
-            some = units[:: max(1, len(units) * asked.size // 20_000)]
-            places = (some[:, None] * asked.size + np.arange(asked.size)).reshape(-1)
-            precise = truth.at(level).looked_up(places, asked.row_of_cell, asked.size)
-            noise = measurements.ask(level, query, places) - precise
-            variance = measurements.variances(level, query)[measurements.shares[level].spans[places // asked.size]]
-            ratio = float(np.mean(noise.astype(np.float64) ** 2 / np.maximum(variance, 1e-9)))
-            if ratio > (2 if len(places) >= 300 else 6):
-                raise InputError(
-                    f"the measurements are not of these counts: {query} of level {level!r} would have noise "
-                    f"{math.sqrt(ratio):.1f} times as large as it is. Give the counts that the release was made from."
-                )
-            return
-
-
 def _view(
     strategy: Strategy,
     group: Group,
@@ -266,80 +272,3 @@ def _view(
     certain = group.certain(strategy, attack, attribute)
     drawn = not certain and bool(known)
     return View(told=tuple(told), noises=tuple(noises), certain=certain, drawn=drawn)
-
-
-def _frames(
-    truth: Histogram,
-    level: str,
-    groups: Sequence[Group],
-    views: Sequence[View],
-    intruders: Sequence[Intruder],
-    sums: Sums,
-) -> dict[str, pd.DataFrame]:
-    import pandas as pd
-
-    sizes = [f"{low:,}" if high - low == 1 else f"{low:,} to {high - 1:,}" for low, high in pairwise(SIZES)]
-    alike = [_words(one, view) for one, view in zip(groups, views[:-1], strict=True)]
-    alike.append(("", 0.0, "no other value is possible", "", True, False))
-    kinds = list(dict.fromkeys(alike))
-    by_kind = np.zeros((len(kinds), sums.groups.shape[1]))
-    np.add.at(by_kind, [kinds.index(kind) for kind in alike], sums.groups)
-    names = ("measured_at", "share", "settled", "queries", "certain", "drawn")
-    by_group = _table(level, intruders, by_kind, dict(zip(names, zip(*kinds, strict=True), strict=True)))
-    whole = _table(level, intruders, sums.groups.sum(axis=0, keepdims=True), {})
-    certain = int(sums.groups[[view.certain for view in views], 0].sum())
-    by_size = {"size": [*sizes, f"{SIZES[-1]:,} or more"]}
-    posteriors = [
-        pd.DataFrame({"level": level, "prior": str(one.prior), "low": BINS[:-1], "high": BINS[1:], "people": people})
-        for one, people in zip(intruders, sums.spread, strict=True)
-    ]
-    named = sums.exposed[sums.exposed["posterior"] >= 0]
-    codes, labels = truth.spine.codes[truth.spine.depth(level)], truth.schema.query("detailed").labels()
-    exposed = pd.DataFrame({name: named[name] for name in ("count", "people", "unique", "posterior")})
-    exposed.insert(0, "cell", [labels[cell] for cell in named["cell"]])
-    exposed.insert(0, "unit", [bytes(codes[unit]).decode() for unit in named["unit"]])
-    exposed.insert(0, "prior", str(intruders[0].prior))
-    exposed.insert(0, "level", level)
-    return {
-        "levels": whole.assign(units=truth.spine.size(level), certain=certain),
-        "groups": by_group,
-        "cells": _table(level, intruders, sums.cells, {"cell": labels}),
-        "sizes": _table(level, intruders, sums.sizes, by_size),
-        "posteriors": pd.concat(posteriors, ignore_index=True),
-        "exposed": exposed,
-    }
-
-
-def _words(group: Group, view: View) -> tuple[str, float, str, str, bool, bool]:
-    """What a group has in common; groups of which the same is said are one."""
-    levels = [level for level, _ in group.measured]
-    queries = (query if len(levels) == 1 else f"{query}@{level}" for level, query in view.told)
-    share = float(sum(share for _, share in group.measured))
-    return ", ".join(levels), share, ", ".join(sorted(group.settled)), ", ".join(queries), view.certain, view.drawn
-
-
-def _table(level: str, intruders: Sequence[Intruder], sums: Floats, names: dict[str, Any]) -> pd.DataFrame:
-    """Averages of each row that has people, one line for each intruder."""
-    import pandas as pd
-
-    some = np.flatnonzero(sums[:, 0])
-    people = sums[some, 0]
-    frames = []
-    for number, intruder in enumerate(intruders):
-        posterior, right, tie = (sums[some, 2 + 3 * number + i] / people for i in range(3))
-        frames.append(
-            pd.DataFrame(
-                {
-                    "level": level,
-                    **{name: np.asarray(values, dtype=object)[some] for name, values in names.items()},
-                    "prior": str(intruder.prior),
-                    "people": people.astype(np.int64),
-                    "unique": sums[some, 1].astype(np.int64),
-                    "posterior": posterior,
-                    "risk": posterior / float(intruder.prior),
-                    "right_decision": right,
-                    "tie": tie,
-                }
-            )
-        )
-    return pd.concat(frames, ignore_index=True)

@@ -27,7 +27,7 @@ def at_budget(noises: Noises, budget: Fraction) -> Noises:
 
 
 def budget_of(noises: Noises, wanted: float) -> float:
-    """The budget at which the counts' V (see ``kept``) is this."""
+    """The budget at which the counts' V (see ``decision_budgets``) is this."""
 
     def v(budget: float) -> float:
         parts = (

@@ -27,7 +27,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from tallyveil.privacy.budget import Number
 from tallyveil.privacy.noise import Geometric
-from tallyveil.risk.budget.budgets import Interval, Noises, Tried, at_budget, merged
+from tallyveil.risk.budget.intervals import Interval, Noises, Tried, at_budget, merged
 from tallyveil.risk.target.evidence import Evidence, weight_of
 from tallyveil.risk.target.intruder import Exposure, Intruder
 
@@ -45,11 +45,11 @@ def rises(noises: Noises, intruder: Intruder) -> bool:
 
 def inverse_posterior(noises: Noises, intruder: Intruder, wanted: Number, tried: Tried = lambda: None) -> float | None:
     """The smallest budget at which the marginal posterior is the wanted one; None where it is too small to be found."""
-    intervals = kept_by_posterior(noises, intruder, Fraction(wanted), tried)
+    intervals = budgets_by_posterior(noises, intruder, Fraction(wanted), tried)
     return intervals[0][1] if intervals else None
 
 
-def kept_by_posterior(
+def budgets_by_posterior(
     noises: Noises, intruder: Intruder, limit: Fraction, tried: Tried = lambda: None
 ) -> list[Interval]:
     """Budgets at which the marginal posterior is the limit (above the prior, below 1) or less; none if too small."""

@@ -28,7 +28,7 @@ from functools import cached_property
 from typing import final
 
 from tallyveil.privacy.thresholds import floor_of_log
-from tallyveil.risk.budget.budgets import Interval, Noises, Tried, at_budget, log_odds, merged, root, short
+from tallyveil.risk.budget.intervals import Interval, Noises, Tried, at_budget, log_odds, merged, root, short
 from tallyveil.risk.target.evidence import Evidence
 from tallyveil.risk.target.intruder import Intruder
 

@@ -17,17 +17,15 @@ import numpy as np
 import pandas as pd
 
 from tallyveil.evaluate.compare import distance
+from tallyveil_papers.figure import FACTOR as TWO
+from tallyveil_papers.figure import Figure
 from tallyveil_papers.petti import charts
 from tallyveil_papers.petti.census import census_of
-from tallyveil_papers.petti.claims import CLAIMS
 from tallyveil_papers.petti.compare import FEWEST_RESIDUALS, lay, results
-from tallyveil_papers.petti.exact import SETUP, VARIANCE
-from tallyveil_papers.petti.file import CHANCE, ERRORS, FACTOR, FILE, INDEX, LOSSES, PERSON, TOPDOWN
-from tallyveil_papers.petti.runs import EPSILONS, FRACTIONS, SHOWN, sample_runs, topdown_runs
-from tallyveil_papers.petti.text import TEXT
+from tallyveil_papers.petti.file import ERRORS
+from tallyveil_papers.petti.runs import SHOWN, sample_runs, topdown_runs
 from tallyveil_papers.petti.typical import beyond_a_factor, bias_sizes
-from tallyveil_papers.registry import FACTOR as TWO
-from tallyveil_papers.registry import Figure, Item, Outcome, Setting
+from tallyveil_papers.registry import Outcome, Setting
 
 TABLE_1 = {1.0: 0.5, 2.0: 0.75, 4.0: 0.9, 6.0: 0.95}
 STEP = 0.05  # between sampling fractions
@@ -158,52 +156,3 @@ def _points(figures: pd.DataFrame, panel: str) -> pd.DataFrame:
     ]
     method = np.where(sampled, "simple random sample", "TopDown, by ε")
     return pairs[["step", "median_abs", "epl"]].assign(panel=panel, method=method, label=labels)
-
-
-ITEMS: tuple[Item, ...] = (
-    Item(
-        key="petti2020.figure1",
-        title="Residuals of district strata, and their empirical privacy loss",
-        where="Figure 1",
-        what="TopDown at epsilon 0.5, 1 and 2: how often a residual occurs, and EPL(x); error and loss of these.",
-        calls=(*TOPDOWN, "evaluate.residuals", "evaluate.epl"),
-        tolerance=FACTOR.format(slack=f"{PERSON} {LOSSES}"),
-        compute=compute_figure1,
-    ),
-    Item(
-        key="petti2020.figure2",
-        title="Error against empirical privacy loss: TopDown and simple random samples",
-        where="Figure 2",
-        what=f"Median error and loss of county strata at {len(EPSILONS)} budgets and {len(FRACTIONS)} fractions.",
-        calls=(*TOPDOWN, "mechanisms.sampling.sample", "evaluate.epl"),
-        tolerance=FACTOR.format(slack=f"{PERSON} {LOSSES}"),
-        compute=compute_figure2,
-    ),
-    Item(
-        key="petti2020.table1",
-        title="Like which sample?",
-        where="Table 1",
-        what="The sample nearest to each budget in error and loss, TopDown and samples on one census.",
-        calls=("evaluate.compare.distance", *TOPDOWN, "mechanisms.sampling.sample", "evaluate.epl"),
-        tolerance=(
-            "Stand-in: (1 - f)/f, which the variance of a sample goes with, within a factor of two (to the nearer "
-            "side), and one step of 5% at least: 3, 2, 1 and 1 steps. With the real extract: one step."
-        ),
-        compute=compute_table1,
-    ),
-    Item(
-        key="petti2020.figure3",
-        title="Bias of district totals by homogeneity",
-        where="Figure 3",
-        what="Mean and spread of residuals of district totals at epsilon 0.5, 1 and 2, by homogeneity index.",
-        calls=(*TOPDOWN[:3], "evaluate.bias", "evaluate.homogeneity", "evaluate.residuals"),
-        tolerance=FACTOR.format(slack=CHANCE),
-        compute=compute_figure3,
-        erratum=INDEX,
-    ),
-    *FILE,
-    TEXT,
-    CLAIMS,
-    VARIANCE,
-    SETUP,
-)

@@ -11,7 +11,7 @@ budgets, and between them extreme noise gets rarer. With L the logarithm of the 
   j <= 0 it is :math:`1 - P[\eta \ge 1 - j]` and rises. So each piece's extremes are at its ends: **exact**.
 - **Geometric counts**: claimed are some patterns of raised and lowered counts. Which ones changes at finitely many
   budgets; between them each count is more often not lowered, and their probability rises: **exact**.
-- **Several discrete Gaussian counts**, or many geometric ones: stretch by stretch (``kept_several``), on as many
+- **Several discrete Gaussian counts**, or many geometric ones: stretch by stretch (``decision_stretches``), on as many
   budgets as that takes. Where jumps lie very dense, the largest budget is found to 1e-6 of it.
 
 How far to look: the logarithm of the likelihood ratio has mean V/2 and is sub-Gaussian with variance V, V being
@@ -31,15 +31,15 @@ from scipy.special import expit, ndtri
 
 from tallyveil.errors import InputError
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
-from tallyveil.risk.budget.budgets import Interval, Noises, budget_of, intersection, log_odds, merged, root, short
-from tallyveil.risk.budget.kept_several import Stretches
+from tallyveil.risk.budget.decision_stretches import Stretches
+from tallyveil.risk.budget.intervals import Interval, Noises, budget_of, intersection, log_odds, merged, root, short
 from tallyveil.risk.target.intruder import Intruder
 
 PATTERNS = 12  # counts of which all patterns are listed
 TINY = 1e-7  # the smallest V that is looked at, of several counts
 
 
-def kept(
+def budgets_by_decision(
     noises: Noises,
     intruders: Sequence[Intruder],
     bound: Fraction,
@@ -47,9 +47,10 @@ def kept(
 ) -> tuple[list[Interval], str]:
     """Budgets at which each intruder is right with a probability of at most ``bound``, and how they were found.
 
-    ``noises`` are the counts' at a budget of one. ``progress`` is told how many budgets were tried.
+    ``noises`` are the counts' at a budget of one. ``progress`` is called with the number of budgets tried.
 
-    >>> intervals, how = kept((DiscreteGaussian(variance="1/2"),), [Intruder(prior="1/5")], Fraction(29, 100))
+    >>> paper = DiscreteGaussian(variance="1/2")
+    >>> intervals, how = budgets_by_decision((paper,), [Intruder(prior="1/5")], Fraction(29, 100))
     >>> [(round(low, 4), round(high, 4)) for low, high in intervals], how
     ([(0.0, 0.4621), (0.5542, 1.3863)], 'exact')
     """

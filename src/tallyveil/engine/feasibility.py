@@ -1,13 +1,13 @@
-"""Decide before any noise whether the constraints can hold at all, from bounds, invariants and structural zeros alone.
+"""Decide before any noise is drawn whether constraints can hold, from bounds, invariants and structural zeros alone.
 
-First unit by unit, from the leaves up, with the bounds that are carried up (``carried``): no row may have a least above
-its most. Where that is not enough to know (``RunLimits.sums_decide``), an integer program looks for one set of counts
-on the whole tree that keeps everything. It is on few variables: cells that no constraint tells apart are one, and
-levels below the last that is constrained are left out. A tree too large for it is not decided: there a conflict is met,
-if it exists, in the run itself.
+First each unit is checked on its own, from the leaves up, with the bounds carried up to it (``run_limits``): no row may
+have a least above its most. Where that is not conclusive (``RunLimits.sums_decide``), an integer program looks for one
+set of counts on the whole tree that satisfies everything. The program has few variables: cells that no constraint
+distinguishes are merged, and levels below the lowest constrained one are left out. A tree too large for the program is
+not decided; a conflict, if there is one, then shows up during the run.
 
-Data are not looked at. Those that keep all constraints prove that they can hold, so a run that checks the data needs no
-program.
+The data are not used. Data that satisfy all constraints prove that the constraints can hold, so a run that checks the
+data needs no program.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from tallyveil._arrays import Integers
-from tallyveil.engine.carried import RunLimits
 from tallyveil.engine.conflict import listed, whole_solution
 from tallyveil.engine.constraints import LevelLimits
 from tallyveil.engine.nests import UNLIMITED
+from tallyveil.engine.run_limits import RunLimits
 from tallyveil.errors import InputError
 from tallyveil.nouns.spine import Spine
 

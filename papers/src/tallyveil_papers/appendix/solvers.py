@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil._arrays import Floats, Integers
-from tallyveil_papers.flaxman.by_hand import log_density, noise
+from tallyveil_papers.flaxman.simulation import log_density, noise
 
 RUNS = 300  # of the second computation
 

@@ -1,0 +1,83 @@
+"""One audit of a mechanism on the people of a table: the neighbour, the settings, and the runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
+from tallyveil.evaluate.audit.audit import SIDES, Audit, audit
+from tallyveil.evaluate.audit.views import View, neighbours_in_words, views_of
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.runs.batches import Execution, batches_of
+from tallyveil.runs.store import input_digest
+
+BATCH = 250  # runs that are made, and stored, together
+COUNTS = 1 << 22  # noisy counts that a batch may hold
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AuditJob:
+    """A mechanism, the neighbours it is audited on, the epsilon proven for them, and how many runs there are.
+
+    Attributes
+    ----------
+    people, neighbour
+        D and D'.
+    proven
+        The epsilon proven for these neighbours at the mechanism's delta.
+    query
+        The released counts that are compared.
+    runs, confidence
+        The number of runs on each side, and the confidence of the bound.
+    """
+
+    mechanism: TopDownRuns | SimpleRuns
+    people: Histogram
+    neighbour: Histogram
+    proven: float
+    query: str
+    runs: int
+    confidence: float
+
+    @cached_property
+    def views(self) -> tuple[View, ...]:
+        """The counts that differ between the neighbours."""
+        return views_of(self.people, self.neighbour, query=self.query)
+
+    @cached_property
+    def neighbours(self) -> str:
+        """The neighbours in words."""
+        return neighbours_in_words(self.people, self.neighbour)
+
+    @property
+    def batch(self) -> int:
+        """The number of runs in a batch."""
+        counts = self.people.leaves.units * self.people.schema.query(self.query).size
+        return max(1, min(BATCH, self.runs, COUNTS // max(1, counts)))
+
+    def batch_names(self) -> list[str]:
+        """The names under which a store keeps the batches."""
+        return [batch.name for batch in batches_of(SIDES, self.runs, self.batch)]
+
+    def settings(self) -> dict[str, Any]:
+        """What the stored runs depend on."""
+        inputs = input_digest(self.people, self.mechanism.facilities)
+        compared = {"neighbours": self.neighbours, "query": self.query}
+        return {"command": "audit", **inputs, **self.mechanism.settings(), **compared}
+
+    def audit(self, execution: Execution) -> Audit:
+        """Make the runs that are missing, and bound epsilon from below."""
+        return audit(
+            self.mechanism,
+            self.people,
+            self.neighbour,
+            runs=self.runs,
+            views=self.views,
+            confidence=self.confidence,
+            delta=self.mechanism.delta,
+            proven=self.proven,
+            execution=execution,
+        )

@@ -1,0 +1,278 @@
+"""What a certificate declares: a function of public inputs alone (strategy, spine, schema, versions).
+
+It is the same, byte for byte, for neighbouring inputs, and holds no time, host, path, or hash or size of the input.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Sequence
+from fractions import Fraction
+from importlib.metadata import version
+
+import numpy as np
+
+from tallyveil.nouns.histogram import Filter, Histogram
+from tallyveil.nouns.optimised_spine import OptimisedSpine
+from tallyveil.nouns.schema import Schema
+from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.budget import rounded_up, text, up_to_digits
+from tallyveil.privacy.constraints import Bound, Constraint, FacilityBounds, StructuralZero, pinning
+from tallyveil.privacy.guarantee import Account, account_of
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.privacy.shares import unit_shares
+from tallyveil.privacy.strategy import Strategy
+from tallyveil.release.certificate import (
+    Budget,
+    Declared,
+    DeclaredConstraint,
+    DeclaredFilter,
+    DeclaredSchema,
+    Guarantee,
+    LevelBudget,
+    MeasuredOn,
+    OnlyChild,
+    OnlyChildUnits,
+    PostProcessing,
+    QueryBudget,
+)
+
+SEEDED = "seeded: not for publication"
+FILTERED = "filtered: the exact number of people who pass the filter is not covered by the guarantee"
+PROTECTION = "computational, through the stream cipher"
+PACKAGES = ("tallyveil", "numpy", "numba", "scipy")
+
+_NEIGHBOURS = {
+    "replace-one": "two datasets in which one person's record, place and attributes, is replaced by any other record",
+    "add-or-remove": "two datasets of which one has one person's record more",
+}
+_SAME_PEOPLE = "The number of people in all is the same for neighbours and is kept exactly."
+_SOURCES = {
+    "constant": "constant: known before any data",
+    "facilities": "facilities: public counts of facilities, published beside the release",
+    "truth": "truth: an invariant, kept exactly and outside the guarantee",
+}
+_CHECKED = "the data are checked against it, so the guarantee covers neighbours that satisfy it"
+_UNCHECKED = "enforced on the release only; the data are not compared with it"
+_ACCOUNTANTS = {"geometric": "pure", "gaussian": "zcdp"}
+_ROUNDING = {
+    "margins": "totals first, then margins in the order of the attributes, then cells; each is held for the next",
+    "cells": "cells alone, with the least total change",
+}
+_ONLY_CHILD = (
+    "A unit with exactly one child takes over the child's share of the budget; the child is not measured and copies it."
+)
+
+
+def declared_of(
+    strategy: Strategy,
+    spine: Spine,
+    schema: Schema,
+    *,
+    facilities: bool,
+    stamps: Sequence[str],
+    optimised: OptimisedSpine | None = None,
+    filter: Filter | None = None,  # noqa: A002 (the noun's name)
+) -> Declared:
+    """The declared part of a certificate.
+
+    ``facilities`` says whether public counts of facilities were used, for bounds or to shape a spine. ``stamps`` are
+    the stamps of the release. ``optimised`` is the spine that was measured, if it is not the published one, and
+    ``filter`` says which rows were counted, if not all.
+    """
+    strategy.check(spine, schema)
+    return Declared(
+        strategy=strategy.name or "unnamed",
+        stamps=tuple(dict.fromkeys(stamps)),
+        guarantee=_guarantee(strategy, spine, schema, optimised, filter),
+        budget=_budget(strategy),
+        only_child=_only_child(strategy, spine if optimised is None else optimised.spine),
+        constraints=_constraints(strategy, schema),
+        facilities=facilities,
+        filter=None if filter is None else DeclaredFilter(words=filter.words(), public=filter.public),
+        post_processing=PostProcessing(
+            rounding=strategy.rounding, rounding_in_words=_ROUNDING[strategy.rounding], passes=strategy.passes
+        ),
+        spine={level: spine.size(level) for level in spine.levels},
+        measured_on=None if optimised is None else _measured_on(optimised),
+        schema=DeclaredSchema(
+            attributes={name: len(labels) for name, labels in schema.attributes.items()},
+            cells=schema.cells,
+            possible=int(schema.possible.sum()),
+        ),
+        versions=versions(),
+    )
+
+
+def stamps_of_run(people: Histogram, strategy: Strategy, *, seeded: bool) -> tuple[str, ...]:
+    """What a release of these people must be stamped with.
+
+    Between replace-one neighbours the number of people is published exactly. That is safe for a whole population, but
+    not for those who pass a filter, unless passing it is public.
+    """
+    filtered = people.filter is not None and not people.filter.public and strategy.neighbours == "replace-one"
+    stamps = [*([SEEDED] if seeded else []), *people.stamps, *([FILTERED] if filtered else [])]
+    return tuple(dict.fromkeys(stamps))
+
+
+def agreement(strategy: Strategy, schema: Schema | None = None) -> str:
+    """The neighbours that the guarantee is about, in a few words.
+
+    >>> agreement(Strategy.preset("e2e-2018", epsilon=1))
+    'for neighbours that agree on all invariants and satisfy all listed constraints'
+    """
+    exact = (
+        ["agree on all invariants"]
+        if strategy.neighbours == "replace-one" or invariants_in_words(strategy, schema)
+        else []
+    )
+    held = ["satisfy all listed constraints"] if constraints_in_words(strategy, schema) else []
+    return f"for neighbours that {' and '.join([*exact, *held])}" if exact or held else "for all neighbours"
+
+
+def versions() -> dict[str, str]:
+    """The versions and the platform that a release depends on, to the last bit."""
+    from llvmlite.binding import get_host_cpu_name
+
+    machine = f"{platform.system()} {platform.machine()} {get_host_cpu_name()}"
+    packages = {name: version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **packages, "platform": machine}
+
+
+def noise_name(noise: Geometric | DiscreteGaussian) -> str:
+    """The distribution's name, as people write it."""
+    return "two-sided geometric" if isinstance(noise, Geometric) else "discrete Gaussian"
+
+
+def _guarantee(
+    strategy: Strategy, spine: Spine, schema: Schema, optimised: OptimisedSpine | None, kept_by: Filter | None
+) -> Guarantee:
+    account = account_of(strategy, spine=spine, schema=schema, optimised=optimised)
+    return Guarantee(
+        **account.as_json(),
+        accountant=_ACCOUNTANTS[strategy.mechanism],
+        words=f"{_guarantee_in_words(strategy, account)}, {agreement(strategy, schema)}",
+        holds_for=_holds_for(strategy, schema, kept_by),
+        neighbours=strategy.neighbours,
+        neighbours_in_words=_NEIGHBOURS[strategy.neighbours],
+        total=_SAME_PEOPLE if strategy.neighbours == "replace-one" else None,
+        invariants=len(invariants_in_words(strategy, schema)),
+        constraints=len(constraints_in_words(strategy, schema)),
+        protection=PROTECTION,
+    )
+
+
+def _guarantee_in_words(strategy: Strategy, figures: Account) -> str:
+    """The guarantee in words, with the loss in place of the budget where no neighbours on this spine reach it."""
+    if strategy.mechanism == "geometric":
+        whole = figures.epsilon == rounded_up(strategy.budget)
+        return f"{text(strategy.budget) if whole else up_to_digits(figures.epsilon, 6)}-differential privacy (pure)"
+    whole = figures.rho == rounded_up(strategy.budget)
+    rho = text(strategy.budget) if whole or figures.rho is None else up_to_digits(figures.rho, 6)
+    return f"zero-concentrated differential privacy with rho = {rho}"
+
+
+def invariants_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
+    """What neighbours must agree on, in words: invariants, and bounds that fix a value the data are checked against."""
+    return [one.words() for one in strategy.constraints if _source(strategy, one, schema) == "truth"]
+
+
+def constraints_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
+    """What neighbours must satisfy, in words: bounds and zeros that the data are checked against."""
+    bounds = [c for c in strategy.constraints if strategy.check_constraints and _source(strategy, c, schema) != "truth"]
+    listed = [*(constraint.words() for constraint in bounds), *([] if schema is None else _zeros(schema))]
+    return list(dict.fromkeys(listed))
+
+
+def _zeros(schema: Schema) -> list[str]:
+    """The structural zeros of a schema, in words."""
+    return [
+        StructuralZero(cells={name: tuple(labels) for name, labels in zero.items()}).words() for zero in schema.zeros
+    ]
+
+
+def _source(strategy: Strategy, constraint: Constraint, schema: Schema | None) -> str:
+    """Where a constraint comes from; one that fixes a value of the data is an invariant, whatever it is called."""
+    if not isinstance(constraint, Bound | FacilityBounds) or not strategy.check_constraints:
+        return constraint.source
+    together = () if schema is None else pinning(strategy.constraints, schema)
+    return "truth" if constraint.pins or constraint in together else constraint.source
+
+
+def _holds_for(strategy: Strategy, schema: Schema, filter: Filter | None) -> str:  # noqa: A002 (the noun's name)
+    """The neighbours that the guarantee is about, in full."""
+    exact, held = invariants_in_words(strategy, schema), constraints_in_words(strategy, schema)
+    if strategy.neighbours == "replace-one":
+        exact.insert(0, "the number of people in all")
+    parts = [_NEIGHBOURS[strategy.neighbours]]
+    if filter is not None:
+        parts.append(f"all records pass the filter ({filter.words()})")
+    if exact:
+        parts.append(f"both agree on all invariants ({'; '.join(exact)})")
+    if held:
+        parts.append(f"both satisfy all listed constraints ({'; '.join(held)})")
+    return "; ".join(parts)
+
+
+def _measured_on(optimised: OptimisedSpine) -> MeasuredOn:
+    spine = optimised.spine
+    return MeasuredOn(
+        units={level: spine.size(level) for level in spine.levels},
+        shaped_by=optimised.shaped_by,
+        words="Measured on an optimised spine, which was made without noise; published on the standard one.",
+    )
+
+
+def _budget(strategy: Strategy) -> Budget:
+    def amount(share: Fraction) -> dict[str, float]:
+        return {strategy.unit: rounded_up(strategy.budget * share)}
+
+    return Budget(
+        unit=strategy.unit,
+        total=text(strategy.budget),
+        mechanism=strategy.mechanism,
+        levels=tuple(
+            LevelBudget(level=level, share=text(share), **amount(share)) for level, share in strategy.levels.items()
+        ),
+        queries=tuple(
+            QueryBudget(
+                level=spend.level,
+                query=spend.query,
+                share=text(spend.share),
+                noise=noise_name(spend.noise),
+                parameter=text(spend.noise.parameter),
+                sd=math.sqrt(spend.noise.actual_variance()),
+                **amount(spend.share),
+            )
+            for spend in strategy.spends()
+        ),
+    )
+
+
+def _only_child(strategy: Strategy, spine: Spine) -> OnlyChild | None:
+    """The rule, and for each level how many units pay for how many levels: facts of the public spine."""
+    if not strategy.only_child:
+        return None
+    table = [
+        OnlyChildUnits(level=level, levels_paid=span, share=text(shares.shares[span]), units=int(units))
+        for level, shares in unit_shares(strategy, spine).items()
+        for span, units in enumerate(np.bincount(shares.spans, minlength=len(shares.shares)))
+        if units
+    ]
+    return OnlyChild(words=_ONLY_CHILD, units=tuple(table))
+
+
+def _constraints(strategy: Strategy, schema: Schema) -> tuple[DeclaredConstraint, ...]:
+    """Every constraint once, in words: the strategy's, then the structural zeros of the schema."""
+    table: dict[str, tuple[str, str]] = {}
+    for constraint in strategy.constraints:
+        source = _source(strategy, constraint, schema)
+        checked = "" if source == "truth" else f"; {_CHECKED if strategy.check_constraints else _UNCHECKED}"
+        table[constraint.words()] = (source, f"{_SOURCES[source]}{checked}")
+    for words in _zeros(schema):
+        table.setdefault(words, ("constant", f"{_SOURCES['constant']}; {_CHECKED}"))
+    return tuple(
+        DeclaredConstraint(words=words, source=source, source_in_words=source_in_words)
+        for words, (source, source_in_words) in table.items()
+    )

@@ -1,0 +1,43 @@
+"""Noise at a budget of one, and what intruders learn at any other: what the budget searches and the curve share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import get_args
+
+from tallyveil.errors import InputError
+from tallyveil.privacy.budget import Number, exact
+from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.privacy.strategy import Mechanism, Strategy
+from tallyveil.risk.budget.intervals import Noises, at_budget
+from tallyveil.risk.target.attacks import noises_of
+from tallyveil.risk.target.evidence import Evidence
+from tallyveil.risk.target.intruder import Exposure, Intruder
+
+
+def intruders_of(priors: Iterable[Number | Intruder]) -> list[Intruder]:
+    """Intruders as they are, priors as intruders with equal costs."""
+    intruders = [one if isinstance(one, Intruder) else Intruder(prior=one) for one in priors]
+    if not intruders:
+        raise InputError("a bound is for one prior or more. Got none.")
+    return intruders
+
+
+def unit_noises(mechanism: Mechanism) -> Noises:
+    """A single count's noise at a budget of one: the paper's DG(1/(2 rho)), or geometric with ratio exp(-epsilon)."""
+    if mechanism not in get_args(Mechanism):
+        raise InputError(f"unknown mechanism {mechanism!r}. Known are {', '.join(get_args(Mechanism))}.")
+    return (DiscreteGaussian(variance=Fraction(1, 2)) if mechanism == "gaussian" else Geometric(z=Fraction(1)),)
+
+
+def strategy_noises(strategy: Strategy, level: str | None = None, queries: Iterable[str] | None = None) -> Noises:
+    """The noise of a level's counts (the leaf level's if none is given) if the whole budget were one."""
+    whole = strategy.with_budget(**{strategy.unit: 1})
+    return noises_of(whole, list(strategy.levels)[-1] if level is None else level, queries=queries)
+
+
+def exposures(noises: Noises, intruders: Iterable[Intruder], budget: Number) -> list[Exposure]:
+    """What each intruder learns at a budget, the noise at a budget of one being given."""
+    evidence = Evidence(noises=at_budget(noises, exact(budget, "budget")))
+    return [Exposure(intruder=one, evidence=evidence) for one in intruders]

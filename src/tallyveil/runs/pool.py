@@ -1,0 +1,116 @@
+"""Where many runs are made: in this process or in others, after an estimate of how long they will take."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import typer
+
+from tallyveil.errors import InputError
+from tallyveil.runs.progress import Steps, compiling_aloud, human_seconds
+
+if TYPE_CHECKING:
+    from tallyveil.nouns.histogram import Histogram
+    from tallyveil.runs.batches import Map, Run
+
+LONG = 3600.0  # seconds; longer work needs --long
+POOL = 5.0  # seconds of work from which starting other processes pays
+PROBE = 25  # runs that are timed
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Batches:
+    """Batches of runs that are to be made; those in the store were made before."""
+
+    run: Run
+    people: Histogram
+    names: list[str]
+    batch: int
+    store: Mapping[str, Any] | None
+
+    @contextmanager
+    def made(
+        self, workers: int | None, so_many: str, remedy: str, *, long: bool
+    ) -> Iterator[tuple[Map, Callable[[int, int], None]]]:
+        """A map to make the batches with and a function to report progress to, after announcing the time needed."""
+        done = 0 if self.store is None else sum(name in self.store for name in self.names)
+        cores = workers or os.cpu_count() or 1
+        seconds = self._seconds_per_run() * (len(self.names) - done) * self.batch / cores
+        _announce(seconds, so_many, remedy, long=long)
+        unit, resumable = f"batches of {self.batch:,} runs", self.store is not None
+        with (
+            _pool(cores, seconds=seconds) as pool_map,
+            Steps(unit, len(self.names), done=done, resumable=resumable) as steps,
+        ):
+            yield pool_map, _follow(steps, done)
+
+    def _seconds_per_run(self) -> float:
+        """About how long one run takes on one core, from a few that are timed."""
+        with compiling_aloud():
+            self._time(range(1))
+        probe = range(min(self.batch, PROBE))
+        return self._time(probe) / len(probe)
+
+    def _time(self, runs: range) -> float:
+        start = time.perf_counter()
+        output = self.run(self.people, runs)
+        if isinstance(output, Iterator):
+            for _ in output:
+                pass
+        return time.perf_counter() - start
+
+
+def check_workers(workers: int | None) -> None:
+    """Refuse a number of processes below 1."""
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers must be 1 or more. Got {workers} instead.")
+
+
+def _announce(seconds: float, runs: str, remedy: str, *, long: bool) -> None:
+    """Say how long the work will take; refuse more than an hour unless it was asked for."""
+    if seconds > LONG and not long:
+        raise InputError(f"{runs} take about {human_seconds(seconds)}. {remedy}, use fewer --runs, or add --long.")
+    if seconds > POOL:
+        typer.echo(f"this takes about {human_seconds(seconds)}", err=True)
+
+
+def _follow(steps: Steps, done: int) -> Callable[[int, int], None]:
+    """Progress in steps: the first call reports the batches done before, each further call one batch."""
+    first = True
+
+    def progress(*_: int) -> None:
+        nonlocal first
+        for _step in range(done if first else 1):
+            steps.step()
+        first = False
+
+    return progress
+
+
+@contextmanager
+def _pool(workers: int, *, seconds: float) -> Iterator[Map]:
+    """The built-in map, or that of a pool of processes; waiting work is cancelled when something goes wrong."""
+    if workers == 1 or seconds <= POOL:
+        yield map
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+    try:
+        yield pool.map
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches every process of a terminal; the parent process ends the others."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

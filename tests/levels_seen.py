@@ -1,0 +1,17 @@
+"""The counts of each level as TopDown releases them on its way down."""
+
+from tallyveil.engine import level as engine
+from tallyveil.nouns.counts import Counts
+
+
+def levels_seen(monkeypatch) -> dict[str, Counts]:
+    """Counts of each level above the leaves, by its name, filled while TopDown runs."""
+    seen: dict[str, Counts] = {}
+    work = engine.Level
+
+    def record(measurements, level, above, limits):
+        seen[measurements.spine.levels[measurements.spine.depth(level) - 1]] = above
+        return work(measurements, level, above, limits)
+
+    monkeypatch.setattr(engine, "Level", record)
+    return seen
