@@ -1,22 +1,23 @@
 r"""The general path: a primal-dual interior-point method that knows the shape of a nest.
 
-For what the fast path (``fista``) cannot certify. Write every measured or bounded row of a child as :math:`g_r' x_c`, with
-a multiplier :math:`\lambda_{cr}`, and let :math:`\theta_s` be the multiplier of a column (the children sum to the parent
-in cell s). A Newton step of Mehrotra's method [1]_ then solves
+For what the fast path (``fista``) cannot certify. Write every measured or bounded row of a child as :math:`g_r' x_c`,
+with a multiplier :math:`\lambda_{cr}`, and let :math:`\theta_s` be the multiplier of a column (the children sum to the
+parent in cell s). A Newton step of Mehrotra's method [1]_ then solves
 
 .. math::
 
     D\,\Delta x + G'\Delta\lambda + \Delta\theta = f_1, \qquad
     G\,\Delta x - E\,\Delta\lambda = f_2, \qquad \textstyle\sum_c \Delta x_c = f_3,
 
-where D and E are diagonal: D is the weight of the measured cells plus the barrier of x >= 0, E is 1/weight for a measured
-row, the inverse of the slack's barrier for a bounded one, and (almost) zero for an exact one. So x goes first, entry by
-entry; then the rows of each child, by a small dense matrix :math:`S_c = E_c + G D_c^{-1} G'`; and what is left is one
-matrix with the size of the columns, to which each child adds its part. The work is linear in the number of children.
+where D and E are diagonal. D is the weight of the measured cells plus the barrier of x >= 0; E is 1/weight for a
+measured row, the inverse of the slack's barrier for a bounded one, and almost zero for an exact one. First x is
+eliminated, entry by entry; then the rows of each child, with a small dense matrix
+:math:`S_c = E_c + G D_c^{-1} G'`. What remains is one matrix with the size of the columns, to which each child adds its
+part. The work is linear in the number of children.
 
-Dependent rows need no care: a small proximal term in D, and one in E of exact rows, keep every matrix regular, and since
-it is about the point reached, it does not move the solution [2]_. The unknowns are d = x - base, where base is whole: so
-residuals are exact even where counts are in the billions.
+Dependent rows need no special care: small proximal terms in D, and in E for exact rows, keep every matrix regular. They
+are centred at the current point, so they do not move the solution [2]_. The unknowns are d = x - base, where base is
+integer, so residuals are exact even where counts are in the billions.
 
 References
 ----------
@@ -30,78 +31,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tallyveil._arrays import Bools, Floats, Integers
+from tallyveil._arrays import Floats
+from tallyveil.engine.estimate.blocks import Blocks, Point
+from tallyveil.engine.estimate.held_rows import HeldRows, RowPoint, longest_step
 
 STEPS = 80
+_GAP, _VIOLATION = 1e-9, 1e-9  # a solve ends when both are reached: relative, and in persons
+_IDLE = 6  # or after so many steps without a better point
 _PROXIMAL = 1e-7  # of the largest weight: the proximal term in D
 _EXACT = 1e-9  # of the largest 1/D: that in E
-_FREE = 1e100  # E of a row that nothing holds
-_ROOM = 1e-13  # the least distance of a slack from its bound: below it, differences are dust
+_ENTRIES = 1 << 22  # of the arrays that are worked on at once
 _REFINED = 2  # how often a step is made more exact
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Blocks:
-    """One nest, written out: n children, m cells, R rows that each child has, K rows that children share.
-
-    Attributes
-    ----------
-    own, noisy
-        Weight of the cells' own answers by child, and these answers (n x m).
-    open
-        Entries that may be above 0 (n x m).
-    count
-        The parent's count in each cell; none for the root.
-    member, group
-        Which cells each row sums (R x m, zeros and ones), and the query or limit that it belongs to.
-    weight, answer
-        Of each child's rows (n x R); a weight of 0 means that a row is not measured.
-    least, most
-        Bounds of each child's rows (n x R), infinite where there are none.
-    shared_children, shared_cells, shared_least, shared_most
-        Rows over the entries of several children: K x n, K x m, K and K.
-    """
-
-    own: Floats
-    noisy: Floats
-    open: Bools
-    count: Floats | None
-    member: Floats
-    group: Integers
-    weight: Floats
-    answer: Floats
-    least: Floats
-    most: Floats
-    shared_children: Floats
-    shared_cells: Floats
-    shared_least: Floats
-    shared_most: Floats
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Point:
-    """A table ``base + d`` (n x m), base whole, with the multipliers of the rows (n x R) and of the shared rows (K)."""
-
-    base: Floats
-    d: Floats
-    rows: Floats
-    shared: Floats
-
-
-def interior(blocks: Blocks, near: Floats, *, steps: int = STEPS, tolerance: float = 1e-11) -> Point:
+def interior(blocks: Blocks, near: Floats, *, steps: int = STEPS) -> Point:
     """Solve a nest, beginning near a table; the best point that was met."""
     nest = _Nest(blocks, near)
     point = nest.start(near)
     best, least, since = point, np.inf, 0
     for _ in range(steps):
         wrong = nest.residuals(point)
-        merit = wrong.complementarity + wrong.infeasibility
+        merit = max(wrong.gap / _GAP, wrong.violation / _VIOLATION)
         if merit < least:
             best, least, since = point, merit, -1
         since += 1
-        if since > 3 and wrong.complementarity <= tolerance * max(1.0, wrong.value):
-            break  # what is left is dust
-        if merit <= tolerance * max(1.0, wrong.value) or not np.isfinite(merit):
+        if merit <= 1.0 or not np.isfinite(merit) or since > _IDLE:
             break
         try:
             newton = _Newton(nest, point)
@@ -116,24 +70,6 @@ def interior(blocks: Blocks, near: Floats, *, steps: int = STEPS, tolerance: flo
 
 
 @dataclass(frozen=True, eq=False)
-class _RowPoint:
-    """For each row its multiplier; for a bounded one also the slack v, and the multipliers of its two bounds."""
-
-    dual: Floats
-    slack: Floats
-    down: Floats
-    up: Floats
-
-    def moved(self, by: _RowPoint, length: float) -> _RowPoint:
-        return _RowPoint(
-            self.dual + length * by.dual,
-            self.slack + length * by.slack,
-            self.down + length * by.down,
-            self.up + length * by.up,
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class _Place:
     """Where the method is, or the direction that it takes; d is x without its whole base."""
 
@@ -141,8 +77,8 @@ class _Place:
     d: Floats
     z: Floats  # multipliers of x >= 0
     theta: Floats
-    rows: _RowPoint
-    shared: _RowPoint
+    rows: RowPoint
+    shared: RowPoint
 
     def moved(self, by: _Place, length: float) -> _Place:
         return _Place(
@@ -164,84 +100,8 @@ class _Wrong:
     rows: Floats
     shared: Floats
     complementarity: float
-    infeasibility: float
-    value: float
-
-
-class _Rows:
-    """What holds each row: a measurement, an exact sum, or bounds. One that nothing holds has the multiplier 0."""
-
-    def __init__(self, weight: Floats, answer: Floats, least: Floats, most: Floats) -> None:
-        self.measured = weight > 0
-        self.exact = ~self.measured & (least == most)
-        self.below = ~self.measured & ~self.exact & np.isfinite(least)
-        self.above = ~self.measured & ~self.exact & np.isfinite(most)
-        self.bounded = self.below | self.above
-        self.give = np.divide(1.0, weight, out=np.zeros(weight.shape), where=self.measured)
-        self.target = np.where(self.measured, answer, np.where(self.exact, least, 0.0))
-        self.least, self.most = np.where(self.below, least, 0.0), np.where(self.above, most, 0.0)
-
-    def start(self, sums: Floats, mean: float, unit: float) -> _RowPoint:
-        width = np.where(self.below & self.above, self.most - self.least, np.inf)
-        margin = np.minimum(unit, 0.25 * width)
-        slack = np.where(self.below, np.maximum(sums, self.least + margin), sums)
-        slack = np.where(self.above, np.minimum(slack, self.most - margin), slack)
-        down = np.where(self.below, mean / self.room_below(slack), 0.0)
-        up = np.where(self.above, mean / self.room_above(slack), 0.0)
-        measured = np.divide(sums - self.target, self.give, out=np.zeros(sums.shape), where=self.measured)
-        return _RowPoint(np.where(self.measured, measured, up - down), slack, down, up)
-
-    def room_below(self, slack: Floats) -> Floats:
-        return np.where(self.below, np.maximum(slack - self.least, _ROOM), 1.0)
-
-    def room_above(self, slack: Floats) -> Floats:
-        return np.where(self.above, np.maximum(self.most - slack, _ROOM), 1.0)
-
-    def residuals(self, sums: Floats, at: _RowPoint) -> Floats:
-        return np.where(
-            self.measured | self.exact,
-            sums - self.target - self.give * at.dual,
-            np.where(self.bounded, sums - at.slack, 0.0),
-        )
-
-    def complementarity(self, at: _RowPoint) -> float:
-        return float((at.down * self.room_below(at.slack)).sum() + (at.up * self.room_above(at.slack)).sum())
-
-    def longest(self, at: _RowPoint, by: _RowPoint) -> float:
-        return min(
-            _ratio(self.room_below(at.slack), by.slack, self.below),
-            _ratio(self.room_above(at.slack), -by.slack, self.above),
-            _ratio(at.down, by.down, self.below),
-            _ratio(at.up, by.up, self.above),
-        )
-
-    def barrier(self, at: _RowPoint) -> Floats:
-        curvature = at.down / self.room_below(at.slack) + at.up / self.room_above(at.slack)
-        return np.where(self.bounded, np.maximum(curvature, 1e-200), 1.0)
-
-    def elasticity(self, at: _RowPoint, exact: float) -> Floats:
-        """E: how far a row gives way for a unit of its multiplier."""
-        give = np.where(self.measured, self.give, np.where(self.exact, exact, _FREE))
-        return np.where(self.bounded, np.minimum(1.0 / self.barrier(at), _FREE), give)
-
-    def pushed(self, at: _RowPoint, mean: float, before: _RowPoint | None) -> tuple[Floats, Floats, Floats]:
-        """What the complementarity of the two bounds asks of the slack, of ``down`` and of ``up``."""
-        down = at.down * self.room_below(at.slack) - np.where(self.below, mean, 0.0)
-        up = at.up * self.room_above(at.slack) - np.where(self.above, mean, 0.0)
-        if before is not None:
-            down, up = down + before.down * before.slack, up - before.up * before.slack
-        down, up = down / self.room_below(at.slack), up / self.room_above(at.slack)
-        return np.where(self.bounded, at.dual - at.up + at.down + up - down, 0.0) / self.barrier(at), down, up
-
-    def direction(self, at: _RowPoint, dual: Floats, pushed: tuple[Floats, Floats, Floats]) -> _RowPoint:
-        shift, down, up = pushed
-        slack = np.where(self.bounded, dual / self.barrier(at) + shift, 0.0)
-        return _RowPoint(
-            dual,
-            slack,
-            np.where(self.below, -down - at.down / self.room_below(at.slack) * slack, 0.0),
-            np.where(self.above, -up + at.up / self.room_above(at.slack) * slack, 0.0),
-        )
+    gap: float  # what all of it may cost, relative to max(1/2, the objective)
+    violation: float  # in persons
 
 
 class _Nest:
@@ -255,17 +115,18 @@ class _Nest:
         self.noisy = np.where(blocks.open, blocks.noisy - self.base, 0.0)
         self.member = blocks.member
         sums = self.base @ blocks.member.T
-        self.rows = _Rows(blocks.weight / self.unit, blocks.answer - sums, blocks.least - sums, blocks.most - sums)
+        self.rows = HeldRows(blocks.weight / self.unit, blocks.answer - sums, blocks.least - sums, blocks.most - sums)
         self.children, self.cells = blocks.shared_children, blocks.shared_cells
         sums = self.shared_sums(self.base)
         none = np.zeros(len(sums))
-        self.shared = _Rows(none, none, blocks.shared_least - sums, blocks.shared_most - sums)
+        self.shared = HeldRows(none, none, blocks.shared_least - sums, blocks.shared_most - sums)
         self.count = None if blocks.count is None else blocks.count - self.base.sum(axis=0)
         every = (self.open, self.rows.below, self.rows.above, self.shared.below, self.shared.above)
         self.pairs = sum(int(mask.sum()) for mask in every)
 
     def shared_sums(self, x: Floats) -> Floats:
-        return np.einsum("kc,cm,km->k", self.children, x, self.cells, optimize=True)
+        sums: Floats = np.einsum("kc,cm,km->k", self.children, x, self.cells, optimize=True)
+        return sums
 
     def start(self, near: Floats) -> _Place:
         """Away from the bounds by a standard deviation of the best measurement, or what there is room for."""
@@ -289,7 +150,8 @@ class _Nest:
     def pull(self, at: _Place) -> Floats:
         """R'nu and theta: what all multipliers but those of x >= 0 add to the gradient."""
         pull = at.rows.dual @ self.member + at.theta
-        return pull + np.einsum("k,kc,km->cm", at.shared.dual, self.children, self.cells, optimize=True)
+        shared: Floats = np.einsum("k,kc,km->cm", at.shared.dual, self.children, self.cells, optimize=True)
+        return pull + shared
 
     def residuals(self, at: _Place) -> _Wrong:
         off = at.d - self.noisy
@@ -300,16 +162,22 @@ class _Nest:
         shared = self.shared.residuals(self.shared_sums(at.d), at.shared)
         far = np.divide(sums - self.rows.target, self.rows.give, out=np.zeros(rows.shape), where=self.rows.measured)
         value = 0.5 * float((self.own * off**2).sum() + (far * (sums - self.rows.target)).sum())
-        infeasibility = float(
+        hard = np.concatenate([columns, rows[~self.rows.measured], shared])
+        cost = self.complementarity(at) + float(
             np.abs(stationary * at.x).sum()
             + np.abs(rows * at.rows.dual).sum()
             + np.abs(shared * at.shared.dual).sum()
             + np.abs(columns * at.theta).sum()
-            + np.abs(columns).sum()
-            + np.abs(rows[~self.rows.measured]).sum()
-            + np.abs(shared).sum()
         )
-        return _Wrong(stationary, columns, rows, shared, self.complementarity(at), infeasibility, value)
+        return _Wrong(
+            stationary,
+            columns,
+            rows,
+            shared,
+            self.complementarity(at),
+            cost / max(0.5 / self.unit, value),
+            float(np.abs(hard).max(initial=0.0)),
+        )
 
     def complementarity(self, at: _Place) -> float:
         pairs = float((at.x * at.z).sum())
@@ -318,15 +186,15 @@ class _Nest:
     def longest(self, at: _Place, by: _Place) -> float:
         return min(
             1.0 / 0.995,
-            _ratio(at.x, by.x, self.open),
-            _ratio(at.z, by.z, self.open),
+            longest_step(at.x, by.x, self.open),
+            longest_step(at.z, by.z, self.open),
             self.rows.longest(at.rows, by.rows),
             self.shared.longest(at.shared, by.shared),
         )
 
 
 class _Newton:
-    """The matrices of a Newton step, in the order of elimination: entries, rows of each child, columns and shared rows."""
+    """The matrices of a Newton step, in the order of elimination: entries, rows of a child, columns and shared rows."""
 
     def __init__(self, nest: _Nest, at: _Place) -> None:
         self.nest, self.at = nest, at
@@ -337,33 +205,37 @@ class _Newton:
         self.shared_give = nest.shared.elasticity(at.shared, exact)
         n, m = nest.open.shape
         rows, shared = len(nest.member), len(nest.cells)
-        scaled = nest.member * self.inverse[:, None, :] if rows else np.zeros((n, 0, m))
-        matrix = scaled @ nest.member.T
-        matrix[:, range(rows), range(rows)] += self.give
-        self.rows_inverse = _inverse(matrix)
         columns = nest.count is not None
         size = (m if columns else 0) + shared
-        if not size:
-            self.coupled = np.zeros((0, 0))
-            return
         matrix = np.zeros((size, size))
+        self.rows_inverse = np.empty((n, rows, rows))
         if columns:
             matrix[:m, :m] = np.diag(self.inverse.sum(axis=0))
-            matrix[:m, :m] -= np.einsum("crs,crt->st", scaled, self.rows_inverse @ scaled, optimize=True)
+        some = max(1, _ENTRIES // max(1, rows * m))
+        for first in range(0, n if rows else 0, some):
+            part = slice(first, first + some)
+            scaled = nest.member * self.inverse[part, None, :]  # G D^-1 of these children
+            block = scaled @ nest.member.T
+            block[:, range(rows), range(rows)] += self.give[part]
+            self.rows_inverse[part] = _inverse(block)
+            if columns:
+                matrix[:m, :m] -= scaled.reshape(-1, m).T @ (self.rows_inverse[part] @ scaled).reshape(-1, m)
         if shared:
             first = size - shared
             for k in range(shared):
                 unit = np.zeros(shared)
                 unit[k] = 1.0
-                column = self.eliminated(-np.einsum("k,kc,km->cm", unit, nest.children, nest.cells, optimize=True), 0.0)[0]
+                column = self.eliminated(
+                    -np.einsum("k,kc,km->cm", unit, nest.children, nest.cells, optimize=True), 0.0
+                )[0]
                 matrix[first:, first + k] = -nest.shared_sums(column)
                 if columns:
                     matrix[:m, first + k] = matrix[first + k, :m] = -column.sum(axis=0)
             matrix[range(first, size), range(first, size)] += self.shared_give
-        self.coupled = _inverse(matrix[None])[0]
+        self.coupled = _inverse(matrix[None])[0] if size else matrix
 
     def eliminated(self, f1: Floats, f2: Floats | float) -> tuple[Floats, Floats]:
-        """dx and the rows' multipliers, with those of columns and shared rows fixed."""
+        """Dx and the rows' multipliers, with those of columns and shared rows fixed."""
         nest = self.nest
         right = (self.inverse * f1) @ nest.member.T - f2
         dual = np.einsum("crt,ct->cr", self.rows_inverse, right)
@@ -407,7 +279,12 @@ class _Newton:
             x, dual, theta, shared_dual = x + more[0], dual + more[1], theta + more[2], shared_dual + more[3]
         z = np.where(nest.open, -(product + at.z * x) / over, 0.0)
         return _Place(
-            x, x, z, theta, nest.rows.direction(at.rows, dual, rows), nest.shared.direction(at.shared, shared_dual, shared)
+            x,
+            x,
+            z,
+            theta,
+            nest.rows.direction(at.rows, dual, rows),
+            nest.shared.direction(at.shared, shared_dual, shared),
         )
 
 
@@ -419,9 +296,3 @@ def _inverse(matrices: Floats) -> Floats:
     scaled[:, range(size), range(size)] += 1e-14
     inverse: Floats = np.linalg.inv(scaled) * scale[:, :, None] * scale[:, None, :]
     return inverse
-
-
-def _ratio(values: Floats, by: Floats, where: Bools) -> float:
-    """How far one can go before a value is 0."""
-    falls = where & (by < 0)
-    return float((-values[falls] / by[falls]).min(initial=np.inf))
