@@ -6,7 +6,8 @@ good enough, PIQP (``by_piqp``). Every answer is judged by ``proof``, and the be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,12 +30,14 @@ def solve_generally(
 ) -> Found:
     """Solve one nest, from the table where the fast path stopped.
 
-    An answer that is not certified is taken all the same: to end the run here would depend on the noise.
+    Each attempt starts from the best table so far, in which all residuals are small. An answer that is not certified is
+    taken all the same: to end the run here would depend on the noise.
     """
     blocks = blocks_of(nests, queries, own, limits, p)
     best = Found(x=near, gap=np.inf, distance=np.inf, violation=np.inf)
-    for point in _answers(blocks, near):
-        found = judged(blocks, point)
+    for attempt in _attempts():
+        point = attempt(blocks, best.x)
+        found = best if point is None else judged(blocks, point)
         if found.worst < best.worst:
             best = found
         if best.worst <= _GOOD:
@@ -42,11 +45,9 @@ def solve_generally(
     return best
 
 
-def _answers(blocks: Blocks, near: Floats) -> Iterator[Point]:
-    point = interior(blocks, near)
-    yield point
-    yield interior(blocks, point.base + point.d)  # around the first answer, in which all residuals are small
-    for unit in (1.0, 10.0, 100.0, 0.1, 1000.0):
-        other = solve_by_piqp(blocks, point.base + point.d, unit)
-        if other is not None:
-            yield other
+def _attempts() -> Iterator[Callable[[Blocks, Floats], Point | None]]:
+    yield interior
+    yield interior
+    for unit in (1.0, 10.0, 100.0, 0.1, 1000.0):  # of the residuals: no unit suits every problem
+        yield partial(solve_by_piqp, unit=unit)
+        yield interior

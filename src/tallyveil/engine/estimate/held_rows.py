@@ -22,7 +22,7 @@ class RowPoint:
     up: Floats
 
     def moved(self, by: RowPoint, length: float) -> RowPoint:
-        """This point, a step of some length further."""
+        """A step of some length from here."""
         return RowPoint(
             self.dual + length * by.dual,
             self.slack + length * by.slack,
@@ -89,10 +89,11 @@ class HeldRows:
         curvature = at.down / self.room_below(at.slack) + at.up / self.room_above(at.slack)
         return np.where(self.bounded, np.maximum(curvature, 1e-200), 1.0)
 
-    def elasticity(self, at: RowPoint, exact: float) -> Floats:
-        """E: how far a row gives way for a unit of its multiplier."""
-        give = np.where(self.measured, self.give, np.where(self.exact, exact, _FREE))
-        return np.where(self.bounded, np.minimum(1.0 / self.barrier(at), _FREE), give)
+    def elasticity(self, at: RowPoint, least: float) -> Floats:
+        """E: how far a row gives way for a unit of its multiplier; at least ``least`` (the proximal term)."""
+        give = np.where(self.measured, self.give, np.where(self.exact, 0.0, _FREE))
+        give = np.where(self.bounded, np.minimum(1.0 / self.barrier(at), _FREE), give)
+        return np.where(self.measured, give, np.maximum(give, least))
 
     def pushed(self, at: RowPoint, mean: float, before: RowPoint | None) -> tuple[Floats, Floats, Floats]:
         """What the complementarity of the two bounds asks of the slack, of ``down`` and of ``up``."""

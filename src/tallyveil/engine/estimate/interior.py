@@ -39,7 +39,7 @@ STEPS = 80
 _GAP, _VIOLATION = 1e-9, 1e-9  # a solve ends when both are reached: relative, and in persons
 _IDLE = 6  # or after so many steps without a better point
 _PROXIMAL = 1e-7  # of the largest weight: the proximal term in D
-_EXACT = 1e-9  # of the largest 1/D: that in E
+_STIFF = 1e-9  # of the largest 1/D: that in E
 _ENTRIES = 1 << 22  # of the arrays that are worked on at once
 _REFINED = 2  # how often a step is made more exact
 
@@ -129,23 +129,32 @@ class _Nest:
         return sums
 
     def start(self, near: Floats) -> _Place:
-        """Away from the bounds by a standard deviation of the best measurement, or what there is room for."""
+        """Away from zero by a standard deviation of the best measurement, or by what there is room for."""
         unit = self.unit**-0.5
-        n, m = near.shape
-        room = np.full(m, np.inf) if self.count is None else (self.count + self.base.sum(axis=0)) / n
-        x = np.where(self.open, np.maximum(near, np.minimum(unit, room)), 0.0)
+        apart = np.where(self.open, np.minimum(unit, self.room()), 0.0)
+        x = np.where(self.open, np.maximum(near, apart), 0.0)
         d = np.where(self.open, x - self.base, 0.0)
         sums = d @ self.member.T
         dual = self.rows.start(sums, 0.0, unit).dual
         slope = np.where(self.open, self.own * (d - self.noisy) + dual @ self.member, np.inf)
         slope = slope - (slope.min(axis=0) if self.count is not None else min(0.0, slope.min()))
-        typical = np.minimum(unit, room)
-        mean = float(np.mean((np.minimum(slope, 1e6 * unit) * typical)[self.open])) * 0.1 + 1e-3 * float(
-            np.mean(np.broadcast_to(typical, near.shape)[self.open] ** 2)
-        )
+        cost = np.minimum(slope, 1e6 * unit)[self.open] * apart[self.open]
+        mean = 0.1 * float(np.mean(cost)) + 1e-3 * float(np.mean(apart[self.open] ** 2))
         z = np.where(self.open, mean / np.where(self.open, x, 1.0), 0.0)
         shared = self.shared.start(self.shared_sums(d), mean, unit)
-        return _Place(x, d, z, np.zeros(m), self.rows.start(sums, mean, unit), shared)
+        return _Place(x, d, z, np.zeros(near.shape[1]), self.rows.start(sums, mean, unit), shared)
+
+    def room(self) -> Floats:
+        """An even share of what the parent, and every bounded row, has for each entry."""
+        n = len(self.open)
+        room = np.full(self.open.shape, np.inf)
+        if self.count is not None:
+            room[:] = (self.count + self.base.sum(axis=0)) / n
+        most = self.rows.most + self.base @ self.member.T
+        for r, member in enumerate(self.member > 0):
+            share = np.where(self.rows.above[:, r], most[:, r] / member.sum(), np.inf)
+            room[:, member] = np.minimum(room[:, member], share[:, None])
+        return room
 
     def pull(self, at: _Place) -> Floats:
         """R'nu and theta: what all multipliers but those of x >= 0 add to the gradient."""
@@ -200,9 +209,9 @@ class _Newton:
         self.nest, self.at = nest, at
         self.diagonal = np.where(nest.open, nest.own + at.z / np.where(nest.open, at.x, 1.0) + _PROXIMAL, 1.0)
         self.inverse = np.where(nest.open, 1.0 / self.diagonal, 0.0)
-        exact = _EXACT * float(self.inverse.max())
-        self.give = nest.rows.elasticity(at.rows, exact)
-        self.shared_give = nest.shared.elasticity(at.shared, exact)
+        least = _STIFF * float(self.inverse.max())
+        self.give = nest.rows.elasticity(at.rows, least)
+        self.shared_give = nest.shared.elasticity(at.shared, least)
         n, m = nest.open.shape
         rows, shared = len(nest.member), len(nest.cells)
         columns = nest.count is not None
@@ -265,8 +274,8 @@ class _Newton:
         f1 = np.where(nest.open, -wrong.stationary - product / over, 0.0)
         f2, f3, f4 = rows[0] - wrong.rows, -wrong.columns, shared[0] - wrong.shared
         x, dual, theta, shared_dual = self.solved(f1, f2, f3, f4)
-        give = np.where(nest.rows.exact, 0.0, self.give)  # exact rows and x are regular by proximal terms alone
-        shared_give = np.where(nest.shared.exact, 0.0, self.shared_give)
+        give = nest.rows.elasticity(at.rows, 0.0)  # without the proximal term
+        shared_give = nest.shared.elasticity(at.shared, 0.0)
         for _ in range(_REFINED):
             pull = dual @ nest.member + theta
             pull = pull + np.einsum("k,kc,km->cm", shared_dual, nest.children, nest.cells, optimize=True)
