@@ -11,7 +11,16 @@ ROOT = Path(tallyveil.__file__).parent
 ROWS = [
     ["errors", "_arrays", "_compiled", "_frozen"],
     [
-        *("nouns.spine", "nouns.schema", "nouns.counts", "nouns.histogram", "nouns.estimates", "nouns.facilities"),
+        *(
+            "nouns.codes",
+            "nouns.spine",
+            "nouns.schema",
+            "nouns.counts_kernels",
+            "nouns.counts",
+            "nouns.histogram",
+            "nouns.estimates",
+            "nouns.facilities",
+        ),
         *("nouns.areas", "nouns.optimised_spine", "nouns.census_schemas", "nouns.population", "nouns"),
     ],
     [
@@ -39,6 +48,7 @@ ROWS = [
         "auditing.mechanism_runs",
         "auditing.neighbours",
         "auditing.audit_job",
+        "auditing",
     ],  # they run the engine, and evaluations use them
     ["report"],
     ["cli", "__main__"],

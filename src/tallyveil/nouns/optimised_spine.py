@@ -36,9 +36,10 @@ from tallyveil._arrays import Bools, Integers
 from tallyveil._frozen import Frozen
 from tallyveil.errors import DataError
 from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.codes import Codes
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.spine import Codes, Spine
+from tallyveil.nouns.spine import Spine
 
 FANOUT = 12  # what the 2020 run added to the root of a tract's number of blocks
 MOST_TYPES = 62  # a pattern of types is kept in the bits of one number

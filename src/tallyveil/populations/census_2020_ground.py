@@ -14,7 +14,8 @@ from numpy.random import Generator
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil._compiled import compiled
-from tallyveil.nouns.spine import Codes, Spine
+from tallyveil.nouns.codes import Codes
+from tallyveil.nouns.spine import Spine
 
 NATION = 331_449_281  # resident population, 1 April 2020
 # Units of the nation in 2020; a smaller population has proportionally fewer, of the same size.
