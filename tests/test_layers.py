@@ -21,7 +21,14 @@ ROWS = [
             "nouns.estimates",
             "nouns.facilities",
         ),
-        *("nouns.areas", "nouns.optimised_spine", "nouns.census_schemas", "nouns.population", "nouns"),
+        *(
+            "nouns.areas",
+            "nouns.optimised_spine",
+            "nouns.optimise_spine",
+            "nouns.census_schemas",
+            "nouns.population",
+            "nouns",
+        ),
     ],
     [
         *(
@@ -58,8 +65,9 @@ INDEPENDENT = {"engine", "evaluate", "risk"}
 LATE = {
     ("privacy.strategy", "privacy.presets"),
     ("privacy.strategy", "privacy.strategy_toml"),
-    ("nouns.spine", "nouns.optimised_spine"),
-    ("nouns.spine", "nouns.areas"),  # types of its arguments only
+    ("nouns.spine", "nouns.optimise_spine"),
+    ("nouns.spine", "nouns.optimised_spine"),  # types only, as the next two
+    ("nouns.spine", "nouns.areas"),
     ("nouns.spine", "nouns.facilities"),
 }
 ORDER = {name: (row, column) for row, names in enumerate(ROWS) for column, name in enumerate(names)}
