@@ -139,7 +139,7 @@ def test_facility_bounds_that_are_not_whole_and_a_zero_without_labels_are_refuse
             FacilityBounds(attribute="home", level="county", least=wrong, most=9)
     with pytest.raises(InputError, match=r"a structural zero names no attribute, so nobody could exist"):
         StructuralZero(cells={})
-    with pytest.raises(InputError, match=r"'age': labels 'minor' are one text\. Give a list"):
+    with pytest.raises(InputError, match=r"'age': labels 'minor' are a single string\. Give a list"):
         StructuralZero(cells={"age": "minor"})
 
 
