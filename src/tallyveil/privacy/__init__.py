@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil.privacy.constraints import Bound, FacilityBounds, Invariant, StructuralZero
+    from tallyveil.privacy.bounds import Bound
+    from tallyveil.privacy.constraints import FacilityBounds, Invariant, StructuralZero
     from tallyveil.privacy.conversions import (
         delta_from_rho,
         epsilon_from_rho,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Account": "guarantee",
-    "Bound": "constraints",
+    "Bound": "bounds",
     "DiscreteGaussian": "noise",
     "FacilityBounds": "constraints",
     "Geometric": "noise",
