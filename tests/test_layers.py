@@ -71,6 +71,7 @@ ROWS = [
 INDEPENDENT = {"engine", "evaluate", "risk"}
 # Imports inside a function of a module further right: class methods that offer a neighbour's verb.
 LATE = {
+    ("privacy.strategy_checks", "privacy.strategy"),  # a type only
     ("privacy.strategy", "privacy.presets"),
     ("privacy.strategy", "privacy.strategy_toml"),
     ("nouns.spine", "nouns.optimise_spine"),

@@ -1,4 +1,4 @@
-"""Budgets, conversions, noise that is exact, strategies, and what they guarantee."""
+"""Privacy budgets and conversions, exact noise, strategies, and the guarantee of a strategy."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -84,7 +84,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from the module it lives in: imported when it is first used."""
+    """Import a public name from its module when it is first used."""
     if name in _HOME:
         return getattr(import_module(f"tallyveil.privacy.{_HOME[name]}"), name)
     raise AttributeError(f"module 'tallyveil.privacy' has no attribute {name!r}")
