@@ -255,7 +255,7 @@ def test_a_level_or_query_that_does_not_fit_its_bits_is_refused(name, limit, val
 @pytest.mark.parametrize("value", [-1, 2**32, 2**40])
 def test_a_replicate_that_does_not_fit_its_bits_is_refused(value):
     for words in (Stream(KEY).words, Stream(KEY).further_words):
-        with pytest.raises(InputError, match=rf"from 0 to 4,294,967,295\. Got 0 to {value}|Got {value} to 0"):
+        with pytest.raises(InputError, match=rf"must be 0 to 4,294,967,295\. Got 0 to {value}|Got {value} to 0"):
             words(np.array([0, 1]), level=0, query=0, replicate=np.array([0, value]))
 
 

@@ -16,26 +16,26 @@ MOST_AREAS = 10**7
 
 
 def uniform_tree(*, persons: int = 1_000_000, mean: int = 100, levels: int = 3, seed: int) -> Population:
-    r"""Persons spread evenly over a tree in which every unit has as many children as any other.
+    r"""Generate persons spread uniformly over a tree in which all units have the same number of children.
 
-    A person's area is uniform on the finest ones, so their counts are one multinomial draw. Units have (section 2.1
-    of flaxman2019)
+    The area of a person is uniform over the areas of the finest level, so the counts are one multinomial draw. The
+    number of children of a unit is (section 2.1 of flaxman2019)
 
     .. math:: C = \lfloor (N / \mu)^{1/J} \rfloor
 
-    children each, and one where there are fewer persons than the mean. The levels are ``top``, ``level1`` and so on;
-    a unit's code is its parent's and its own number.
+    and 1 if there are fewer persons than the mean. The levels are ``top``, ``level1`` and so on. The code of a unit is
+    that of its parent followed by its own number.
 
     Parameters
     ----------
     persons
-        N, how many.
+        N, the number of persons.
     mean
-        :math:`\mu`, about how many in each finest area.
+        :math:`\mu`, the approximate mean number of persons in an area of the finest level.
     levels
-        J, how many levels lie below the top.
+        J, the number of levels below the top.
     seed
-        A whole number from 0. The same seed gives the same counts.
+        An integer, 0 or more. The same seed gives the same counts.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def uniform_tree(*, persons: int = 1_000_000, mean: int = 100, levels: int = 3, 
 
 
 def _children(persons: int, mean: int, levels: int) -> int:
-    """Largest C with C^J <= N / mu, in whole numbers: a floating root of 1000 is 9.99."""
+    """Return the largest C with C^J <= N / mu, in integers: the floating-point cube root of 1000 is 9.99..."""
     children = max(1, round((persons / mean) ** (1 / levels)))
     while children > 1 and children**levels * mean > persons:
         children -= 1
