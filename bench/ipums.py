@@ -107,7 +107,7 @@ def main() -> None:
         print(f"pandas.read_fwf, first {SAMPLE:,} lines {theirs:8,.1f} MB/s (nothing checked or counted)")
         grown = peaks[PERSONS, 2] - peaks[PERSONS // 10, 2]
         print(
-            f"ours is {ours / theirs:,.0f} times as fast (required: {WANTED}); ten times the data takes {grown:+,.0f} MiB"
+            f"ours is {ours / theirs:,.0f} times as fast (required: {WANTED}); ten times the data adds {grown:,.0f} MiB"
         )
         assert ours > WANTED * theirs
         assert grown < 100
