@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from tallyveil._arrays import Floats, Integers
-from tallyveil.errors import InputError
 from tallyveil.nouns.census_schemas import PERSONS_1940, TYPES_1940, UNITS_2020
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.nouns.spine import Spine
+from tallyveil.populations.arguments import whole_number
 
 # Published: the numbers of persons, states, counties and districts.
 PERSONS, STATES, COUNTIES, DISTRICTS = 132_404_766, 51, 3_108, 134_858
@@ -80,10 +80,9 @@ def census_1940(*, persons: int = PERSONS, seed: int) -> Population:
     >>> census_1940(persons=500, seed=7).people
     Histogram(us 1, state 1, county 1, enumdist 3; hhgq 8, votingage 2, hispanic 2, race 6)
     """
-    _refuse_unless_whole("persons", persons, 1, PERSONS)
-    _refuse_unless_whole("seed", seed, 0, 2**64 - 1)
-    rng = np.random.Generator(np.random.PCG64(int(seed)))
-    land = _lay_out(int(persons), rng)
+    persons = whole_number("persons", persons, least=1, most=PERSONS)
+    rng = np.random.Generator(np.random.PCG64(whole_number("seed", seed, least=0, most=2**64 - 1)))
+    land = _lay_out(persons, rng)
     groups = rng.multinomial(land.size, _shares(land, rng).T)  # districts x 12: ethnicity, race
     minors = rng.binomial(groups, _share_of_minors(land, rng))
     people, quarters = _move_to_quarters(np.stack([minors, groups - minors], axis=1), rng)
@@ -241,8 +240,3 @@ def _apportion(weights: Floats, total: int) -> Integers:
     number: Integers = np.floor(exact).astype(np.int64) + 1
     number[np.argsort(number - exact, kind="stable")[: total - number.sum()]] += 1
     return number
-
-
-def _refuse_unless_whole(name: str, value: int, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        raise InputError(f"{name} is {value!r}. Give a whole number from {least} to {most:,}.")

@@ -7,19 +7,17 @@ docs/populations_2020.md says to what it is fitted, and how well.
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 from numpy.random import PCG64, Generator
 
 from tallyveil._arrays import Integers
-from tallyveil.errors import InputError
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.census_schemas import PERSONS_2020, TYPES_2020, UNITS_2020
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.nouns.spine import Spine
+from tallyveil.populations.arguments import whole_number
 from tallyveil.populations.census_2020_ground import NATION, UNITS, make_ground
 from tallyveil.populations.census_2020_people import Residents, segregate, settle
 
@@ -65,8 +63,8 @@ def census_2020(*, persons: int = NATION, seed: int) -> Population:
     >>> village.people.total()
     2000
     """
-    number = _whole("persons", persons, least=1, most=NATION, example="1_000_000")
-    key = _whole("seed", seed, least=0, most=None, example="7")
+    number = whole_number("persons", persons, least=1, most=NATION)
+    key = whole_number("seed", seed, least=0)
     ground_rng, quarters_rng, housing_rng, areas_rng, people_rng = Generator(PCG64(key)).spawn(5)
     ground = make_ground(ground_rng, number)
     spine = ground.spine
@@ -85,22 +83,6 @@ def census_2020(*, persons: int = NATION, seed: int) -> Population:
         housing=_housing_counts(spine, occupied, vacant),
         areas={"place": places, "tribal": tribal},
     )
-
-
-def _whole(name: str, value: int, *, least: int, most: int | None, example: str) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InputError(
-            f"{name} {value!r} is not a whole number. Give one of {least} or more, such as {example}."
-        ) from None
-    if number < least:
-        raise InputError(
-            f"{name} {number:,} is below {least}. Give a whole number of {least} or more, such as {example}."
-        )
-    if most is not None and number > most:
-        raise InputError(f"{name} {number:,} is more than the nation's {most:,}. Give that many or fewer.")
-    return number
 
 
 def _quarters(rng: Generator, persons: int, blocks: int) -> tuple[Integers, Integers, Integers, Integers]:

@@ -10,6 +10,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
+from tallyveil.populations.arguments import whole_number
 
 ONE_LABEL = Schema(attributes={"person": ("person",)})
 MOST_AREAS = 10**7
@@ -42,16 +43,16 @@ def uniform_tree(*, persons: int = 1_000_000, mean: int = 100, levels: int = 3, 
     >>> uniform_tree(seed=1).people
     Histogram(top 1, level1 21, level2 441, level3 9,261; person 1)
     """
-    asked = {"persons": (persons, 1), "mean": (mean, 1), "levels": (levels, 1), "seed": (seed, 0)}
-    for name, (value, least) in asked.items():
-        _refuse_unless_whole(name, value, least)
-    children = _children(int(persons), int(mean), int(levels))
-    areas = children ** int(levels)
+    persons = whole_number("persons", persons, least=1)
+    mean = whole_number("mean", mean, least=1)
+    levels = whole_number("levels", levels, least=1)
+    rng = np.random.Generator(np.random.PCG64(whole_number("seed", seed, least=0)))
+    children = _children(persons, mean, levels)
+    areas = children**levels
     if areas > MOST_AREAS:
         raise InputError(f"persons {persons:,} with mean {mean:,} make {areas:,} areas. Give a larger mean.")
-    rng = np.random.Generator(np.random.PCG64(int(seed)))
-    counts = rng.multinomial(int(persons), np.full(areas, 1 / areas))
-    people = Histogram(spine=_tree(children, int(levels)), schema=ONE_LABEL, leaves=Counts.from_dense(counts[:, None]))
+    counts = rng.multinomial(persons, np.full(areas, 1 / areas))
+    people = Histogram(spine=_tree(children, levels), schema=ONE_LABEL, leaves=Counts.from_dense(counts[:, None]))
     return Population(people=people)
 
 
@@ -73,10 +74,3 @@ def _tree(children: int, levels: int) -> Spine:
         codes = np.char.add(codes, np.char.zfill(own.astype(f"S{digits}"), digits))
         columns[f"level{level}"] = codes
     return Spine.from_columns(columns, root="top")
-
-
-def _refuse_unless_whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"{name} is {value!r}, not a whole number. Give one from {least}.")
-    if value < least:
-        raise InputError(f"{name} is {value:,}, too small. Give a whole number from {least}.")

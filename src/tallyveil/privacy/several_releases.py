@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from tallyveil.errors import BudgetError
 from tallyveil.privacy.budget import Number, exact_delta, rounded_up
-from tallyveil.privacy.conversions import epsilon_from_rho, implied_epsilon
-from tallyveil.privacy.guarantee import Account, account_of
+from tallyveil.privacy.conversions import epsilon_from_rho
+from tallyveil.privacy.guarantee import Account, account_of, account_of_rho
 from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.strategy import Strategy
 
@@ -42,24 +42,15 @@ def account_together(losses: Sequence[Loss], *, delta: Number | None = None) -> 
         return Account(epsilon=rounded_up(sum(pure, Fraction(0)))), f"the epsilons of {len(losses)} pure releases added"
     delta_ = _common_delta([loss.strategy for loss in losses], delta)
     if not pure:
-        return _zcdp(rho, delta_), f"the rhos of {len(losses)} zCDP releases added"
+        return account_of_rho(rho, delta_), f"the rhos of {len(losses)} zCDP releases added"
     as_rho = rho + sum((epsilon**2 / 2 for epsilon in pure), Fraction(0))
-    whole = _zcdp(as_rho, delta_)
+    whole = account_of_rho(as_rho, delta_)
     separately = rounded_up(sum(pure, Fraction(0)) + Fraction(epsilon_from_rho(rho, delta_)))
     if whole.epsilon <= separately:
         return whole, "pure and zCDP releases mixed: each pure epsilon counted as rho = epsilon^2 / 2, rhos added"
     return (
         Account(epsilon=separately, rho=whole.rho, delta=whole.delta, implied_epsilon=whole.implied_epsilon),
         "pure and zCDP releases mixed: the pure epsilons added to the epsilon of the rhos' sum (rho: all as zCDP)",
-    )
-
-
-def _zcdp(rho: Fraction, delta: Fraction) -> Account:
-    return Account(
-        epsilon=epsilon_from_rho(rho, delta),
-        rho=rounded_up(rho),
-        delta=float(delta),
-        implied_epsilon=implied_epsilon(rho),
     )
 
 

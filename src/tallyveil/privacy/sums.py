@@ -78,9 +78,9 @@ def sum_of_noise(noises: Sequence[Noise], *, cut: float = 1e-20) -> SumOfNoise:
     if not noises:
         raise InputError("a sum needs at least one noise. Got none.")
     dropped = cut / (8 * len(noises))
-    total: _Pieces | None = None
+    total: SumOfNoise | None = None
     for noise, times in Counter(noises).items():
-        power: _Pieces | None = _window(noise, dropped)
+        power: SumOfNoise | None = _window(noise, dropped)
         while power is not None:  # binary powers: x, x^2, x^4, ...
             if times & 1:
                 total = power if total is None else _convolved(total, power, dropped)
@@ -88,7 +88,7 @@ def sum_of_noise(noises: Sequence[Noise], *, cut: float = 1e-20) -> SumOfNoise:
             power = _convolved(power, power, dropped) if times else None
     assert total is not None
     total.probabilities.flags.writeable = False
-    return SumOfNoise(probabilities=total.probabilities, error=total.error)
+    return total
 
 
 def approximate_sum(noises: Sequence[DiscreteGaussian]) -> DiscreteGaussian:
@@ -96,20 +96,14 @@ def approximate_sum(noises: Sequence[DiscreteGaussian]) -> DiscreteGaussian:
     return DiscreteGaussian(variance=sum((noise.variance for noise in noises), Fraction(0)))
 
 
-@dataclass(frozen=True)
-class _Pieces:
-    probabilities: Floats
-    error: float
-
-
-def _window(noise: Noise, dropped: float) -> _Pieces:
+def _window(noise: Noise, dropped: float) -> SumOfNoise:
     """Truncate a noise where its tail is small enough. Each probability is accurate to a few dozen roundings."""
     reach = int(-noise.quantile(dropped / 2))
     probabilities = noise.pmf(np.arange(-reach, reach + 1))
-    return _Pieces(probabilities, dropped + 64 * _UNIT)
+    return SumOfNoise(probabilities=probabilities, error=dropped + 64 * _UNIT)
 
 
-def _convolved(left: _Pieces, right: _Pieces, dropped: float) -> _Pieces:
+def _convolved(left: SumOfNoise, right: SumOfNoise, dropped: float) -> SumOfNoise:
     a, b = left.probabilities, right.probabilities
     shorter = min(len(a), len(b))
     if len(a) * len(b) <= _DIRECT:
@@ -123,7 +117,8 @@ def _convolved(left: _Pieces, right: _Pieces, dropped: float) -> _Pieces:
     product = (product + product[::-1]) / 2
     tails = np.cumsum(product[: len(product) // 2])
     spare = int(np.searchsorted(tails, dropped / 2))
-    return _Pieces(product[spare : len(product) - spare], left.error + right.error + rounding + dropped)
+    error = left.error + right.error + rounding + dropped
+    return SumOfNoise(probabilities=product[spare : len(product) - spare], error=error)
 
 
 def convolved_by_fourier(a: Floats, b: Floats) -> Floats:
