@@ -37,6 +37,7 @@ ROWS = [
             "privacy.noise",
             "privacy.sums",
             "privacy.chacha",
+            "privacy.stream_words",
             "privacy.entropy",
         ),
         *(

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tallyveil.errors import InputError, SecretError
 from tallyveil.privacy.chacha import keystream
-from tallyveil.privacy.entropy import RunKey, Stream
+from tallyveil.privacy.entropy import RunKey
+from tallyveil.privacy.stream_words import Stream
 
 KEY = bytes(range(100, 132))
 

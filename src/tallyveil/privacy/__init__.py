@@ -13,13 +13,14 @@ if TYPE_CHECKING:
         rho_from_epsilon,
         rho_of_pure,
     )
-    from tallyveil.privacy.entropy import RunKey, Stream
+    from tallyveil.privacy.entropy import RunKey
     from tallyveil.privacy.guarantee import Account, account_of, account_of_epsilon, account_of_rho
     from tallyveil.privacy.ledger import Ledger
     from tallyveil.privacy.noise import DiscreteGaussian, Geometric
     from tallyveil.privacy.sampling import draw
     from tallyveil.privacy.shares import UnitShares, unit_shares
     from tallyveil.privacy.strategy import Spend, Strategy
+    from tallyveil.privacy.stream_words import Stream
     from tallyveil.privacy.streams import measurement_stream
     from tallyveil.privacy.sums import SumOfNoise, approximate_sum, sum_of_noise
 
@@ -34,7 +35,7 @@ _HOME = {
     "RunKey": "entropy",
     "Spend": "strategy",
     "Strategy": "strategy",
-    "Stream": "entropy",
+    "Stream": "stream_words",
     "StructuralZero": "constraints",
     "SumOfNoise": "sums",
     "UnitShares": "shares",

@@ -29,11 +29,6 @@ class Ledger:
         self._strategy = strategy
         self._spent: dict[tuple[str, str], Fraction] = {}
 
-    @property
-    def entries(self) -> tuple[tuple[str, str, Fraction], ...]:
-        """The level, query and amount of each entry, in order."""
-        return tuple((level, query, amount) for (level, query), amount in self._spent.items())
-
     def total(self) -> Fraction:
         """Return the sum of all amounts."""
         return sum(self._spent.values(), Fraction(0))

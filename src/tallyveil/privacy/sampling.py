@@ -28,8 +28,8 @@ from numpy.typing import ArrayLike
 from tallyveil._arrays import Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
-from tallyveil.privacy.entropy import Stream, Words
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.privacy.stream_words import Stream, Words
 from tallyveil.privacy.thresholds import (
     BITS,
     GUIDE,

@@ -10,9 +10,10 @@ import numpy as np
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.spine import Spine
-from tallyveil.privacy.entropy import RunKey, Stream
+from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.privacy.stream_words import Stream
 
 
 def measurement_stream(
