@@ -34,9 +34,10 @@ class Account:
     pld_epsilon, pld_reason
         The tighter epsilon from privacy loss distributions, or None and the reason why it cannot be computed.
     per_attribute
-        The epsilon of one attribute of a person, against someone who knows all the others.
+        For each attribute, the epsilon of what a release reveals about it to someone who knows all other attributes.
     within_level
-        The epsilon of where in a unit of a level a person lives, against someone who knows the unit.
+        For each level, the epsilon of what a release reveals about where in a unit of that level a person lives, to
+        someone who knows the unit.
     basis
         "without the only-child rule", if the rule applies but the figures were computed without a spine.
     """
