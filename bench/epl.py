@@ -1,8 +1,8 @@
-"""Empirical privacy loss of 3.2 million whole residuals: our smoothed curve beside scipy's gaussian_kde, in one run.
+"""Benchmark of the empirical privacy loss of 3.2 million integer residuals, compared with scipy's gaussian_kde.
 
-Both give log densities on the same grid. Counting the residuals is shown apart from smoothing them, and so is a whole
-call of `epl` with its band and intervals. Every figure is the best of two passes; where scipy would take very long, it
-is timed on every k-th point only, and scaled up (then the line says so).
+Both compute log densities on the same grid. Counting the residuals, smoothing them, and a whole call of `epl` with its
+band and intervals are timed separately. Every figure is the best of two passes. If scipy would take very long, it is
+timed on every k-th point only and the time is scaled up; the printed line says so.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tallyveil.evaluate.epl.loss import Settings, epl, smoothed
 from tallyveil.evaluate.tally import tally
 
 N = 3_200_000
-SCIPY_POINTS = 70  # more are sampled
+SCIPY_POINTS = 70  # if there are more points, every k-th is timed
 
 
 def best(run: Callable[[], object], *, passes: int = 2, first: bool = True) -> float:
-    """Seconds of the fastest pass, after a first one that may compile."""
+    """Return the seconds of the fastest pass, after a first pass that may compile."""
     if first:
         run()
     seconds = []
@@ -45,7 +45,7 @@ def compare(z: float, least: int) -> None:
     theirs = gaussian_kde(residuals, bw_method=settings.bandwidth).logpdf(points[chosen])
     one_pass = best(lambda: gaussian_kde(residuals, bw_method=settings.bandwidth).logpdf(points[chosen]), first=False)
     scipy_seconds = one_pass * len(points) / len(points[chosen])
-    apart = np.abs(ours[chosen] - theirs).max()
+    difference = np.abs(ours[chosen] - theirs).max()
     whole = best(lambda: epl(residuals))
     grouped = best(lambda: epl(residuals, clusters=np.arange(N) // 64))
     how = "" if every == 1 else f" (timed on {len(points[chosen])} points, scaled)"
@@ -57,7 +57,7 @@ def compare(z: float, least: int) -> None:
     print(f"  ours: both                       {counting + smoothing:>10.5f} s {with_counting:>9,.0f}x")
     print(f"  ours: epl with band and interval {whole:>10.3f} s")
     print(f"  the same in {N // 64:,} clusters     {grouped:>10.3f} s")
-    print(f"  largest difference in log density {apart:.1e}")
+    print(f"  largest difference in log density {difference:.1e}")
     if faster < least:
         raise SystemExit(f"smoothing is less than {least:,} times as fast as gaussian_kde")
 

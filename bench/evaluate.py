@@ -1,7 +1,7 @@
-"""A whole evaluation of a release of 1940's shape: error, bias and empirical privacy loss at every level.
+"""Benchmark of a whole evaluation of a synthetic 1940 census: error, bias and empirical privacy loss at every level.
 
-132 million persons, 134,858 districts; total and stratified counts, as Petti & Flaxman evaluate them. Beside it what a
-notebook would do with pandas, from one table of all non-empty counts: medians and bias only, without loss.
+There are 132 million persons in 134,858 districts; total and stratified counts are evaluated as by Petti & Flaxman. For
+comparison, medians and bias (but no loss) are computed with pandas from a table of all non-empty counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ATTRIBUTES = ["votingage", "hispanic", "race"]
 
 
 def evaluate(truth: tv.Histogram, released: tv.Histogram) -> dict[str, float]:
-    """The time that each part takes, in seconds."""
+    """Return the time that each part takes, in seconds."""
     seconds = {}
     start = perf_counter()
     tv.evaluate.error(truth, released, queries=["total", STRATA])
@@ -38,7 +38,7 @@ def evaluate(truth: tv.Histogram, released: tv.Histogram) -> dict[str, float]:
 
 
 def as_frame(people: tv.Histogram, name: str) -> pd.DataFrame:
-    """The counts as a notebook has them: a row for each district and cell that is not empty."""
+    """Return the counts as a table with one row per district and non-empty cell."""
     leaves, spine = people.leaves, people.spine
     unit = leaves.unit()
     columns: dict[str, object] = {spine.leaf: unit}
@@ -51,7 +51,7 @@ def as_frame(people: tv.Histogram, name: str) -> pd.DataFrame:
 
 
 def notebook(truth: pd.DataFrame, released: pd.DataFrame, levels: tuple[str, ...]) -> float:
-    """Median error of totals and strata, and bias by empty cells, with pandas; the time it takes."""
+    """Compute the median error of totals and strata, and bias by empty cells, with pandas; return the seconds."""
     start = perf_counter()
     for level in levels:
         for keys in ([level], [level, "strata"]):
@@ -66,7 +66,7 @@ def notebook(truth: pd.DataFrame, released: pd.DataFrame, levels: tuple[str, ...
 
 
 def main() -> None:
-    """Run and print."""
+    """Run the benchmark and print the results."""
     population = tv.populations.census_1940(seed=1)
     truth = population.people
     released = tv.protect(population, tv.Strategy.preset("e2e-2018", epsilon=1), seed=1).histogram

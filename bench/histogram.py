@@ -1,6 +1,7 @@
-"""A census the size of 2020: build the histogram, sum it to all levels, ask queries; time and memory of each step.
+"""Benchmark of a histogram of the size of the 2020 census: building it, summing it to all levels, and queries.
 
-8.1 million blocks with 2,016 possible cells, about 80 million of them non-empty. Memory is that of this process.
+It has 8.1 million blocks with 2,016 possible cells each, about 80 million of them non-empty. The memory printed is the
+peak of this process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LEVELS = {"state": 51, "county": 3_143, "tract": 84_400, "block_group": 242_000}
 
 def step(name: str, started: float) -> float:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{name:<44} {perf_counter() - started:>7.2f} s   peak so far {peak:>6.2f} GiB", flush=True)
+    print(f"{name:<48} {perf_counter() - started:>7.2f} s   peak so far {peak:>6.2f} GiB", flush=True)
     return perf_counter()
 
 
@@ -43,13 +44,13 @@ def main() -> None:
     unit = np.repeat(block.astype(np.int32), CELLS_PER_BLOCK)
     cell = (2016 * rng.random(entries, dtype=np.float32) ** 4).astype(np.uint16)  # a few cells hold most people
     count = rng.geometric(0.25, entries).astype(np.int32)
-    started = step("making the input (not ours)", started)
+    started = step("generating the input (not part of the benchmark)", started)
     spine = Spine.from_columns(columns, root="us")
     started = step("spine from codes", started)
     people = Histogram.from_entries(spine, schema, unit=unit, cell=cell, count=count)
     started = step("histogram from entries", started)
-    held = people.leaves.nbytes / 2**30
-    print(f"  {people.leaves.entries:,} non-empty cells, {people.total():,} persons, held in {held:.2f} GiB")
+    memory = people.leaves.nbytes / 2**30
+    print(f"  {people.leaves.entries:,} non-empty cells, {people.total():,} persons, stored in {memory:.2f} GiB")
     for level, counts in people.by_level():
         assert counts.total() == people.total()
         started = step(f"summed to {level} ({counts.units:,} units)", started)

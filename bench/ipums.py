@@ -1,6 +1,7 @@
-"""The IPUMS extract of 1940: write and read 10 million persons; our speed beside pandas, and memory that stays flat.
+"""Benchmark of writing and reading an IPUMS extract of 10 million persons, compared with pandas.
 
-Each reading runs in a process of its own, so that its peak memory is its own.
+It also checks that memory does not grow with the file. Each reading runs in a separate process, so that its peak memory
+can be measured.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
 
 DISTRICTS, PERSONS, SAMPLE = 10_000, 10_000_000, 200_000
-WANTED = 20  # times as fast as pandas
+WANTED = 20  # required ratio of our speed to that of pandas
 PEOPLE_COLUMNS = [(0, 1), (7, 15), (53, 55), (55, 59), (73, 76), (84, 85), (88, 89), (93, 94), (94, 95), (124, 128)]
 
 
 def population(persons: int) -> tuple[Histogram, Facilities, Histogram]:
-    """Persons at random in households of about four and a few group quarters."""
+    """Generate random persons in households of about four and in a few group quarters."""
     rng = np.random.default_rng(1940)
     code = [f"{d // 250 + 1:02d}{d // 25 % 10 * 10:04d}{d % 25 + 1:04d}" for d in range(DISTRICTS)]
     spine = Spine.from_codes(code, lengths={"state": 2, "county": 6, "enumdist": 10}, root="us")
@@ -50,9 +51,9 @@ def canonical(histogram: Histogram) -> bytes:
 
 
 def read_alone(path: Path, threads: int) -> tuple[float, float, tuple[bytes, bytes, bytes]]:
-    """Seconds, the process's peak memory in MiB, and what was read."""
+    """Return the seconds, the peak memory of the process in MiB, and the data read."""
     warm_up = path.with_suffix(".tiny")
-    read_ipums_1940(warm_up, threads=threads)  # compiled code is loaded
+    read_ipums_1940(warm_up, threads=threads)  # loads the compiled code
     started = perf_counter()
     census = read_ipums_1940(path, threads=threads)
     seconds = perf_counter() - started
@@ -67,7 +68,7 @@ def in_new_process(path: Path, threads: int) -> tuple[float, float, tuple[bytes,
 
 
 def pandas_speed(path: Path, folder: Path) -> float:
-    """MB/s of pandas over the first lines, all as text, nothing checked, counted or recoded."""
+    """Return the MB/s of pandas for the first lines, read as text without checking, counting or recoding."""
     import pandas as pd
 
     sample = folder / "sample.dat"
@@ -85,7 +86,7 @@ def main() -> None:
         for persons in (PERSONS // 10, PERSONS):
             people, facilities, housing = population(persons)
             path = folder / f"{persons}.dat"
-            write_ipums_1940(people, facilities, housing, path)  # once more below, the code being compiled
+            write_ipums_1940(people, facilities, housing, path)  # compiles; timed below
             started = perf_counter()
             write_ipums_1940(people, facilities, housing, path)
             seconds = perf_counter() - started
@@ -97,7 +98,7 @@ def main() -> None:
             truth = canonical(people), b"".join(facilities.leaves.canonical_bytes()), canonical(housing)
             for threads in (1, 2):
                 seconds, peak, read = in_new_process(path, threads)
-                assert read == truth, "what was read is not what was written"
+                assert read == truth, "the data read differ from the data written"
                 label = f"read, {threads} thread" + "s" * (threads > 1)
                 speed = f"{seconds:6.2f} s {size / seconds:8,.0f} MB/s   peak {peak:5,.0f} MiB"
                 print(f"  {label:<21} {speed}", flush=True)
@@ -106,7 +107,7 @@ def main() -> None:
         print(f"pandas.read_fwf, first {SAMPLE:,} lines {theirs:8,.1f} MB/s (nothing checked or counted)")
         grown = peaks[PERSONS, 2] - peaks[PERSONS // 10, 2]
         print(
-            f"ours is {ours / theirs:,.0f} times as fast (wanted: {WANTED}); ten times the file takes {grown:+,.0f} MiB"
+            f"ours is {ours / theirs:,.0f} times as fast (required: {WANTED}); ten times the data adds {grown:,.0f} MiB"
         )
         assert ours > WANTED * theirs
         assert grown < 100

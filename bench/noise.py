@@ -1,6 +1,6 @@
-"""Draws per second: ours beside OpenDP's vector noise and beside the bare keystream, in one run.
+"""Benchmark of draws per second, compared with the vector noise of OpenDP and with the keystream alone.
 
-Ours includes making the cryptographic stream. Each figure is the best of three passes on one thread.
+Our draws include the generation of the cryptographic stream. Each figure is the best of three passes on one thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OURS, THEIRS = 4_000_000, 50_000
 
 
 def best(run: Callable[[], object], size: int, passes: int = 3) -> float:
-    """Items per second of the fastest pass."""
+    """Return the items per second of the fastest pass."""
     run()
     seconds = []
     for _ in range(passes):
@@ -54,11 +54,11 @@ def main() -> None:
         theirs = best(opendp_noise(gaussian=gaussian, scale=scale), THEIRS)
         print(f"{name:<36} {ours:>14,.0f} {theirs:>13,.0f} {ours / theirs:>6,.0f}x")
     ours = best(lambda: draw(DiscreteGaussian(variance=100), stream, scattered), OURS)
-    print(f"{'the same at scattered places':<36} {ours:>14,.0f}")
+    print(f"{'variance 100 at scattered places':<36} {ours:>14,.0f}")
     many = best(lambda: draw(Geometric(z="1/2"), stream, places[:400], replicate=range(10_000)), OURS)
     print(f"{'10,000 replicates of 400 draws':<36} {many:>14,.0f}")
     bare = best(lambda: stream.words(places, level=0, query=0, replicate=replicate), OURS)
-    print(f"{'bare keystream, ours (words)':<36} {bare:>14,.0f}   {bare * 8 / 1e9:.2f} GB/s")
+    print(f"{'keystream alone, ours (words)':<36} {bare:>14,.0f}   {bare * 8 / 1e9:.2f} GB/s")
     zeros = bytes(1 << 16)
 
     def library() -> None:
@@ -67,7 +67,7 @@ def main() -> None:
             cipher.update(zeros)
 
     bare = best(library, OURS)
-    print(f"{'bare keystream, library in 64 KB':<36} {bare:>14,.0f}   {bare * 8 / 1e9:.2f} GB/s (no random access)")
+    print(f"{'keystream alone, library in 64 KB':<36} {bare:>14,.0f}   {bare * 8 / 1e9:.2f} GB/s (no random access)")
 
 
 if __name__ == "__main__":

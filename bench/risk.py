@@ -1,8 +1,9 @@
-"""Figures 4 to 6 of kazan2022 summed exactly, beside our own run of the paper's sampler, in one run.
+"""Benchmark of Figures 4 to 6 of kazan2022 by exact summation, compared with our implementation of the paper's sampler.
 
-The paper draws 1,000,000 sets of released counts for a point of Figure 5 (500,000 for one of Figure 6), and 1,000 MCMC
-samples for each set. Our sampler is timed on fewer sets, and scaled up (the line says so); every figure of ours is
-summed anew. Then Table 7 against both versions of the sampler, and the paper's sum of noise against the exact one.
+The paper draws 1,000,000 sets of released counts for a point of Figure 5 (500,000 for a point of Figure 6), and 1,000
+MCMC samples for each set. The sampler is timed on fewer sets and the time is scaled up; the printed line says so. Every
+exact figure is computed anew. Then Table 7 is compared with both versions of the sampler, and the paper's
+approximation of a sum of noises with the exact sum.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def two_levels(rho_2: Fraction = RHO_2, **changed: object) -> Hierarchy:
 
 
 def figure_4() -> None:
-    """From which own count on the characteristics are claimed: without the hierarchy, from 1."""
+    """Print the smallest own count for which the characteristics are claimed; without the hierarchy it is 1."""
     two = two_levels()
     print("Figure 4: smallest x1* that is claimed (1 without the hierarchy), by x2* and range of y1*")
     for x2 in range(-3, 6):
@@ -62,7 +63,7 @@ def figure_5() -> None:
 def figure_6() -> None:
     grid = np.geomspace(0.01, 100, 50)
     hierarchies = [two_levels(Fraction(str(round(rho, 9)))) for rho in grid]
-    print("Figure 6: right decisions by rho_2, for xi_2 of 1, 10 and 100 (ties at 1 beside them)")
+    print("Figure 6: right decisions by rho_2, for xi_2 of 1, 10 and 100, and ties for xi_2 = 1")
     for i, two in enumerate(hierarchies):
         found = [two.decision([count]) for count in (1, 10, 100)]
         if i % 7 == 0 or i == 49:
@@ -71,7 +72,7 @@ def figure_6() -> None:
 
 
 def one_point_as_the_paper() -> float:
-    """Seconds for PAPER_SETS sets of released counts at xi_2 = 1, with MCMC draws for each; timed on SETS."""
+    """Return the seconds for PAPER_SETS sets of released counts at xi_2 = 1, extrapolated from SETS sets."""
     two = two_levels(approximate=True)
     rng = np.random.default_rng(1)
     exact = two.decision([1]).right_decision
@@ -89,7 +90,7 @@ def one_point_as_the_paper() -> float:
         share = right / SETS
         error = np.sqrt(share * (1 - share) / SETS)
         print(
-            f"  x1 <= x2 {'kept' if condition else 'left out':<9} {100 * share:.1f} % "
+            f"  x1 <= x2 {'kept' if condition else 'omitted':<9} {100 * share:.1f} % "
             f"(standard error {100 * error:.1f}; {words}), {seconds:.2f} s for {SETS:,} sets"
         )
     return seconds * PAPER_SETS / SETS
@@ -102,12 +103,12 @@ def draw(one: DiscreteGaussian, count: int, rng: np.random.Generator) -> np.ndar
 
 
 def table_7() -> None:
-    print("Table 7 against the sampler's stationary distribution, allowing for dependent draws (10,000)")
+    print("Table 7 compared with the stationary distribution of the sampler, for 10,000 dependent draws")
     for condition in (True, False):
         steps = Steps.of(two_levels(approximate=True), 2, 1, -1, condition=condition)
         found = misfit(steps, TABLE_7, draws=10_000)
         print(
-            f"  x1 <= x2 {'kept' if condition else 'left out'}: chi-square {found.statistic:.2f}, "
+            f"  x1 <= x2 {'kept' if condition else 'omitted'}: chi-square {found.statistic:.2f}, "
             f"{found.df} degrees of freedom, p = {found.p_value:.2g}"
         )
         for x2, (expected, published, off) in enumerate(
@@ -118,7 +119,9 @@ def table_7() -> None:
 
 
 def sums() -> None:
-    print("Sums of siblings' noise: total variation between the paper's DG(d/(2 rho)) and the convolution (Figure 8)")
+    print(
+        "Sums of siblings' noise: total variation distance of the paper's DG(d/(2 rho)) from the convolution (Figure 8)"
+    )
     for rho in ("0.0992", "1", "2", "5"):
         one = noise(Fraction(rho))
         apart = []
@@ -128,13 +131,13 @@ def sums() -> None:
             far = np.abs(exact.pmf(k) - approximate_sum([one] * d).pmf(k)).sum() / 2
             apart.append(f"d = {d}: {far:.2g} (+- {exact.error:.1g})")
         print(f"  rho = {rho:<7} {'   '.join(apart)}")
-    print("Variance of DG(s) less s (Figure 7)")
+    print("Variance of DG(s) minus s (Figure 7)")
     parameters = ("0.1", "0.25", "0.5", "0.75", "1", "1.5", "2")
     print("  " + "  ".join(f"{s}: {DiscreteGaussian(variance=s).actual_variance() - float(s):.1e}" for s in parameters))
 
 
 def priors() -> None:
-    print("Right decisions by xi_2 of 1, 2, 3, 10 under other priors on the siblings' count")
+    print("Right decisions by xi_2 of 1, 2, 3, 10 under other priors on the count of the siblings")
     for prior in (None, Poisson(mean=0.1), Poisson(mean=1), Poisson(mean=10), NegativeBinomial(mean=10, variance=100)):
         right = [100 * two_levels(prior=prior).decision([count]).right_decision for count in (1, 2, 3, 10)]
         print(f"  {'flat' if prior is None else prior!s:<40} " + "  ".join(f"{one:6.2f}" for one in right))
@@ -162,8 +165,8 @@ def main() -> None:
     figure_6()
     ours = perf_counter() - start
     points = 9 * 61 + 100 + 150
-    print(f"Figures 4 to 6, {points} points: {ours:.2f} s in all (at most {LIMIT:g} s)\n")
-    print(f"One point of Figure 5 as the paper does it, {MCMC:,} MCMC samples a set of released counts")
+    print(f"Figures 4 to 6, {points} points: {ours:.2f} s in total (at most {LIMIT:g} s)\n")
+    print(f"One point of Figure 5 with the method of the paper, {MCMC:,} MCMC samples per set of released counts")
     theirs = one_point_as_the_paper()
     one = two_levels()
     one.decision([1])

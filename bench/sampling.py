@@ -1,7 +1,8 @@
-"""A sample of 132 million persons: drawn from counts, beside NumPy's multivariate hypergeometric and person by person.
+"""Benchmark of sampling from 132 million persons, compared with two methods of NumPy.
 
-NumPy's choice without replacement needs an array of all persons, so it draws from a tenth of them and its seconds are
-those of the tenth. Each figure is the best of three passes on one thread.
+Our samples are drawn from counts. They are compared with NumPy's multivariate hypergeometric distribution and with its
+choice without replacement, which needs an array of all persons and is therefore timed on a tenth of them. Each figure
+is the best of three passes on one thread.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TENTH = 10
 
 
 def best(run: Callable[[], object], passes: int = 3) -> float:
-    """Seconds of the fastest pass, after one that is not counted."""
+    """Return the seconds of the fastest pass, after one that is not counted."""
     run()
     seconds = []
     for _ in range(passes):

@@ -1,4 +1,4 @@
-"""A scan of a census of 2020's size: 8.1 million blocks, before release and after, with time and peak memory."""
+"""Benchmark of a risk scan of 8.1 million blocks, before and after release, with time and peak memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tallyveil.privacy import RunKey
 
 
 def main(persons: int) -> None:
-    """Scan a synthetic census of so many persons."""
+    """Scan a synthetic census with this many persons."""
     start = perf_counter()
     census = tv.populations.census_2020(persons=persons, seed=1)
     people, strategy = census.people, tv.Strategy.preset("pl94-2020-us-persons")
@@ -32,10 +32,10 @@ def main(persons: int) -> None:
             },
         }.items():
             start = perf_counter()
-            found = tv.risk.scan(people, strategy, facilities=census.facilities, run=pool.map, **more)
+            exposure = tv.risk.scan(people, strategy, facilities=census.facilities, run=pool.map, **more)
             seconds = perf_counter() - start
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-            blocks = found.levels[found.levels.level == "block"].iloc[0]
+            blocks = exposure.levels[exposure.levels.level == "block"].iloc[0]
             print(
                 f"{name:38} {seconds:6.1f} s, peak {peak:4.1f} GiB; unique {blocks['unique']:,}, "
                 f"right decision {blocks.right_decision:.5f}, risk {blocks.risk:.5f}",

@@ -1,4 +1,4 @@
-"""How long it takes to start, and what is loaded: ours beside ``import pandas``, each in a new interpreter."""
+"""Benchmark of start-up time and loaded modules, compared with ``import pandas``, each in a new interpreter."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ STARTS = {
 
 
 def main() -> None:
-    """Print seconds (median of five), the number of modules, and the heavy ones among them."""
+    """Print the seconds (median of five), the number of modules, and which heavy modules are loaded."""
     base = 0.0
     for name, code in STARTS.items():
         seconds = median(_seconds(code) for _ in range(5))
         base = seconds if name == "import pandas" else base
-        told = (
+        listing = (
             f"{code}\nimport sys; print(len(sys.modules), *(m for m in {HEAVY!r} if m in sys.modules), file=sys.stderr)"
         )
         modules = subprocess.run(
-            [sys.executable, "-c", told], capture_output=True, text=True, check=True
+            [sys.executable, "-c", listing], capture_output=True, text=True, check=True
         ).stderr.split()
         ratio = f"{seconds / base:5.2f} x pandas" if base else ""
         print(f"{name:<28} {seconds:6.2f} s  {modules[0]:>5} modules  {ratio}  {', '.join(modules[1:])}")

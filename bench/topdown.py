@@ -1,8 +1,9 @@
-"""TopDown: our solver beside PIQP and Clarabel on the same parents, whole runs, and how time grows.
+"""Benchmark of TopDown: our solver compared with PIQP and Clarabel, whole runs, and how time grows with size.
 
-Solver time against solver time, one thread, on parents sampled by size from a run at the shape of the 1940 census; all
-solvers get the same support, and the rivals only the variables that are not closed. Building their models is not
-counted. Ours proves a relative gap of 1e-6 and a distance of 0.05 persons; theirs run with their own default settings.
+Solver times are compared on one thread, on parents sampled by size from a run on a synthetic 1940 census. All solvers
+get the same support, and the general solvers only the variables that are not fixed at zero. Building their models is
+not timed. Our solver proves a relative gap of 1e-6 and a distance of 0.05 persons; the others run with their default
+settings.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CLASSES = 8
 
 
 def recorded(population, strategy):
-    """Every batch of the lowest level that a run solves: nests, noisy answers, limits."""
+    """Return every batch of the lowest level that a run solves: nests, noisy answers and limits."""
     kept, solve, chunk = [], engine._estimated, engine.CHUNK
 
     def record(nests, level, measurements, limits):
@@ -53,7 +54,7 @@ def picked(starts, which):
 
 
 def some(nests, asked, limits, which):
-    """The same problem for a few of the nests."""
+    """Return the same problem for a few of the nests."""
     child_start, child = picked(nests.child_start, which)
     cell_start, cell = picked(nests.cell_start, which)
     blocks = np.append(0, np.cumsum(np.diff(child_start) * np.diff(cell_start)))
@@ -78,7 +79,7 @@ def some(nests, asked, limits, which):
 
 
 def program(nests, asked, limits, p):
-    """One nest for a general solver: rows of queries are variables of their own; closed entries are left out."""
+    """Formulate one nest for a general solver: rows of queries are extra variables, entries fixed at 0 are omitted."""
     n, m = nests.shape(p)
     span = slice(nests.child_start[p], nests.child_start[p + 1])
     cell = nests.cell[nests.cell_start[p] : nests.cell_start[p + 1]]
@@ -152,13 +153,13 @@ def with_clarabel(one):
 
 
 def beside(title, kept):
-    """Times of all three on parents sampled by size, and what the whole level would take each."""
+    """Print the times of the three solvers on parents sampled by size, and extrapolate them to the whole level."""
     size = np.concatenate([np.diff(nests.block_start) for nests, _, _ in kept])
     place = np.array([(b, p) for b, (nests, _, _) in enumerate(kept) for p in range(len(nests))])
     rng = np.random.default_rng(1)
     whole = np.zeros(3)
     print(f"\n{title}: {len(size):,} parents, {size.sum():,} entries")
-    print(f"{'entries':>16} {'ours':>10} {'PIQP':>10} {'Clarabel':>10}   a parent, ms")
+    print(f"{'entries':>16} {'ours':>10} {'PIQP':>10} {'Clarabel':>10}   ms per parent")
     for some_of in np.array_split(np.argsort(size), CLASSES):
         spent = np.zeros(3)
         chosen = place[rng.choice(some_of, SAMPLE, replace=False)]
@@ -186,7 +187,7 @@ def beside(title, kept):
 
 
 class Noisy:
-    """An ``Asked`` that can hand out one nest's answers."""
+    """An ``Asked`` that returns the answers of one nest."""
 
     def __init__(self, one, nests):
         self._one = one
@@ -218,7 +219,7 @@ def census_of_1940():
 
 
 def growth():
-    """Time and memory of the 2020 run from 25,000 to 300,000 blocks."""
+    """Print the time and memory of the 2020 run for 25,000 to 300,000 blocks."""
     strategy = tv.Strategy.preset("pl94-2020-us-persons")
     sizes, times = [], []
     print("\n2020, persons, all constraints, two passes")
@@ -232,13 +233,13 @@ def growth():
             best = min(best, perf_counter() - start)
         sizes.append(blocks)
         times.append(best)
-        print(f"{blocks:>9,} blocks: {best:.1f} s, peak {peak():.2f} GiB with the population")
+        print(f"{blocks:>9,} blocks: {best:.1f} s, peak {peak():.2f} GiB including the population")
     exponent = np.polyfit(np.log(sizes), np.log(times), 1)[0]
     print(f"time grows with blocks to the power {exponent:.2f}")
 
 
 def rounding():
-    """51 states by 2,016 cells with exact totals."""
+    """Time the rounding of 51 states by 2,016 cells with exact totals."""
     rng = np.random.default_rng(1)
     cells, states = PERSONS_2020.cells, 51
     truth = rng.poisson(rng.gamma(0.2, 500, (states, cells)))

@@ -2,8 +2,8 @@
 
     python docs/generate_accuracy.py DIR
 
-A table stands between the lines ``<!-- name -->`` and ``<!-- end -->``; what stands around it is written by hand. A
-figure that the page of `reproduce` counts as differing is set in bold.
+A table is between the lines ``<!-- name -->`` and ``<!-- end -->``; the text around it is written by hand. A figure
+that `reproduce` counts as different is set in bold.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STATISTICS = {
 
 
 def tables(folder: Path) -> dict[str, str]:
-    """All tables by name."""
+    """Return all tables by name."""
     read = {name: pd.read_csv(folder / f"petti2020.{name}" / "side_by_side.csv") for name in ITEMS}
     return {
         "error": by_budget(read["error"], ["level", "count", "statistic"], beside),
@@ -47,24 +47,24 @@ ITEMS = ("error", "epl", "bias", "sizes", "samples")
 
 
 def beside(row: Any) -> str:
-    """Ours / theirs; bold where they differ."""
+    """Write ours / theirs, in bold if they differ."""
     text = f"{short(row.ours)} / {short(row.published)}"
     return f"**{text}**" if row.verdict == "differs" else text
 
 
 def biased(row: Any) -> str:
-    """The same of a bias, with our standard error."""
+    """Write the same for a bias, with our standard error."""
     text = f"{row.ours:.1f} ± {row.chance:.1f} / {row.published:.1f}"
     return f"**{text}**" if row.verdict == "differs" else text
 
 
 def short(value: float) -> str:
-    """Three figures, or all of a whole number."""
+    """Write a number with three significant digits, or a whole number in full."""
     return f"{value:,.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:.3g}"
 
 
 def by_budget(table: pd.DataFrame, names: list[str], cell: Any) -> str:
-    """One row for each kind of figure, one column for each budget."""
+    """Make a table with one row per kind of figure and one column per budget."""
     epsilons = sorted(table.epsilon.unique())
     head = [{"n": "residuals", "homogeneity": "index"}.get(name, name) for name in names]
     known = [*LEVELS, *COUNTS, *STATISTICS]
@@ -72,25 +72,25 @@ def by_budget(table: pd.DataFrame, names: list[str], cell: Any) -> str:
     rows = []
     for key, group in table.groupby(names, sort=False):
         words = [word(value) for value in key]
-        found = {row.epsilon: cell(row) for row in group.itertuples()}
-        rows.append([*words, *(found.get(epsilon, "-") for epsilon in epsilons)])
+        cells = {row.epsilon: cell(row) for row in group.itertuples()}
+        rows.append([*words, *(cells.get(epsilon, "-") for epsilon in epsilons)])
     return markdown([*head, *(f"{epsilon:g}" for epsilon in epsilons)], rows, left=len(names))
 
 
 def by_fraction(table: pd.DataFrame, statistic: str) -> str:
-    """One row for each sampling fraction, one column for each level and count."""
+    """Make a table with one row per sampling fraction and one column per level and count."""
     rows = table[table.statistic == statistic]
     places = [(level, count) for level in LEVELS for count in COUNTS]
     head = ["sample", *(f"{LEVELS[level]} {COUNTS[count]}" for level, count in places)]
     lines = []
     for fraction, group in rows.groupby("fraction"):
-        found = {(row.level, row.count): beside(row) for row in group.itertuples(index=False)}
-        lines.append([f"{100 * fraction:g}%", *(found.get(place, "-") for place in places)])
+        cells = {(row.level, row.count): beside(row) for row in group.itertuples(index=False)}
+        lines.append([f"{100 * fraction:g}%", *(cells.get(place, "-") for place in places)])
     return markdown(head, lines, left=1)
 
 
 def sizes(table: pd.DataFrame) -> str:
-    """One row for each level and count, one column for each statistic."""
+    """Make a table with one row per level and count and one column per statistic."""
     names = list(dict.fromkeys(table.statistic))
     rows = []
     for level in LEVELS:
@@ -101,14 +101,14 @@ def sizes(table: pd.DataFrame) -> str:
 
 
 def word(value: Any) -> str:
-    """A value of a key as the page has it."""
+    """Write a value of a key as the page shows it."""
     if isinstance(value, str):
         return LEVELS.get(value) or COUNTS.get(value) or STATISTICS.get(value, value)
     return f"{value:,.0f}"
 
 
 def markdown(head: list[str], rows: Iterable[list[str]], *, left: int) -> str:
-    """A table, whose first columns are words."""
+    """Write a Markdown table whose first ``left`` columns are text."""
     align = ["---"] * left + ["---:"] * (len(head) - left)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, align, *rows])
 
@@ -117,11 +117,11 @@ def main() -> None:
     """Rewrite the page."""
     text = PAGE.read_text(encoding="utf-8")
     for name, table in tables(Path(sys.argv[1])).items():
-        text, found = re.subn(
+        text, places = re.subn(
             rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m, t=table: f"{m[1]}\n{t}\n\n{m[2]}", text, flags=re.DOTALL
         )
-        if found != 1:
-            raise SystemExit(f"{PAGE.name}: {found} places for the table {name}, 1 was expected.")
+        if places != 1:
+            raise SystemExit(f"{PAGE.name}: {places} places for the table {name}; 1 was expected.")
     PAGE.write_text(text, encoding="utf-8")
 
 

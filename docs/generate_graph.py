@@ -1,4 +1,4 @@
-"""Draw the import graph of the package's rooms into ARCHITECTURE.md, as a Mermaid diagram made from the imports."""
+"""Write the import graph of the rooms of the package into ARCHITECTURE.md, as a Mermaid diagram."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ EVERYWHERE = {"errors", "_compiled", "_frozen"}  # imported by every room
 
 
 def rooms() -> list[str]:
-    """The folders of the package."""
+    """Return the folders of the package."""
     return sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
 
 
 def imports(room: str) -> set[str]:
-    """The other rooms that a room imports from when it is loaded; not what functions import when they are called."""
+    """Return the other rooms from which a room imports when it is loaded. Imports inside functions are ignored."""
     names = (name for path in (SOURCE / room).rglob("*.py") for name in _imported(ast.parse(path.read_text())))
-    found = {name.split(".")[1] for name in names if name.startswith("tallyveil.")}
-    return found - {room} - EVERYWHERE
+    imported = {name.split(".")[1] for name in names if name.startswith("tallyveil.")}
+    return imported - {room} - EVERYWHERE
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
@@ -33,28 +33,28 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def graph() -> str:
-    """The diagram, without arrows that follow from others."""
+    """Return the diagram, without arrows that follow from others."""
     direct = {room: imports(room) & set(rooms()) for room in rooms()}
     lines = [f"    {room} --> {other}" for room in direct for other in sorted(direct[room] - _through(direct, room))]
     return "```mermaid\ngraph LR\n" + "\n".join(lines) + "\n```\n"
 
 
 def _through(direct: dict[str, set[str]], room: str) -> set[str]:
-    """The rooms that a room also reaches through another room that it imports."""
-    found: set[str] = set()
+    """Return the rooms that a room also reaches through another room that it imports."""
+    reached: set[str] = set()
     for other in direct[room]:
         seen, waiting = {room, other}, list(direct[other])
         while waiting:
-            one = waiting.pop()
-            if one not in seen:
-                seen.add(one)
-                found.add(one)
-                waiting += direct[one]
-    return found
+            next_room = waiting.pop()
+            if next_room not in seen:
+                seen.add(next_room)
+                reached.add(next_room)
+                waiting += direct[next_room]
+    return reached
 
 
 def page() -> str:
-    """ARCHITECTURE.md with the graph as it is now."""
+    """Return ARCHITECTURE.md with the current graph."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     return before + BEGIN + graph() + END + rest.partition(END)[2]
 

@@ -1,4 +1,4 @@
-"""Write docs/reference/cli.md from the commands themselves: the same words as their --help."""
+"""Write docs/reference/cli.md from the commands, with the same text as their --help."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ PAGE = Path(__file__).parent / "reference" / "cli.md"
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     top = "# Command line\n\nMade by `make docs` from the commands themselves; do not edit.\n"
     return "\n".join([top, *(section(words, command) for words, command in commands("tallyveil", get_command(app)))])
 
 
 def commands(words: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """Every command with the words that call it."""
+    """Yield every command with the words that call it."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield words, command
         return
     if command.invoke_without_command:
         yield words, command
-    for name, one in inner.items():
-        yield from commands(f"{words} {name}", papers_command() if name == "reproduce" else one)
+    for name, subcommand in inner.items():
+        yield from commands(f"{words} {name}", papers_command() if name == "reproduce" else subcommand)
 
 
 def papers_command() -> Any:
-    """The command that tallyveil-papers adds; in the program itself there is only a way to it."""
+    """Return the command of tallyveil-papers, which the program itself only loads through an entry point."""
     from tallyveil_papers.command import reproduce
 
     papers = Typer(add_completion=False)
@@ -43,7 +43,7 @@ def papers_command() -> Any:
 
 
 def section(words: str, command: Any) -> str:
-    """One command: what it does, its arguments and options, examples."""
+    """Describe one command: its help with examples, then its arguments and options."""
     text = re.sub(r"\[/?bold\]", "**", command.help or "")
     text = re.sub(r"^[ \t]+tallyveil ", "    tallyveil ", text, flags=re.MULTILINE)
     rows = [f"| `{', '.join(names(p))}` | {getattr(p, 'help', '')} |" for p in command.params if p.name != "help"]
@@ -52,7 +52,7 @@ def section(words: str, command: Any) -> str:
 
 
 def names(parameter: Any) -> list[str]:
-    """An option as typed, or an argument in capitals."""
+    """Return the names of an option as typed, or that of an argument in capitals."""
     return parameter.opts if parameter.opts[0].startswith("-") else [parameter.name.upper()]
 
 

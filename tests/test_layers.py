@@ -11,8 +11,24 @@ ROOT = Path(tallyveil.__file__).parent
 ROWS = [
     ["errors", "_arrays", "_compiled", "_frozen"],
     [
-        *("nouns.spine", "nouns.schema", "nouns.counts", "nouns.histogram", "nouns.estimates", "nouns.facilities"),
-        *("nouns.areas", "nouns.optimised_spine", "nouns.census_schemas", "nouns.population", "nouns"),
+        *(
+            "nouns.codes",
+            "nouns.spine",
+            "nouns.schema",
+            "nouns.counts_kernels",
+            "nouns.counts",
+            "nouns.histogram",
+            "nouns.estimates",
+            "nouns.facilities",
+        ),
+        *(
+            "nouns.areas",
+            "nouns.optimised_spine",
+            "nouns.optimise_spine",
+            "nouns.census_schemas",
+            "nouns.population",
+            "nouns",
+        ),
     ],
     [
         *(
@@ -21,9 +37,18 @@ ROWS = [
             "privacy.noise",
             "privacy.sums",
             "privacy.chacha",
+            "privacy.stream_words",
             "privacy.entropy",
         ),
-        *("privacy.thresholds", "privacy.sampling", "privacy.constraints", "privacy.strategy", "privacy.strategy_toml"),
+        *(
+            "privacy.thresholds",
+            "privacy.sampling",
+            "privacy.bounds",
+            "privacy.constraints",
+            "privacy.strategy_checks",
+            "privacy.strategy",
+            "privacy.strategy_toml",
+        ),
         *("privacy.presets", "privacy.shares", "privacy.streams", "privacy.ledger", "privacy.loss", "privacy.pld"),
         *("privacy.guarantee", "privacy.several_releases", "privacy"),
     ],
@@ -42,10 +67,12 @@ ROWS = [
 INDEPENDENT = {"engine", "evaluate", "risk"}
 # Imports inside a function of a module further right: class methods that offer a neighbour's verb.
 LATE = {
+    ("privacy.strategy_checks", "privacy.strategy"),  # a type only
     ("privacy.strategy", "privacy.presets"),
     ("privacy.strategy", "privacy.strategy_toml"),
-    ("nouns.spine", "nouns.optimised_spine"),
-    ("nouns.spine", "nouns.areas"),  # types of its arguments only
+    ("nouns.spine", "nouns.optimise_spine"),
+    ("nouns.spine", "nouns.optimised_spine"),  # types only, as the next two
+    ("nouns.spine", "nouns.areas"),
     ("nouns.spine", "nouns.facilities"),
 }
 ORDER = {name: (row, column) for row, names in enumerate(ROWS) for column, name in enumerate(names)}

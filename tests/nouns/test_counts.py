@@ -341,7 +341,7 @@ def test_a_place_that_is_not_whole_is_called_by_its_name_and_not_a_count(unit, c
 @pytest.mark.parametrize("sizes", [(3, 2, 2), (2, 3, 2), (2, 2, 3)])
 def test_entries_of_different_length_are_refused_with_the_lengths(sizes):
     unit, cell, count = (np.zeros(size, dtype=np.int64) for size in sizes)
-    with refused(f"{sizes[0]} units, {sizes[1]} cells and {sizes[2]} counts", "one each per row"):
+    with refused(f"{sizes[0]} units, {sizes[1]} cells and {sizes[2]} counts", "Give one of each per row"):
         Counts.from_entries(unit, cell, count, units=1, cells=1)
 
 

@@ -85,7 +85,7 @@ def test_a_group_without_labels_answers_zero():
 
 
 def test_a_finer_or_another_query_is_refused_with_both_names():
-    with refused("'race'", "'age'", "not a coarser one"):
+    with refused("'race'", "'age'", "it is not coarser"):
         estimates().answer("race", level="tract")
     with refused("'detailed'", "'age'"):
         estimates().answer("age * race", level="tract")

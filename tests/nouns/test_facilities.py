@@ -60,7 +60,7 @@ def test_facilities_cannot_be_written_to():
 
 
 def test_a_type_named_twice_is_refused():
-    with refused("household, household, prison", "twice", "once"):
+    with refused("household, household, prison", "contain a duplicate", "once"):
         build(Spine.from_columns(TOWN, root="town"), types=["household", "household", "prison"])
 
 

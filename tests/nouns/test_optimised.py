@@ -12,7 +12,8 @@ from brute_force import refused
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.optimised_spine import OptimisedSpine, optimise_spine
+from tallyveil.nouns.optimise_spine import optimise_spine
+from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.populations import census_2020
@@ -227,7 +228,7 @@ def test_households_do_not_count_as_group_quarters_but_other_types_do():
         optimise_spine(spine, facilities=built)
     types = [f"type {i}" for i in range(63)]
     many = Facilities.from_entries(spine, attribute="home", types=types, unit=[], kind=[], count=[])
-    with refused("63 types", "more than 62", "Merge"):
+    with refused("63 types", "limit of 62", "Merge"):
         optimise_spine(spine, facilities=many, household="type 0")
 
 
@@ -273,7 +274,7 @@ def test_it_is_frozen_and_survives_pickling():
 
 def test_a_spine_of_three_levels_is_refused_with_its_levels():
     spine = Spine.from_columns({"tract": ["1"], "block": ["1"]}, root="county")
-    with refused("3 levels (county, tract, block)", "Give 4 or more", "block groups"):
+    with refused("3 levels (county, tract, block)", "Give at least 4", "block groups"):
         optimise_spine(spine)
 
 

@@ -200,7 +200,7 @@ def test_an_empty_factor_is_refused_with_how_to_write_it(text):
 
 @pytest.mark.parametrize("text", ["age * total", "detailed * age", "total * detailed"])
 def test_total_and_detailed_stand_alone(text):
-    with refused(repr(text), "stand alone", "Leave them out"):
+    with refused(repr(text), "cannot be part of a product", "Use them alone"):
         Schema(attributes=AGES).query(text)
 
 
@@ -217,7 +217,7 @@ def test_a_label_in_two_groups_is_refused():
 
 def test_a_grouping_that_leaves_out_labels_is_refused_with_them():
     some = Grouping(of="home", groups={"gq": ["nursing"]})
-    with refused("'kind'", "'home'", "household, prison", "Put each in a group"):
+    with refused("'kind'", "'home'", "household, prison", "Put each label in a group"):
         Schema(attributes=AGES, groupings={"kind": some})
 
 

@@ -53,18 +53,6 @@ def test_parents_children_and_leaves_are_those_of_the_paths(tree):
 
 
 @patient
-@given(trees())
-def test_only_children_are_the_units_without_siblings(tree):
-    levels, paths = tree
-    spine = Spine.from_columns(columns(levels, paths))
-    assert spine.only_children(levels[0]).tolist() == [False]
-    for depth in range(1, len(levels)):
-        here = units(paths, depth)
-        alone = [sum(other[:-1] == path[:-1] for other in here) == 1 for path in here]
-        assert spine.only_children(levels[depth]).tolist() == alone
-
-
-@patient
 @given(trees(), st.data())
 def test_locate_finds_every_code_however_often_and_in_whatever_order_it_is_asked(tree, data):
     levels, paths = tree
@@ -114,7 +102,6 @@ def test_a_spine_of_one_level_is_its_own_root_and_leaf():
     assert spine.leaf == "town"
     assert spine.first_child == ()
     assert spine.leaves_under("town").tolist() == [0, 1]
-    assert spine.only_children("town").tolist() == [False]
     assert spine.locate("town", ["x", "x"]).tolist() == [0, 0]
 
 
@@ -123,8 +110,6 @@ def test_a_chain_of_two_hundred_single_children_keeps_every_level():
     spine = Spine.from_columns({name: [f"u{i}"] * 2 for i, name in enumerate(names)} | {"end": ["b", "a"]})
     assert spine.size("level 199") == 1
     assert spine.leaves_under("level 0").tolist() == [0, 2]
-    assert all(spine.only_children(name).tolist() == [True] for name in names[1:])
-    assert spine.only_children("end").tolist() == [False, False]
 
 
 def test_fifty_thousand_shuffled_leaves_under_uneven_parents_find_their_parents():
@@ -225,7 +210,7 @@ def test_locating_no_codes_gives_no_positions():
 
 @pytest.mark.parametrize("none", [[], np.array([], dtype=str)], ids=["list", "text array"])
 def test_a_list_of_units_without_units_is_refused_as_such(none):
-    with refused("'block'", "no units", "List the units"):
+    with refused("'block'", "no units", "List all units"):
         Spine.from_columns({"state": none, "block": none})
 
 
@@ -329,7 +314,7 @@ def test_cutting_codes_without_lengths_is_refused():
         Spine.from_codes(["44001"], lengths={})
 
 
-@pytest.mark.parametrize("ask", ["depth", "size", "labels", "leaves_under", "parents", "only_children"])
+@pytest.mark.parametrize("ask", ["depth", "size", "labels", "leaves_under", "parents"])
 def test_an_unknown_level_is_refused_with_the_levels_there_are(ask):
     spine = Spine.from_columns(NEW_ENGLAND, root="us")
     with refused("'block'", "us, state, county"):

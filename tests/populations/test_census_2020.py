@@ -153,14 +153,14 @@ def test_the_size_of_chunks_changes_nothing(monkeypatch):
 @pytest.mark.parametrize(
     ("persons", "seed", "message"),
     [
-        (0, 1, r"persons 0 is below 1\. Give a whole number of 1 or more, such as 1_000_000"),
-        (-5, 1, r"persons -5 is below 1\. Give"),
-        (10.5, 1, r"persons 10\.5 is not a whole number\. Give one of 1 or more, such as 1_000_000"),
-        ("many", 1, r"persons 'many' is not a whole number\. Give"),
-        (331_449_282, 1, r"persons 331,449,282 is more than the nation's 331,449,281\. Give that many or fewer"),
-        (10, -1, r"seed -1 is below 0\. Give a whole number of 0 or more, such as 7"),
-        (10, 1.5, r"seed 1\.5 is not a whole number\. Give one of 0 or more, such as 7"),
-        (10, None, r"seed None is not a whole number"),
+        (0, 1, r"persons is 0\. Give a whole number from 1 to 331,449,281"),
+        (-5, 1, r"persons is -5\. Give"),
+        (10.5, 1, r"persons is 10\.5\. Give a whole number from 1"),
+        ("many", 1, r"persons is 'many'\. Give"),
+        (331_449_282, 1, r"persons is 331449282\. Give a whole number from 1 to 331,449,281"),
+        (10, -1, r"seed is -1\. Give a whole number of 0 or more"),
+        (10, 1.5, r"seed is 1\.5\. Give a whole number of 0 or more"),
+        (10, None, r"seed is None\. Give a whole number"),
     ],
 )
 def test_a_wrong_size_or_seed_is_refused_with_the_value_and_the_remedy(persons, seed, message):

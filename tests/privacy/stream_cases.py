@@ -28,7 +28,7 @@ from tallyveil.mechanisms import averaged, geometric, raked, total_and_strata, w
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.schema import Grouping
 from tallyveil.privacy import Invariant, RunKey
-from tallyveil.privacy.entropy import Stream
+from tallyveil.privacy.stream_words import Stream
 
 measuring = importlib.import_module("tallyveil.mechanisms.measure")
 MODULES = [importlib.import_module(f"tallyveil.mechanisms.{name}") for name in ("geometric", "raked", "averaged")]

@@ -119,7 +119,7 @@ def test_the_limits_of_a_bound_stand_in_the_querys_order_however_it_was_written(
         ({"most": "7"}, r"most must be whole numbers"),
         ({"most": True}, r"most must be whole numbers"),
         ({"most": 1 << 60}, r"below 2\^60\. Got \{'\*': 1152921504606846976\}"),
-        ({"most": {"x * y": 1, "x*y": 2}}, r"most names a row twice \(x \* y, x\*y\)\. Name each once"),
+        ({"most": {"x * y": 1, "x*y": 2}}, r"most names a row twice \(x \* y, x\*y\)\. Name each row once"),
         ({"least": {"adult": 6}, "most": {"adult": 5}}, r"row 'adult' has least 6, above most 5\. Correct one"),
         ({"least": {"adult": 6}, "most": 5}, r"row 'adult' has least 6, above most 5"),
         ({"least": 6, "most": {"adult": 5}}, r"row 'adult' has least 6, above most 5"),
@@ -139,7 +139,7 @@ def test_facility_bounds_that_are_not_whole_and_a_zero_without_labels_are_refuse
             FacilityBounds(attribute="home", level="county", least=wrong, most=9)
     with pytest.raises(InputError, match=r"a structural zero names no attribute, so nobody could exist"):
         StructuralZero(cells={})
-    with pytest.raises(InputError, match=r"'age': labels 'minor' are one text\. Give a list"):
+    with pytest.raises(InputError, match=r"'age': labels 'minor' are a single string\. Give a list"):
         StructuralZero(cells={"age": "minor"})
 
 

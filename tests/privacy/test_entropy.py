@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tallyveil.errors import InputError, SecretError
 from tallyveil.privacy.chacha import keystream
-from tallyveil.privacy.entropy import RunKey, Stream
+from tallyveil.privacy.entropy import RunKey
+from tallyveil.privacy.stream_words import Stream
 
 KEY = bytes(range(100, 132))
 
@@ -248,19 +249,19 @@ def test_words_of_draws_that_a_careless_layout_would_confuse_all_differ():
 def test_a_level_or_query_that_does_not_fit_its_bits_is_refused(name, limit, value):
     place = {"level": 0, "query": 0, "replicate": np.array([0])} | {name: value}
     for words in (Stream(KEY).words, Stream(KEY).further_words):
-        with pytest.raises(InputError, match=f"number of a {name} is from 0 to {limit}\\. Got {value:,}\\."):
+        with pytest.raises(InputError, match=f"number of a {name} must be 0 to {limit}\\. Got {value:,} instead\\."):
             words(np.array([0]), **place)
 
 
 @pytest.mark.parametrize("value", [-1, 2**32, 2**40])
 def test_a_replicate_that_does_not_fit_its_bits_is_refused(value):
     for words in (Stream(KEY).words, Stream(KEY).further_words):
-        with pytest.raises(InputError, match=rf"from 0 to 4,294,967,295\. Got 0 to {value}|Got {value} to 0"):
+        with pytest.raises(InputError, match=rf"must be 0 to 4,294,967,295\. Got 0 to {value}|Got {value} to 0"):
             words(np.array([0, 1]), level=0, query=0, replicate=np.array([0, value]))
 
 
 def test_a_part_that_does_not_fit_its_bits_is_refused():
-    with pytest.raises(InputError, match=r"number of a part is from 0 to 4,095\. Got 4,096\."):
+    with pytest.raises(InputError, match=r"number of a part must be 0 to 4,095\. Got 4,096 instead\."):
         Stream(KEY).further_words(np.array([0]), level=0, query=0, replicate=np.array([0]), part=4096)
 
 
@@ -297,7 +298,7 @@ def test_a_streams_key_is_not_the_runs_key():
 @pytest.mark.parametrize("size", [0, 16, 31, 33])
 def test_a_key_of_the_wrong_size_is_refused_without_showing_it(size):
     for make in (RunKey, Stream):
-        with pytest.raises(InputError, match=rf"key has 32 bytes\. Got {size}\.") as caught:
+        with pytest.raises(InputError, match=rf"key must have 32 bytes\. Got {size} instead\.") as caught:
             make(b"Z" * size)
         assert "ZZ" not in str(caught.value)
 
@@ -406,12 +407,12 @@ def test_a_key_without_a_file_is_bound_to_nobody():
 
 @pytest.mark.parametrize("key", [bytes(32), b"\xff" * 32, bytes(range(7)) * 4 + bytes(4)])
 def test_keys_of_few_distinct_bytes_are_refused(tmp_path, key):
-    with pytest.raises(InputError, match=rf"a run key of {len(set(key))} distinct bytes is not random"):
+    with pytest.raises(InputError, match=rf"a run key with {len(set(key))} distinct bytes is not random"):
         RunKey(key)
     file = tmp_path / "run.key"
     file.write_text(key.hex())
     file.chmod(0o600)
-    with pytest.raises(InputError, match=r"run\.key: a run key of . distinct bytes is not random. Name a new key file"):
+    with pytest.raises(InputError, match=r"run\.key: a run key with . distinct bytes is not random. Name a new key"):
         RunKey.from_file(file)
 
 

@@ -23,9 +23,10 @@ from rational import (
 from scipy import stats
 
 from tallyveil.errors import InputError
-from tallyveil.privacy.entropy import RunKey, Stream
+from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.sampling import draw, draw_one, sampler, settle
+from tallyveil.privacy.stream_words import Stream
 
 SIGN = 2**63
 STREAM = RunKey.from_seed(20_200_401).stream([b"tests of sampling"])

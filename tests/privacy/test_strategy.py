@@ -79,7 +79,7 @@ def test_float_shares_are_the_decimals_people_wrote():
             {"queries": {"us": {"total": 1}, "state": {"a * b": "1/2", "b*a": "1/2"}}},
             r"queries of level 'state': one is named twice",
         ),
-        ({"queries": {"us": {"total * a": 1}, "state": {"total": 1}}}, r"'total' and 'detailed' stand alone"),
+        ({"queries": {"us": {"total * a": 1}, "state": {"total": 1}}}, r"'total' and 'detailed' cannot be part"),
         ({"passes": {"state": [["race"], ["*"]]}}, r"query 'race' is not measured there \(total, age \* race\)"),
         ({"passes": {"tract": [["*"]]}}, r"passes of unknown level 'tract'"),
         ({"constraints": [Invariant(query="total", level="tract")]}, r"unknown level 'tract'"),

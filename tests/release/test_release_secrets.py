@@ -24,7 +24,7 @@ import tallyveil as tv
 from tallyveil import Histogram, Schema, Spine, Strategy
 from tallyveil.nouns.counts import Counts
 from tallyveil.privacy import Invariant, RunKey, Stream
-from tallyveil.privacy.entropy import _Secret
+from tallyveil.privacy.stream_words import Secret
 
 SPINE = Spine.from_columns(
     {"county": ["1", "1", "2", "2"], "block": ["1a", "1b", "2a", "2b"]},
@@ -101,7 +101,7 @@ def found_in(root: object, counts: set[int], keys: set[bytes], people: Histogram
 
 def secret(thing: object, counts: set[int], keys: set[bytes], people: Histogram | None) -> str | None:
     """Why something is secret, if it is."""
-    if isinstance(thing, _Secret):
+    if isinstance(thing, Secret):
         return f"a {type(thing).__name__}"
     if people is not None and (thing is people or thing is people.leaves):
         return "the truth itself"

@@ -115,7 +115,7 @@ def test_a_public_key_given_to_sign_with_is_called_by_its_name(tmp_path):
 
 
 def test_missing_fields_of_a_strategy_are_all_named():
-    with pytest.raises(InputError, match=r"fields 'levels', 'queries' are missing. Start from one that is complete"):
+    with pytest.raises(InputError, match=r"fields 'levels', 'queries' are missing. Start from a complete strategy"):
         strategy_from_toml('mechanism = "geometric"\nepsilon = "1"')
     with pytest.raises(InputError, match=r"field 'queries' is missing"):
         strategy_from_toml('mechanism = "geometric"\nepsilon = "1"\n[levels]\nus = 1')

@@ -15,11 +15,12 @@ from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import TOTAL
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.constraints import Invariant
-from tallyveil.privacy.entropy import RunKey, check_place
+from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.ledger import Ledger
 from tallyveil.privacy.sampling import draw, sampler
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.privacy.stream_words import check_place
 from tallyveil.privacy.streams import measurement_stream
 from tallyveil.release.declared import stamps_of_run
 from tallyveil.release.measurements import Measurements

@@ -17,10 +17,11 @@ from tallyveil.errors import BudgetError, InputError
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.privacy.budget import Number, exact
-from tallyveil.privacy.entropy import RunKey, Stream
+from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.noise import Geometric
 from tallyveil.privacy.sampling import draw
 from tallyveil.privacy.strategy import Neighbours
+from tallyveil.privacy.stream_words import Stream
 
 People = Histogram | Population
 Replicates = int | range

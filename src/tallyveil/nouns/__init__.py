@@ -1,1 +1,1 @@
-"""The nouns: plain, frozen data without algorithms."""
+"""The nouns: immutable data types for geography, attributes and counts."""

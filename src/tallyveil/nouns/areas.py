@@ -1,4 +1,4 @@
-"""Areas off the spine: places, districts, tribal areas, each made of whole leaves."""
+"""Areas off the spine, such as places, districts and tribal areas. Each is made of whole leaves."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ class Areas:
 
     def __post_init__(self) -> None:
         if len(self.of_leaf) != self.spine.size(self.spine.leaf):
-            raise DataError(f"areas for {len(self.of_leaf):,} leaves, but the spine has another number. Rebuild them.")
+            size = self.spine.size(self.spine.leaf)
+            raise DataError(f"areas for {len(self.of_leaf):,} leaves, but the spine has {size:,}. Rebuild them.")
         self.of_leaf.flags.writeable = False
 
     @classmethod
     def from_codes(cls, spine: Spine, *, leaf: ArrayLike, area: ArrayLike) -> Areas:
-        """Build from pairs of leaf code and area name. A leaf may stand in one area only."""
+        """Build the areas from pairs of a leaf code and an area name. A leaf may belong to only one area."""
         place = spine.locate(spine.leaf, leaf)
         names, number = np.unique(np.asarray(area, dtype=np.str_), return_inverse=True)
         of_leaf = np.full(spine.size(spine.leaf), -1, dtype=np.int32)
@@ -49,16 +50,16 @@ class Areas:
             code = bytes(spine.codes[-1][place[row]]).decode()
             raise DataError(
                 f"row {row + 1:,}: {spine.leaf} {code!r} is in area {str(names[number[row]])!r} and in another. "
-                f"Give each {spine.leaf} one area, or use one file for each kind of area."
+                f"Assign each {spine.leaf} to one area, or use one file for each kind of area."
             )
         return cls(spine=spine, names=tuple(map(str, names)), of_leaf=of_leaf)
 
     def sizes(self) -> Integers:
-        """How many leaves each area has."""
+        """Return the number of leaves of each area."""
         return np.bincount(self.of_leaf[self.of_leaf >= 0], minlength=len(self.names))
 
     def tabulate(self, leaves: Counts) -> Counts:
-        """The counts of every area, from counts of the leaves."""
+        """Sum the counts of the leaves to counts of the areas."""
         order = np.argsort(self.of_leaf, kind="stable").astype(np.int64)
         bounds = np.searchsorted(self.of_leaf[order], np.arange(len(self.names) + 1)).astype(np.int64)
         return leaves.taken(order).summed(bounds)

@@ -1,7 +1,8 @@
 """The schemas of the censuses that the papers study.
 
-``PERSONS_1940``: the 2018 end-to-end test on the 1940 census, 192 cells. ``PERSONS_2020``: the 2020 redistricting file,
-2,016 cells. ``UNITS_2020``: its housing units. The order of labels is that of the Bureau's codes.
+``PERSONS_1940`` is the schema of the 2018 end-to-end test on the 1940 census, with 192 cells. ``PERSONS_2020`` is that
+of the 2020 redistricting file, with 2,016 cells, and ``UNITS_2020`` that of its housing units. Labels are in the order
+of the Bureau's codes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TYPES_2020 = (
     "other_noninstitutional",
 )
 SINGLE_RACES_2020 = ("white", "black", "aian", "asian", "nhpi", "other")
-# CENRACE 1 to 63: one race alone, then two, three, four, five and all six together.
+# CENRACE 1 to 63: first the races alone, then combinations of two, three, four, five and all six.
 RACES_2020 = tuple("+".join(races) for size in range(1, 7) for races in combinations(SINGLE_RACES_2020, size))
 
 PERSONS_1940 = Schema(

@@ -1,8 +1,9 @@
-"""A table of whole counts, units by cells, that keeps the non-zero entries only (rows compressed).
+"""A sparse table of whole counts, units by cells, that stores only the non-zero entries (compressed rows).
 
-A block has 8 non-empty cells of 2,016: memory grows with what is there, not with what could be. The three things done
-to such a table are compiled and never loop over units in Python: build it from entries in any order, add up runs of
-units (children to parents), and add up groups of cells (a marginal query).
+A census block has about 8 non-empty cells out of 2,016, so memory grows with the number of non-empty cells rather than
+with the number of possible ones. Three operations are compiled (:mod:`tallyveil.nouns.counts_kernels`) and never loop
+over units in Python: building the table from entries in any order, summing runs of units (children to parents), and
+summing groups of cells (a marginal query).
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tallyveil._arrays import AnyIntegers, Bools, Integers
-from tallyveil._compiled import compiled
 from tallyveil.errors import DataError
+from tallyveil.nouns.counts_kernels import count_merged, fill_merged, look_up, sort_entries
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counts:
-    """Whole counts of ``units`` by ``cells``, sparse.
+    """A sparse table of whole counts, ``units`` by ``cells``.
 
     Attributes
     ----------
     start
         Unit ``u`` has the entries ``start[u]`` to ``start[u + 1]``.
     cell
-        The cell of each entry, rising within a unit.
+        The cell of each entry, in increasing order within a unit.
     count
         The count of each entry, never zero.
     cells
-        How many cells a unit could have.
+        The number of cells that a unit can have.
 
     Examples
     --------
@@ -53,15 +54,17 @@ class Counts:
             object.__setattr__(self, name, array)
         ends = (int(self.start[0]), int(self.start[-1])) if len(self.start) else ()
         if ends != (0, len(self.cell)) or len(self.cell) != len(self.count) or (np.diff(self.start) < 0).any():
-            raise DataError("the parts of the counts do not fit together. Build them with Counts.from_entries(...).")
+            raise DataError("start, cell and count do not fit together. Build the table with Counts.from_entries(...).")
         if len(self.cell) and not (self.count.min() > 0 and self.cell.min() >= 0 and self.cell.max() < self.cells):
-            raise DataError("counts must be above 0, in cells that exist. Build them with Counts.from_entries(...).")
+            raise DataError(
+                "counts must be above 0, in cells that exist. Build the table with Counts.from_entries(...)."
+            )
 
     @classmethod
     def from_entries(
         cls, unit: ArrayLike, cell: ArrayLike, count: ArrayLike, *, units: int, cells: int, cell_name: str = "cell"
     ) -> Counts:
-        """Build from entries in any order; entries for the same unit and cell are added, zeros dropped."""
+        """Build the table from entries in any order. Entries of the same unit and cell are added; zeros are dropped."""
         unit_, cell_ = _positions(unit, units, "unit"), _positions(cell, cells, cell_name)
         count_ = whole(count)
         if not unit_.ndim == cell_.ndim == count_.ndim == 1:
@@ -69,12 +72,14 @@ class Counts:
                 f"entries have {unit_.ndim}, {cell_.ndim} and {count_.ndim} dimensions. Give three columns."
             )
         if not len(unit_) == len(cell_) == len(count_):
-            raise DataError(f"{len(unit_):,} units, {len(cell_):,} cells and {len(count_):,} counts: one each per row.")
+            raise DataError(
+                f"{len(unit_):,} units, {len(cell_):,} cells and {len(count_):,} counts. Give one of each per row."
+            )
         _refuse_negative(count_)
         if len(count_) and float(count_.max()) * len(count_) >= 2.0**62 and sum(map(int, count_)) >= 1 << 63:
             raise DataError(f"the counts sum to {sum(map(int, count_)):,}, too large for 64 bits. Correct the counts.")
         total = int(count_.sum(dtype=np.int64))
-        start, sorted_cell, sorted_count = _sort_entries(
+        start, sorted_cell, sorted_count = sort_entries(
             unit_.astype(np.int32 if units < 1 << 31 else np.int64, copy=False),
             cell_.astype(_cell_type(cells), copy=False),
             count_.astype(_count_type(total), copy=False),
@@ -84,7 +89,7 @@ class Counts:
 
     @classmethod
     def from_dense(cls, table: ArrayLike) -> Counts:
-        """Build from an array with one row per unit and one column per cell."""
+        """Build the table from an array with one row per unit and one column per cell."""
         dense = whole(table)
         if dense.ndim != 2:
             raise DataError(f"the table has {dense.ndim} dimensions. Give one row per unit and one column per cell.")
@@ -105,21 +110,21 @@ class Counts:
 
     @property
     def units(self) -> int:
-        """How many units there are, the empty ones included."""
+        """The number of units, including the empty ones."""
         return len(self.start) - 1
 
     @property
     def entries(self) -> int:
-        """How many cells are non-empty."""
+        """The number of non-empty cells over all units."""
         return len(self.cell)
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
+        """The memory that the table takes, in bytes."""
         return self.start.nbytes + self.cell.nbytes + self.count.nbytes
 
     def total(self) -> int:
-        """Everybody."""
+        """The sum of all counts."""
         return int(self.count.sum(dtype=np.int64))
 
     def unit(self) -> Integers:
@@ -127,7 +132,7 @@ class Counts:
         return np.repeat(np.arange(self.units, dtype=np.int64), np.diff(self.start))
 
     def dense(self, first: int = 0, last: int | None = None) -> Integers:
-        """Units ``first`` to ``last`` as an ordinary array."""
+        """Return the units from ``first`` up to ``last`` (exclusive) as an ordinary array."""
         start = self.start[first : None if last is None else last + 1]
         span = slice(int(start[0]), int(start[-1]))
         table = np.zeros((len(start) - 1, self.cells), dtype=np.int64)
@@ -135,38 +140,38 @@ class Counts:
         return table
 
     def summed(self, groups: Integers) -> Counts:
-        """Add up runs of units: group ``g`` holds the units ``groups[g]`` to ``groups[g + 1]``."""
+        """Sum runs of units: group ``g`` holds the units from ``groups[g]`` up to ``groups[g + 1]``."""
         return self.merged(groups, np.arange(self.cells, dtype=np.int32), self.cells)
 
     def merged(self, groups: Integers, row_of_cell: NDArray[np.int32], rows: int) -> Counts:
-        """Add up runs of units, and cells at the same time: cell ``c`` goes to row ``row_of_cell[c]``."""
+        """Sum runs of units and groups of cells at the same time: cell ``c`` is added to row ``row_of_cell[c]``."""
         starts = self.start[groups]
-        start = _count_merged(starts, self.cell, row_of_cell, rows)
+        start = count_merged(starts, self.cell, row_of_cell, rows)
         cell = np.empty(start[-1], dtype=_cell_type(rows))
         count = np.empty(start[-1], dtype=_count_type(self.total()))
-        _fill_merged(starts, self.cell, self.count, row_of_cell, rows, start, cell, count)
+        fill_merged(starts, self.cell, self.count, row_of_cell, rows, start, cell, count)
         return Counts(start=start, cell=cell, count=count, cells=rows)
 
     def taken(self, units: Integers) -> Counts:
-        """The counts of some units, in the order asked for."""
+        """Return the counts of some units, in the requested order."""
         sizes = np.diff(self.start)[units]
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         entry = np.arange(start[-1]) + np.repeat(self.start[:-1][units] - start[:-1], sizes)
         return Counts(start=start, cell=self.cell[entry], count=self.count[entry], cells=self.cells)
 
     def looked_up(self, index: Integers, row_of_cell: NDArray[np.int32], rows: int) -> Integers:
-        """Sums of groups of cells at the places asked for, ``unit * rows + row``; fast where units come in order.
+        """Return the sums of groups of cells at the places ``unit * rows + row``; fast if the units are in order.
 
         >>> table = Counts.from_dense([[1, 2, 4], [0, 8, 16]])
         >>> table.looked_up(np.array([1, 2]), np.array([0, 1, 1], dtype=np.int32), 2).tolist()
         [6, 0]
         """
         out = np.empty(len(index), dtype=np.int64)
-        _look_up(self.start, self.cell, self.count, row_of_cell, rows, index, out)
+        look_up(self.start, self.cell, self.count, row_of_cell, rows, index, out)
         return out
 
     def canonical_bytes(self) -> Iterator[bytes]:
-        """The table as bytes that do not depend on how it is held, in pieces."""
+        """Yield the table as bytes that do not depend on the types of its arrays."""
         yield f"{self.units} units, {self.cells} cells".encode()
         for array, kind in ((self.start, "<i8"), (self.cell, "<i4"), (self.count, "<i8")):
             for i in range(0, len(array), 1 << 20):
@@ -174,7 +179,7 @@ class Counts:
 
 
 def whole(counts: ArrayLike, name: str = "count") -> AnyIntegers:
-    """Numbers as an array of integers; one that is not whole is an error."""
+    """Convert numbers to an array of integers, and refuse a number that is not whole."""
     array = np.asarray(counts)
     if array.dtype.kind == "f":
         _refuse(array, array != np.floor(array), name, "is not whole. Give whole numbers")  # also NaN
@@ -191,11 +196,11 @@ def whole(counts: ArrayLike, name: str = "count") -> AnyIntegers:
 
 
 def _refuse(array: NDArray[Any], wrong: Bools, name: str, why: str) -> None:
-    """Raise with the first wrong value and its row, if there is one."""
+    """Raise an error that names the first wrong value and its row, if there is one."""
     if wrong.any():
-        at = tuple(int(places[0]) for places in np.nonzero(np.atleast_1d(wrong)))
-        value = np.atleast_1d(array)[at]
-        raise DataError(f"row {at[0] + 1:,}: {name} {value} {why}.")
+        position = tuple(int(axis[0]) for axis in np.nonzero(np.atleast_1d(wrong)))
+        value = np.atleast_1d(array)[position]
+        raise DataError(f"row {position[0] + 1:,}: {name} {value} {why}.")
 
 
 def _refuse_negative(counts: AnyIntegers) -> None:
@@ -214,116 +219,3 @@ def _cell_type(cells: int) -> DTypeLike:
 
 def _count_type(total: int) -> DTypeLike:
     return np.int32 if total < 1 << 31 else np.int64
-
-
-@compiled
-def _sort_entries(unit, cell, count, units):  # type: ignore[no-untyped-def]
-    """Order entries by unit (counting sort) and by cell within each, adding what falls together."""
-    place = np.zeros(units + 1, np.int64)
-    for i in range(len(unit)):
-        if count[i] != 0:
-            place[np.int64(unit[i]) + 1] += 1
-    for u in range(units):
-        place[u + 1] += place[u]
-    cells = np.empty(place[units], cell.dtype)
-    counts = np.empty(place[units], count.dtype)
-    fill = place[:-1].copy()
-    for i in range(len(unit)):
-        if count[i] != 0:
-            at = fill[unit[i]]
-            cells[at] = cell[i]
-            counts[at] = count[i]
-            fill[unit[i]] = at + 1
-    start = np.zeros(units + 1, np.int64)
-    kept = 0
-    for u in range(units):
-        first, last = place[u], place[u + 1]
-        if last - first <= 64:  # insertion sort
-            for i in range(first + 1, last):
-                this_cell, this_count, j = cells[i], counts[i], i
-                while j > first and cells[j - 1] > this_cell:
-                    cells[j], counts[j] = cells[j - 1], counts[j - 1]
-                    j -= 1
-                cells[j], counts[j] = this_cell, this_count
-        else:
-            order = np.argsort(cells[first:last], kind="mergesort")
-            cells[first:last] = cells[first:last][order]
-            counts[first:last] = counts[first:last][order]
-        for i in range(first, last):
-            if i > first and kept > start[u] and cells[kept - 1] == cells[i]:
-                counts[kept - 1] += counts[i]
-            else:
-                cells[kept] = cells[i]
-                counts[kept] = counts[i]
-                kept += 1
-        start[u + 1] = kept
-    if kept == len(cells):
-        return start, cells, counts
-    return start, cells[:kept].copy(), counts[:kept].copy()
-
-
-@compiled
-def _count_merged(starts, cell, row_of_cell, rows):  # type: ignore[no-untyped-def]
-    """How many rows of each group are non-empty, added up: where each group's entries will start."""
-    groups = len(starts) - 1
-    start = np.zeros(groups + 1, np.int64)
-    seen = np.full(rows, -1, np.int64)
-    for g in range(groups):
-        distinct = 0
-        for i in range(starts[g], starts[g + 1]):
-            row = row_of_cell[cell[i]]
-            if seen[row] != g:
-                seen[row] = g
-                distinct += 1
-        start[g + 1] = start[g] + distinct
-    return start
-
-
-@compiled
-def _fill_merged(starts, cell, count, row_of_cell, rows, start, out_cell, out_count):  # type: ignore[no-untyped-def]
-    """Add the entries of each group into its rows, in rising order of rows."""
-    groups = len(starts) - 1
-    sums = np.zeros(rows, np.int64)
-    met = np.empty(rows, np.int64)
-    for g in range(groups):
-        distinct = 0
-        for i in range(starts[g], starts[g + 1]):
-            row = row_of_cell[cell[i]]
-            if sums[row] == 0:
-                met[distinct] = row
-                distinct += 1
-            sums[row] += count[i]
-        if distinct > 48:  # many rows: read them all, in order
-            distinct = 0
-            for row in range(rows):
-                if sums[row] != 0:
-                    met[distinct] = row
-                    distinct += 1
-        else:  # few rows, nearly in order: insertion sort
-            for i in range(1, distinct):
-                row = met[i]
-                j = i
-                while j > 0 and met[j - 1] > row:
-                    met[j] = met[j - 1]
-                    j -= 1
-                met[j] = row
-        for i in range(distinct):
-            out_cell[start[g] + i] = met[i]
-            out_count[start[g] + i] = sums[met[i]]
-            sums[met[i]] = 0
-
-
-@compiled
-def _look_up(start, cell, count, row_of_cell, rows, index, out):  # type: ignore[no-untyped-def]
-    """Sum each unit's cells by row once for a run of places in that unit, then read the rows asked for."""
-    sums = np.zeros(rows, np.int64)
-    done = 0
-    while done < len(index):
-        unit = index[done] // rows
-        for i in range(start[unit], start[unit + 1]):
-            sums[row_of_cell[cell[i]]] += count[i]
-        while done < len(index) and index[done] // rows == unit:
-            out[done] = sums[index[done] - unit * rows]
-            done += 1
-        for i in range(start[unit], start[unit + 1]):
-            sums[row_of_cell[cell[i]]] = 0

@@ -1,7 +1,7 @@
-"""Answers that are not a histogram: what simple mechanisms give, and samples of people.
+"""Answers that are not a histogram: the output of simple mechanisms, and samples of people.
 
-A release is whole, non-negative and adds up. Noisy counts as they come, raked counts and scaled-up samples need be none
-of that, so they have nouns of their own, which can be asked like a histogram.
+The counts of a release are whole, non-negative and consistent. Unprocessed noisy counts, raked counts and scaled-up
+samples need not be, so they have their own types, which answer queries as a histogram does.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Estimates:
     Attributes
     ----------
     query
-        What was asked, by its name in the schema.
+        The name of the query in the schema.
     tables
-        For some levels the answers, replicates x units x rows. A level not given is summed from the next finer one.
+        The answers at some levels, replicates x units x rows. Any other level is summed from the next finer one.
 
     Examples
     --------
@@ -57,13 +57,13 @@ class Estimates:
     def __post_init__(self) -> None:
         asked = self.schema.query(self.query)
         if not self.tables:
-            raise DataError("estimates need the table of at least one level. Give the leaves'.")
+            raise DataError("estimates need the table of at least one level. Give the table of the leaves.")
         tables = {}
         for level in sorted(self.tables, key=self.spine.depth):
             tables[level] = _checked(self.tables[level], level, self.spine.size(level), asked)
         if len({len(table) for table in tables.values()}) > 1:
             sizes = ", ".join(f"{level} {len(table):,}" for level, table in tables.items())
-            raise DataError(f"levels differ in their number of replicates ({sizes}). Give as many for each.")
+            raise DataError(f"levels differ in their number of replicates ({sizes}). Give the same number for each.")
         object.__setattr__(self, "query", asked.name)
         object.__setattr__(self, "tables", Frozen(tables))
 
@@ -73,27 +73,27 @@ class Estimates:
 
     @property
     def replicates(self) -> int:
-        """How many times the mechanism was run."""
+        """The number of runs of the mechanism."""
         return len(next(iter(self.tables.values())))
 
     def answer(self, query: str, *, level: str) -> Table:
-        """The answers to the query, or to a coarser one, at a level: replicates x units x rows."""
+        """Return the answers to the query, or to a coarser one, at a level: replicates x units x rows."""
         table = self._level(level)
         mine, asked = self.schema.query(self.query), self.schema.query(query)
         if asked.name == mine.name:
             return table
-        row = np.full(mine.size, asked.size, dtype=np.int64)  # which of the rows asked for each of mine belongs to
+        row = np.full(mine.size, asked.size, dtype=np.int64)  # for each of my rows, its row in the coarser query
         row[mine.row_of_cell] = asked.row_of_cell
         if (row[mine.row_of_cell] != asked.row_of_cell).any():
             raise InputError(
-                f"query {asked.name!r} cannot be answered from estimates of {mine.name!r}: it is not a coarser one. "
-                f"Run the mechanism with query={asked.name!r}, or a finer one."
+                f"query {asked.name!r} cannot be answered from estimates of {mine.name!r}: it is not coarser. "
+                f"Run the mechanism with query={asked.name!r} or a finer query."
             )
         order = np.argsort(row, kind="stable")
         return _read_only(_sum_runs(table[:, :, order], np.searchsorted(row[order], np.arange(asked.size + 1)), axis=2))
 
     def _level(self, level: str) -> Table:
-        """The table of a level: its own, or summed from the next finer one."""
+        """Return the table of a level, summed from the next finer level if the level has none."""
         depth = self.spine.depth(level)
         if level in self.tables:
             return self.tables[level]
@@ -104,14 +104,14 @@ class Estimates:
                     bounds = first_child[bounds]
                 return _read_only(_sum_runs(self.tables[below], bounds, axis=1))
         raise InputError(
-            f"level {level!r} is finer than all these estimates ({', '.join(self.tables)}). Run the mechanism at it."
+            f"level {level!r} is finer than these estimates ({', '.join(self.tables)}). Run the mechanism at it."
         )
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """A sample of people: whole counts, scaled up by 1/fraction when answered.
+    """A sample of people. Its counts are whole; its answers are scaled up by 1/fraction.
 
     Examples
     --------
@@ -128,38 +128,36 @@ class Sample:
     def __post_init__(self) -> None:
         object.__setattr__(self, "fraction", Fraction(self.fraction))
         if not 0 < self.fraction <= 1:
-            raise InputError(
-                f"the fraction of a sample is above 0 and at most 1. Got {self.fraction}: it cannot be scaled up."
-            )
+            raise InputError(f"the fraction of a sample must be above 0 and at most 1. Got {self.fraction} instead.")
 
     def __repr__(self) -> str:
         return f"Sample({self.fraction} of the people; {self.people!r})"
 
     @property
     def spine(self) -> Spine:
-        """The spine of the people."""
+        """The spine of the sampled people."""
         return self.people.spine
 
     @property
     def schema(self) -> Schema:
-        """The schema of the people."""
+        """The schema of the sampled people."""
         return self.people.schema
 
     def answer(self, query: str, *, level: str) -> Table:
-        """A query's answer scaled up, units x rows."""
+        """Return the scaled-up answer to a query, units x rows."""
         return self.scaled(self.people.answer(query, level=level).dense())
 
     def scaled(self, counts: Integers) -> Table:
-        """Counts of the sample scaled up; whole numbers where 1/fraction is one."""
+        """Scale up counts of the sample. The result is whole if 1/fraction is."""
         times, over = self.fraction.denominator, self.fraction.numerator
         if int(counts.max(initial=0)) * times >= 1 << 53:
             return np.asarray(counts / float(self.fraction))
         return np.asarray(counts * times if over == 1 else counts * times / over)
 
 
-def _checked(given: Table, level: str, units: int, query: Query) -> Table:
-    """A table as a read-only array of 64-bit numbers; one of another shape is an error that says both."""
-    table = np.asarray(given)
+def _checked(table: Table, level: str, units: int, query: Query) -> Table:
+    """Return the table as a read-only array of 64-bit numbers. A table of another shape is an error."""
+    table = np.asarray(table)
     if table.dtype.kind not in "iuf":
         raise DataError(f"the table of level {level!r} holds {table.dtype}, not numbers. Give int64 or float64.")
     if table.ndim != 3 or table.shape[1:] != (units, query.size) or len(table) == 0:
@@ -168,8 +166,10 @@ def _checked(given: Table, level: str, units: int, query: Query) -> Table:
             f"x {query.size} rows of {query.name!r}."
         )
     if table.dtype.kind == "f" and not np.isfinite(table).all():
-        at = np.argwhere(~np.isfinite(table))[0].tolist()
-        raise DataError(f"the table of level {level!r} holds {table[tuple(at)]} at {at}. Give finite numbers.")
+        position = np.argwhere(~np.isfinite(table))[0].tolist()
+        raise DataError(
+            f"the table of level {level!r} holds {table[tuple(position)]} at {position}. Give finite numbers."
+        )
     return _read_only(table.astype(np.float64 if table.dtype.kind == "f" else np.int64, copy=False))
 
 
@@ -180,7 +180,7 @@ def _read_only(table: Table) -> Table:
 
 
 def _sum_runs(table: Table, bounds: Integers, *, axis: int) -> Table:
-    """Add up runs along an axis: run ``g`` holds the items ``bounds[g]`` to ``bounds[g + 1]``, maybe none."""
+    """Sum runs along an axis: run ``g`` holds the items from ``bounds[g]`` up to ``bounds[g + 1]``, possibly none."""
     shape = list(table.shape)
     shape[axis] = len(bounds) - 1
     sums = np.zeros(shape, dtype=table.dtype)

@@ -1,4 +1,4 @@
-"""Counts of households and group quarters by leaf and type, from which bounds on the counts of people come."""
+"""Counts of households and group quarters by leaf and type, from which bounds on counts of people are derived."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tallyveil.nouns.spine import Spine
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facilities:
-    """How many facilities of each type stand in each leaf. Public, because released unchanged (an invariant).
+    """The number of facilities of each type in each leaf. These are public: they are released unchanged (invariant).
 
     Attributes
     ----------
     attribute
         The attribute whose labels are the types, such as ``"hhgq"``.
     types
-        The types in order, equal to the attribute's labels.
+        The types, equal to the labels of the attribute and in the same order.
     leaves
-        The counts, leaves by types.
+        The counts, as a table of leaves by types.
 
     Examples
     --------
@@ -43,12 +43,12 @@ class Facilities:
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", tuple(self.types))
         if len(set(self.types)) != len(self.types):
-            raise DataError(f"facility types {', '.join(self.types)}: one is named twice. Name each type once.")
+            raise DataError(f"facility types {', '.join(self.types)} contain a duplicate. Name each type once.")
         size = self.spine.size(self.spine.leaf)
         if (self.leaves.units, self.leaves.cells) != (size, len(self.types)):
             raise DataError(
                 f"facilities are {self.leaves.units:,} units x {self.leaves.cells} types, but the spine has {size:,} "
-                f"leaves and there are {len(self.types)} types. Build them on this spine."
+                f"leaves and there are {len(self.types)} types. Build the facilities on this spine."
             )
 
     @classmethod
@@ -62,7 +62,7 @@ class Facilities:
         kind: ArrayLike,
         count: ArrayLike,
     ) -> Facilities:
-        """Build from entries in any order: leaf position, type number and count of each."""
+        """Build the facilities from entries in any order: the leaf position, type number and count of each."""
         names = tuple(types)
         leaves = Counts.from_entries(
             unit, kind, count, units=spine.size(spine.leaf), cells=len(names), cell_name="type"
@@ -70,5 +70,5 @@ class Facilities:
         return cls(spine=spine, attribute=attribute, types=names, leaves=leaves)
 
     def at(self, level: str) -> Counts:
-        """Facilities of every unit of a level, by type."""
+        """Return the facilities of every unit of a level, by type."""
         return self.leaves.summed(self.spine.leaves_under(level))

@@ -1,4 +1,4 @@
-"""Counts of people on a spine and a schema: what is protected, and what is released."""
+"""Counts of people on a spine and a schema: both the confidential input and the release."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tallyveil.nouns.spine import Spine
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Which rows of a table were counted: those in which every column has its value.
+    """The rows of a table that were counted: those in which each named column has the given value.
 
     Attributes
     ----------
     where
         The value that each column must have.
     public
-        Whether membership is public, so that the number of people who pass the filter may be published exactly.
+        Whether it is public who passes the filter, so that the number of these people may be published exactly.
     """
 
     where: Mapping[str, str]
@@ -34,7 +34,7 @@ class Filter:
         object.__setattr__(self, "where", Frozen({str(name): str(value) for name, value in self.where.items()}))
 
     def words(self) -> str:
-        """The filter as a sentence for the certificate.
+        """Describe the filter in a clause for the certificate.
 
         >>> Filter(where={"level": "block"}).words()
         "only rows with level = 'block' are counted"
@@ -44,7 +44,7 @@ class Filter:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Histogram:
-    """Whole counts at the leaves of a spine, by the cells of a schema; any level by summing up.
+    """Whole counts at the leaves of a spine, by the cells of a schema. Other levels are sums of the leaves.
 
     Examples
     --------
@@ -62,8 +62,8 @@ class Histogram:
     spine: Spine
     schema: Schema
     leaves: Counts
-    stamps: tuple[str, ...] = ()  # what a release of these counts must be stamped with
-    filter: Filter | None = None  # which rows of the table were counted, if not all
+    stamps: tuple[str, ...] = ()  # notices that every release of these counts must carry
+    filter: Filter | None = None  # the rows of the table that were counted, if not all
 
     def __post_init__(self) -> None:
         size = self.spine.size(self.spine.leaf)
@@ -74,9 +74,9 @@ class Histogram:
             )
         wrong = np.flatnonzero(~self.schema.possible[self.leaves.cell]) if self.schema.zeros else np.empty(0)
         if len(wrong):
-            at = int(wrong[0])
-            unit = int(np.searchsorted(self.leaves.start, at, side="right")) - 1
-            cell = self.schema.query("detailed").labels()[int(self.leaves.cell[at])]
+            entry = int(wrong[0])
+            unit = int(np.searchsorted(self.leaves.start, entry, side="right")) - 1
+            cell = self.schema.query("detailed").labels()[int(self.leaves.cell[entry])]
             raise DataError(
                 f"{self.spine.leaf} {bytes(self.spine.codes[-1][unit]).decode()!r} counts people in the impossible "
                 f"cell {cell!r} (a structural zero). Correct the data or the schema."
@@ -86,12 +86,12 @@ class Histogram:
     def from_entries(
         cls, spine: Spine, schema: Schema, *, unit: ArrayLike, cell: ArrayLike, count: ArrayLike
     ) -> Histogram:
-        """Build from entries in any order: leaf position, cell number and count of each."""
+        """Build the histogram from entries in any order: the leaf position, cell number and count of each."""
         leaves = Counts.from_entries(unit, cell, count, units=spine.size(spine.leaf), cells=schema.cells)
         return cls(spine=spine, schema=schema, leaves=leaves)
 
     def __eq__(self, other: object) -> bool:
-        """Whether spine, schema and all counts are the same."""
+        """Whether the spine, the schema and all counts are equal."""
         if not isinstance(other, Histogram):
             return NotImplemented
         return self.spine == other.spine and self.schema == other.schema and self.leaves == other.leaves
@@ -104,15 +104,15 @@ class Histogram:
         return f"Histogram({levels}; {attributes})"
 
     def total(self) -> int:
-        """Everybody."""
+        """Return the number of people."""
         return self.leaves.total()
 
     def at(self, level: str) -> Counts:
-        """The counts of every unit of a level, in all cells."""
+        """Return the counts of every unit of a level, in all cells."""
         return self.leaves if level == self.spine.leaf else self.leaves.summed(self.spine.leaves_under(level))
 
     def by_level(self) -> Iterator[tuple[str, Counts]]:
-        """All levels from the leaves up, each summed from the one below it."""
+        """Yield all levels from the leaves up, each summed from the level below it."""
         counts = self.leaves
         yield self.spine.leaf, counts
         for depth in range(len(self.spine.levels) - 2, -1, -1):
@@ -120,22 +120,23 @@ class Histogram:
             yield self.spine.levels[depth], counts
 
     def answer(self, query: str | Query, *, level: str) -> Counts:
-        """A query's answer for every unit of a level."""
+        """Return the answer to a query for every unit of a level."""
         asked = self.schema.query(query) if isinstance(query, str) else query
         if asked.schema != self.schema.canonical():
             raise InputError(f"query {asked.name!r} belongs to another schema. Ask by name, or use schema.query(...).")
         return self.leaves.merged(self.spine.leaves_under(level), asked.row_of_cell, asked.size)
 
     def canonical_bytes(self) -> Iterator[bytes]:
-        """Spine, schema and counts as bytes that depend on nothing else, in pieces."""
+        """Yield the spine, the schema and the counts as bytes that depend on nothing else."""
         yield from self.spine.canonical_bytes()
         yield self.schema.canonical().encode()
         yield from self.leaves.canonical_bytes()
 
     def identifying_bytes(self) -> Iterator[bytes]:
-        """Who is counted, as bytes: what a run's key is bound to, and its noise depends on.
+        """Yield bytes that identify the counted people: a run's key is bound to them, and its noise depends on them.
 
-        Those who pass a filter are other people even where everybody passes it: the same noise would show that.
+        The filter is included. Otherwise a filter that everybody passes would give the same noise as no filter, and a
+        comparison of the two releases would reveal that everybody passes it.
         """
         yield from self.canonical_bytes()
         if self.filter is not None:

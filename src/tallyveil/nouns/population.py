@@ -1,4 +1,4 @@
-"""A synthetic census: people, and the public tables that go with them."""
+"""A synthetic census: people, and the public tables that accompany them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tallyveil.nouns.histogram import Histogram
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Population:
-    """People nobody has to hide, on a spine of their own.
+    """A synthetic population, which needs no protection, on its own spine.
 
     Attributes
     ----------
     people
-        Persons by unit and cell.
+        Counts of persons by unit and cell.
     facilities
-        Households and group quarters by leaf and type, if the schema knows them.
+        Households and group quarters by leaf and type, if the schema has such types.
     housing
-        Housing units by leaf, vacant and occupied.
+        Vacant and occupied housing units by leaf.
     areas
         Areas off the spine, by kind (``"place"``, ``"tribal"``).
     """

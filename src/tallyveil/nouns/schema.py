@@ -1,7 +1,7 @@
-"""What is counted: attributes with labelled levels, groupings of them, cells that cannot exist, and queries.
+"""Schemas: attributes with their labels, groupings of labels, structural zeros, and queries.
 
-A cell is one combination of labels, numbered with the last attribute running fastest. A query is a marginal written
-as people write it: ``"votingage * hispanic"``, ``"total"``, ``"detailed"``. Labels are public inputs.
+A cell is one combination of labels; cells are numbered with the last attribute varying fastest. A query is a marginal,
+written ``"votingage * hispanic"``, ``"total"`` or ``"detailed"``. Labels are public inputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOTAL, DETAILED = "total", "detailed"
 
 
 def factors_of(text: str) -> tuple[str, ...]:
-    """The factors of a query as written; ``total`` has none, and ``detailed`` stands for itself.
+    """Return the factors of a query in the order written. ``total`` has none; ``detailed`` is its own factor.
 
     >>> factors_of("votingage*hispanic")
     ('votingage', 'hispanic')
@@ -32,15 +32,15 @@ def factors_of(text: str) -> tuple[str, ...]:
     if not all(factors):
         raise InputError(f'query {text!r} has an empty factor. Write it like "age * race", "total" or "detailed".')
     if len(set(factors)) != len(factors):
-        raise InputError(f"query {text!r} names a factor twice. Name each once.")
+        raise InputError(f"query {text!r} names a factor twice. Name each factor once.")
     if len(factors) > 1 and (TOTAL in factors or DETAILED in factors):
-        raise InputError(f"query {text!r}: {TOTAL!r} and {DETAILED!r} stand alone. Leave them out of a product.")
+        raise InputError(f"query {text!r}: {TOTAL!r} and {DETAILED!r} cannot be part of a product. Use them alone.")
     return () if factors == (TOTAL,) else factors
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
-    """A coarser version of an attribute: each of its labels falls into one group."""
+    """A coarser version of an attribute: each label of the attribute belongs to one group."""
 
     of: str
     groups: Mapping[str, tuple[str, ...]]
@@ -52,30 +52,30 @@ class Grouping:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Query:
-    """A marginal of a schema: each cell falls into one row."""
+    """A marginal of a schema: each cell belongs to one row."""
 
     name: str
     factors: tuple[str, ...]
     row_labels: tuple[tuple[str, ...], ...]  # the labels of each factor
     row_of_cell: NDArray[np.int32]
-    schema: str  # canonical text of the schema it asks about
+    schema: str  # the canonical text of the schema
 
     def __post_init__(self) -> None:
         self.row_of_cell.flags.writeable = False
 
     @property
     def size(self) -> int:
-        """How many rows the answer has."""
+        """The number of rows of the answer."""
         return math.prod(len(labels) for labels in self.row_labels)
 
     def labels(self) -> list[str]:
-        """The rows as ``label*label``, in order."""
+        """Return the labels of the rows as ``label*label``, in order."""
         return ["*".join(row) for row in product(*self.row_labels)] if self.factors else [TOTAL]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Schema:
-    """Named attributes with labelled levels, their groupings, and the cells that cannot exist.
+    """Named attributes with their labels, groupings of labels, and structural zeros (cells that cannot exist).
 
     Examples
     --------
@@ -121,20 +121,20 @@ class Schema:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many labels each attribute has."""
+        """The number of labels of each attribute."""
         return tuple(len(labels) for labels in self.attributes.values())
 
     @property
     def cells(self) -> int:
-        """How many combinations of labels there are, the impossible ones included."""
+        """The number of combinations of labels, including the impossible ones."""
         return math.prod(self.shape)
 
     @cached_property
     def possible(self) -> Bools:
-        """For each cell whether it may hold anybody."""
+        """Whether each cell is possible, that is, not a structural zero."""
         possible = np.ones(self.shape, dtype=np.bool_)
         for zero in self.zeros:
-            # an attribute that the zero does not mention takes part with all its labels
+            # an attribute that the zero does not name is included with all its labels
             member = [np.isin(labels, zero.get(name, labels)) for name, labels in self.attributes.items()]
             possible[np.ix_(*member)] = False
         flat = possible.reshape(-1)
@@ -142,13 +142,13 @@ class Schema:
         return flat
 
     def possible_rows(self, query: Query) -> Bools:
-        """For each row of a query whether it may hold anybody."""
+        """Return whether each row of a query has a possible cell."""
         rows = np.zeros(query.size, dtype=np.bool_)
         rows[query.row_of_cell[self.possible]] = True
         return rows
 
     def query(self, text: str) -> Query:
-        """The query written as text, its factors put into the schema's order."""
+        """Return the query written as text, with its factors in the order of the schema."""
         wanted = tuple(self.attributes) if text.strip() == DETAILED else factors_of(text)
         known = {
             **{name: name for name in self.attributes},
@@ -162,7 +162,7 @@ class Schema:
             twice = next(name for name in self.attributes if [known[f] for f in wanted].count(name) > 1)
             raise InputError(
                 f"query {text!r} names an attribute and its grouping, or two groupings of it ({twice!r}). "
-                f"Keep the finer one."
+                f"Keep only the finer one."
             )
         factors = tuple(of[name] for name in self.attributes if name in of)
         row_labels, row = [], np.zeros(self.shape, dtype=np.int32)
@@ -181,7 +181,7 @@ class Schema:
         )
 
     def cell(self, **labels: str) -> int:
-        """The number of the cell with these labels, one for each attribute.
+        """Return the number of the cell with these labels, one for each attribute.
 
         >>> Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]}).cell(age="adult", sex="f")
         2
@@ -194,7 +194,7 @@ class Schema:
         return int(np.ravel_multi_index(place, self.shape))
 
     def canonical(self) -> str:
-        """All that matters, as text. The order of attributes, labels and groups counts, no other."""
+        """Return the schema as canonical text. It depends on the order of attributes, labels and groups only."""
         groupings = {
             name: (grouping.of, [(group, sorted(labels)) for group, labels in grouping.groups.items()])
             for name, grouping in sorted(self.groupings.items())
@@ -203,7 +203,7 @@ class Schema:
         return repr((list(self.attributes.items()), groupings, zeros))
 
     def positions(self, factor: str) -> NDArray[np.int32]:
-        """For each label of a factor's attribute its position among the factor's own labels.
+        """Return, for each label of a factor's attribute, its position among the labels of the factor.
 
         >>> gq = Grouping(of="home", groups={"household": ["house"], "gq": ["prison", "ship"]})
         >>> Schema(attributes={"home": ["house", "prison", "ship"]}, groupings={"kind": gq}).positions("kind").tolist()
@@ -212,7 +212,7 @@ class Schema:
         return self._levels_of(factor)[1]
 
     def _levels_of(self, factor: str) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-        """The labels of a factor, and for each label of its attribute the position among them."""
+        """Return the labels of a factor, and the position among them of each label of its attribute."""
         if factor in self.attributes:
             labels = tuple(self.attributes[factor])
             return labels, np.arange(len(labels), dtype=np.int32)
@@ -238,21 +238,22 @@ class Schema:
         missing = [label for label in self.attributes[grouping.of] if label not in grouped]
         if missing:
             raise DataError(
-                f"grouping {name!r} of {grouping.of!r} leaves out {', '.join(missing)}. Put each in a group."
+                f"grouping {name!r} of {grouping.of!r} omits {', '.join(missing)}. Put each label in a group."
             )
 
 
 def as_labels(name: str, labels: Sequence[str]) -> tuple[str, ...]:
-    """Labels as a tuple of plain text; one text is not a list of letters."""
+    """Convert labels to a tuple of strings, and refuse a single string in place of a list."""
     if isinstance(labels, str):
-        raise DataError(f"{name!r}: labels {labels!r} are one text. Give a list of labels.")
-    return tuple(str(label) if isinstance(label, str) else label for label in labels)  # numpy's text is text
+        raise DataError(f"{name!r}: labels {labels!r} are a single string. Give a list of labels.")
+    return tuple(str(label) if isinstance(label, str) else label for label in labels)  # converts numpy.str_
 
 
 def _check_name(name: str) -> None:
     if not name or "*" in name or name != name.strip() or name in (TOTAL, DETAILED):
         raise DataError(
-            f"{name!r} cannot name an attribute or grouping: no *, no outer spaces, not {TOTAL!r} or {DETAILED!r}."
+            f"{name!r} cannot name an attribute or grouping. Use a name without * and without outer spaces, "
+            f"other than {TOTAL!r} and {DETAILED!r}."
         )
 
 
@@ -264,5 +265,5 @@ def _check_labels(name: str, labels: Sequence[str]) -> None:
         if not isinstance(label, str) or "*" in label:
             raise DataError(f"{name!r}: label {label!r} must be text without *.")
         if label in seen:
-            raise DataError(f"{name!r}: label {label!r} is used twice. Labels of one attribute differ.")
+            raise DataError(f"{name!r}: label {label!r} is used twice. Give each label once.")
         seen.add(label)

@@ -1,4 +1,4 @@
-"""Synthetic censuses: people nobody has to hide, in the shapes that the papers study."""
+"""Synthetic censuses in the shapes that the papers study. Nobody in them exists, so they need no protection."""
 
 from tallyveil.nouns.population import Population
 from tallyveil.populations.census_1940 import census_1940

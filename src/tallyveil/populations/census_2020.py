@@ -1,59 +1,57 @@
 """A synthetic census of 2020: people, housing, group quarters, places and tribal areas on six levels.
 
-Everything is drawn as counts from a seed: the ground first (units, and persons in households by block), then housing
-and group quarters, then who the persons are. Nobody in it exists, and no code names a real place. What it is fitted
-to, and how well it fits: docs/populations_2020.md.
+Everything is drawn as counts from a seed: first the ground (units, and persons in households by block), then housing
+and group quarters, then the attributes of the persons. Nobody in it exists, and no code names a real place.
+docs/populations_2020.md says to what it is fitted, and how well.
 """
 
 from __future__ import annotations
-
-import operator
 
 import numpy as np
 from numpy.random import PCG64, Generator
 
 from tallyveil._arrays import Integers
-from tallyveil.errors import InputError
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.census_schemas import PERSONS_2020, TYPES_2020, UNITS_2020
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.nouns.spine import Spine
+from tallyveil.populations.arguments import whole_number
 from tallyveil.populations.census_2020_ground import NATION, UNITS, make_ground
 from tallyveil.populations.census_2020_people import Residents, segregate, settle
 
 # Group quarters by type, from correctional to other_noninstitutional.
-QUARTERS_SHARE = np.array([0.594, 0.040, 0.485, 0.027, 0.840, 0.100, 0.400]) / 100  # of persons in 2020: 2.5% in all
+QUARTERS_SHARE = np.array([0.594, 0.040, 0.485, 0.027, 0.840, 0.100, 0.400]) / 100  # of persons in 2020; 2.5% in total
 QUARTERS_SIZE = np.array([350.0, 13.0, 80.0, 25.0, 250.0, 220.0, 9.0])  # persons in a block that has the type
 FACILITY_SIZE = np.array([210.0, 10.0, 60.0, 20.0, 75.0, 60.0, 7.0])  # persons in a facility
-QUARTERS_SPREAD = 1.0  # of the logarithms of sizes
-LARGEST_QUARTERS = 20_000  # persons of a type in a block; the Bureau's bound is 99,999 a facility
-QUARTERS_AT_MOST = 4  # at most a quarter of the persons, so a village is not all prison
+QUARTERS_SPREAD = 1.0  # standard deviation of the logarithms of sizes
+LARGEST_QUARTERS = 20_000  # persons of a type in a block; the Bureau's bound is 99,999 per facility
+QUARTERS_AT_MOST = 4  # at most a quarter of all persons, so that a village is not all prison
 
-OCCUPIED = 0.3816  # of persons beside a block's first who are the first of a household: 2.55 persons a unit in 2020
+OCCUPIED = 0.3816  # share of persons besides the first of a block who begin a household: 2.55 persons per unit in 2020
 OCCUPIED_CONCENTRATION = 60.0  # spread of household size between block groups
-VACANT = 0.09  # vacant units per occupied one, so that with EMPTY_VACANT 9.7% of units are vacant, as in 2020
+VACANT = 0.09  # vacant units per occupied unit; with EMPTY_VACANT, 9.7% of units are vacant, as in 2020
 EMPTY_VACANT = 1.0  # vacant units per block without households
-VACANT_SHAPE = 0.8  # spread between block groups: few have most of them (seasonal homes)
+VACANT_SHAPE = 0.8  # spread between block groups: a few have most vacant units (seasonal homes)
 
 PLACE_BLOCKS, PLACE_SPREAD = 45.0, 1.6  # median blocks in a place: about 32,000 places in the nation, as in 2020
 GAP_BLOCKS = 26.0  # median blocks between places
-PLACE_HOLES = 0.05  # of the blocks inside a place belong to none
+PLACE_HOLES = 0.05  # share of the blocks inside a place that do not belong to it
 TRIBAL_AREAS = 300  # in the nation
-TRIBAL_STATES = 1 / 5  # of the states have any
+TRIBAL_STATES = 1 / 5  # share of the states that have tribal areas
 TRIBAL_BLOCKS, TRIBAL_SPREAD = 60.0, 0.8  # median blocks in a tribal area
 
 
 def census_2020(*, persons: int = NATION, seed: int) -> Population:
-    """Make up a census of 2020 of any size, from one person to the nation.
+    """Generate a synthetic 2020 census of any size, from one person to the nation.
 
-    A smaller population has fewer blocks, block groups, tracts, counties and states of the usual size.
+    A smaller population has fewer blocks, block groups, tracts, counties and states, each of the usual size.
 
     Parameters
     ----------
     persons
-        How many persons live in it, exactly.
+        The number of persons. The total is exact.
     seed
         The same seed gives the same population.
 
@@ -65,8 +63,8 @@ def census_2020(*, persons: int = NATION, seed: int) -> Population:
     >>> village.people.total()
     2000
     """
-    number = _whole("persons", persons, least=1, most=NATION, example="1_000_000")
-    key = _whole("seed", seed, least=0, most=None, example="7")
+    number = whole_number("persons", persons, least=1, most=NATION)
+    key = whole_number("seed", seed, least=0)
     ground_rng, quarters_rng, housing_rng, areas_rng, people_rng = Generator(PCG64(key)).spawn(5)
     ground = make_ground(ground_rng, number)
     spine = ground.spine
@@ -87,40 +85,24 @@ def census_2020(*, persons: int = NATION, seed: int) -> Population:
     )
 
 
-def _whole(name: str, value: int, *, least: int, most: int | None, example: str) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InputError(
-            f"{name} {value!r} is not a whole number. Give one of {least} or more, such as {example}."
-        ) from None
-    if number < least:
-        raise InputError(
-            f"{name} {number:,} is below {least}. Give a whole number of {least} or more, such as {example}."
-        )
-    if most is not None and number > most:
-        raise InputError(f"{name} {number:,} is more than the nation's {most:,}. Give that many or fewer.")
-    return number
-
-
 def _quarters(rng: Generator, persons: int, blocks: int) -> tuple[Integers, Integers, Integers, Integers]:
-    """Group quarters: block, type, persons and facilities of each row, one row per block and type."""
+    """Return group quarters as columns: block, type, persons and facilities, with one row per block and type."""
     rows = rng.poisson(QUARTERS_SHARE * persons / QUARTERS_SIZE)
     kind = np.repeat(np.arange(len(rows)), rows)
     mean = QUARTERS_SIZE[kind] * np.exp(-(QUARTERS_SPREAD**2) / 2)
     drawn = mean * rng.lognormal(0.0, QUARTERS_SPREAD, len(kind))
     size = np.clip(np.rint(drawn), 1, LARGEST_QUARTERS).astype(np.int64)
     key = rng.integers(blocks, size=len(kind)) * len(TYPES_2020) + kind + 1
-    key, first = np.unique(key, return_index=True)  # a block has a type once: a second draw is dropped
+    key, first = np.unique(key, return_index=True)  # one row per block and type: a second draw is dropped
     kept = first[np.cumsum(size[first]) <= persons // QUARTERS_AT_MOST]
     key = key[: len(kept)]
-    further = 1 / FACILITY_SIZE - 1 / QUARTERS_SIZE  # of persons beside a block's first who begin another facility
+    further = 1 / FACILITY_SIZE - 1 / QUARTERS_SIZE  # share of persons besides the first of a row who begin a facility
     facilities = 1 + rng.binomial(size[kept] - 1, further[kind[kept]])
     return key // len(TYPES_2020), key % len(TYPES_2020), size[kept], facilities
 
 
 def _housing(rng: Generator, spine: Spine, persons: Integers) -> tuple[Integers, Integers]:
-    """Occupied and vacant housing units by block: at least one occupied, at most one a person, where persons live."""
+    """Return occupied and vacant housing units by block. Occupied units are 1 to the number of persons, if any."""
     groups = spine.parents("block")
     number = spine.size("block_group")
     first = rng.beta(OCCUPIED_CONCENTRATION * OCCUPIED, OCCUPIED_CONCENTRATION * (1 - OCCUPIED), size=number)
@@ -134,7 +116,7 @@ def _housing(rng: Generator, spine: Spine, persons: Integers) -> tuple[Integers,
 def _residents(
     in_households: Integers, occupied: Integers, quarters: tuple[Integers, Integers, Integers, Integers]
 ) -> Residents:
-    """Persons by block and type of home; every household has an adult."""
+    """Return persons by block and type of home. Every household has an adult."""
     block, kind, persons, _ = quarters
     home = np.flatnonzero(in_households)
     return Residents(
@@ -170,9 +152,9 @@ def _housing_counts(spine: Spine, occupied: Integers, vacant: Integers) -> Histo
 
 
 def _places(rng: Generator, spine: Spine) -> Areas:
-    """Runs of neighbouring blocks, cut at state lines only, with gaps between them and holes within."""
+    """Return places: runs of adjacent blocks, cut only at state lines, with gaps between them and holes inside."""
     blocks = spine.size("block")
-    pairs = 2 + blocks // 20  # more than enough
+    pairs = 2 + blocks // 20  # more than enough to cover all blocks
     sizes = np.array([PLACE_BLOCKS, GAP_BLOCKS]) * rng.lognormal(0.0, PLACE_SPREAD, (pairs, 2))
     ends = np.cumsum(np.ceil(sizes).reshape(-1)).astype(np.int64)
     run = np.searchsorted(ends, np.arange(blocks), side="right")
@@ -181,20 +163,20 @@ def _places(rng: Generator, spine: Spine) -> Areas:
 
 
 def _tribal_areas(rng: Generator, spine: Spine) -> Areas:
-    """Few runs of blocks, in few states."""
+    """Return tribal areas: a few runs of blocks, in a few states."""
     blocks, states = spine.leaves_under("state"), spine.size("state")
     run = np.full(blocks[-1], -1, dtype=np.int64)
     number = round(TRIBAL_AREAS * blocks[-1] / UNITS["block"])
-    some = rng.permutation(states)[: max(1, round(states * TRIBAL_STATES))]
+    with_areas = rng.permutation(states)[: max(1, round(states * TRIBAL_STATES))]
     sizes = np.ceil(rng.lognormal(np.log(TRIBAL_BLOCKS), TRIBAL_SPREAD, number)).astype(np.int64)
-    for area, (state, size) in enumerate(zip(rng.choice(some, number), sizes, strict=True)):
+    for area, (state, size) in enumerate(zip(rng.choice(with_areas, number), sizes, strict=True)):
         start = rng.integers(blocks[state], max(blocks[state + 1] - size, blocks[state] + 1))
         run[start : min(start + size, blocks[state + 1])] = area
     return _numbered(spine, run)
 
 
 def _numbered(spine: Spine, run: Integers) -> Areas:
-    """Areas from runs of blocks: a run in two states is two areas. Names: the state's code and five digits."""
+    """Return areas from runs of blocks, split at state lines. A name is the state's code and five digits."""
     inside = np.flatnonzero(run >= 0)
     state = np.repeat(np.arange(spine.size("state")), np.diff(spine.leaves_under("state")))[inside]
     keys, number = np.unique(state * (run.max(initial=0) + 1) + run[inside], return_inverse=True)

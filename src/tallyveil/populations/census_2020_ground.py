@@ -1,8 +1,9 @@
 """The ground of the synthetic 2020 census: units with codes, and how many persons live in households in each block.
 
-Units are dealt from the top (counties to states, tracts to counties, ...), each with at least one child; codes are
-GEOIDs in form, but name nothing real. Persons are dealt down the same tree by weights, so a level's counts always sum.
-The sizes of blocks and block groups follow Rhode Island (2010), the numbers of units the nation (2020).
+Units are distributed from the top (counties to states, tracts to counties, ...), and each has at least one child. Codes
+have the form of GEOIDs but do not name real places. Persons are distributed down the same tree by weights, so the
+counts of all levels are consistent. The sizes of blocks and block groups follow Rhode Island (2010), and the numbers of
+units the nation (2020).
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from numpy.random import Generator
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil._compiled import compiled
-from tallyveil.nouns.spine import Codes, Spine
+from tallyveil.nouns.codes import Codes
+from tallyveil.nouns.spine import Spine
 
 NATION = 331_449_281  # resident population, 1 April 2020
 # Units of the nation in 2020; a smaller population has proportionally fewer, of the same size.
 UNITS = {"state": 51, "county": 3_143, "tract": 84_400, "block_group": 240_000, "block": 8_100_000}
-MOST = {"state": 99, "county": 999, "tract": 999_999, "block_group": 9, "block": 1_000}  # what the digits allow
+# The most children of a parent, which the digits of the codes limit.
+MOST = {"state": 99, "county": 999, "tract": 999_999, "block_group": 9, "block": 1_000}
 DIGITS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
 
-# Skew of sizes: standard deviations of logarithms (normal), or shapes (gamma: spread is 1 / sqrt(shape)).
+# Skew of sizes: standard deviations of logarithms (normal), or shapes of gamma distributions (spread 1 / sqrt(shape)).
 STATE_SPREAD = 1.0  # real states: 0.6 to 39.5 million, logarithms spread by 1.0
 COUNTY_SPREAD = 1.35  # real counties: median 26,000, mean 105,000
 COUNTIES_SHAPE = 4.0  # real states: 1 to 254 counties
@@ -32,26 +35,26 @@ GROUP_SPREAD = 0.35  # Rhode Island: block group totals have mean 1,291, sd 599
 GROUP_GROWTH = 0.35  # a block group of twice as many blocks has 2^0.35 times the persons
 BLOCKS_SHAPE = 2.4  # Rhode Island: blocks per block group have mean 30.9, sd 20.4
 BLOCK_SPREAD = 0.82  # Rhode Island: block totals have median 21, sd 77, 95th percentile 153
-EMPTY_SHARE = 0.306  # Rhode Island: 29.9% of blocks empty, after group quarters fall into some of these
-EMPTY_GROWTH = 0.5  # block groups of many blocks have more empty ones: 23% a block group, but 30% of all blocks
-EMPTY_SHAPE = 3.0  # Rhode Island: the share empty spreads by 0.20 between block groups
+EMPTY_SHARE = 0.306  # Rhode Island: 29.9% of blocks are empty, after group quarters are placed in some of these
+EMPTY_GROWTH = 0.5  # block groups with many blocks have more empty ones: 23% on average, but 30% of all blocks
+EMPTY_SHAPE = 3.0  # Rhode Island: the share of empty blocks has a standard deviation of 0.20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ground:
-    """A spine and the weights of its blocks; a block of weight zero has no households."""
+    """A spine and the weights of its blocks. A block with weight 0 has no households."""
 
     spine: Spine
     weights: Floats
 
     def deal(self, rng: Generator, persons: int) -> Integers:
-        """Persons in households by block: at least one wherever there is weight, nobody elsewhere."""
+        """Return persons in households by block: at least one if the block has weight, otherwise none."""
         lived_in = (self.weights > 0).astype(np.int64)
         return lived_in + deal_down(rng, persons - int(lived_in.sum()), self.spine.first_child, self.weights)
 
 
 def make_ground(rng: Generator, persons: int) -> Ground:
-    """Units for so many persons, and weights for their blocks."""
+    """Generate the units for a number of persons, and the weights of their blocks."""
     number = {level: max(1, round(units * persons / NATION)) for level, units in UNITS.items()}
     states = rng.lognormal(0.0, STATE_SPREAD, number["state"])
     counties = _children(rng, "county", number, np.sqrt(states) * rng.gamma(COUNTIES_SHAPE, size=len(states)))
@@ -65,7 +68,7 @@ def make_ground(rng: Generator, persons: int) -> Ground:
 
 
 def deal_down(rng: Generator, total: int, first_child: tuple[Integers, ...], leaves: Floats) -> Integers:
-    """Deal a total down the levels of a tree, to each child in proportion to the weight of the leaves below it."""
+    """Distribute a total down a tree, to each child with probability proportional to the weight of its leaves."""
     weights = [leaves]
     for bounds in first_child[:0:-1]:
         weights.append(np.add.reduceat(weights[-1], bounds[:-1]))
@@ -76,7 +79,7 @@ def deal_down(rng: Generator, total: int, first_child: tuple[Integers, ...], lea
 
 
 def _children(rng: Generator, level: str, number: dict[str, int], weights: Floats) -> Integers:
-    """How many children each parent has, as bounds: at least one, at most what the code's digits allow."""
+    """Return the children of each parent as bounds: at least one, and at most as many as the codes allow."""
     everybody = np.array([0, len(weights)], dtype=np.int64)
     sizes = np.ones(len(weights), dtype=np.int64)
     while (left := number[level] - int(sizes.sum())) > 0:
@@ -86,7 +89,7 @@ def _children(rng: Generator, level: str, number: dict[str, int], weights: Float
 
 
 def _shared(parents: Floats, bounds: Integers, children: Floats) -> Floats:
-    """Split the parents' weights among their children in proportion to the children's own."""
+    """Split the weights of parents among their children in proportion to the weights of the children."""
     sums = np.add.reduceat(children, bounds[:-1])
     return children * np.repeat(parents / np.where(sums > 0, sums, 1.0), np.diff(bounds))
 
@@ -105,7 +108,7 @@ def _block_weights(rng: Generator, groups: Integers, blocks: Integers) -> Floats
 
 
 def _codes(first_child: tuple[Integers, ...]) -> tuple[Codes, ...]:
-    """GEOIDs: the parent's code and the unit's number among its siblings, blocks counting from 0."""
+    """Return codes: the parent's code and the number of the unit among its siblings, from 1 (blocks: from 0)."""
     codes: list[Codes] = [np.array([b"us"])]
     number, width = np.zeros(1, dtype=np.int64), 0
     for (level, digits), bounds in zip(DIGITS.items(), first_child, strict=True):
@@ -117,7 +120,7 @@ def _codes(first_child: tuple[Integers, ...]) -> tuple[Codes, ...]:
 
 
 def digit_text(numbers: Integers, width: int) -> Codes:
-    """Numbers as text of so many digits, with leading zeros."""
+    """Return numbers as text of ``width`` digits, with leading zeros."""
     letters = np.empty((len(numbers), width), dtype=np.uint8)
     rest = numbers
     for place in range(width - 1, -1, -1):
@@ -128,7 +131,7 @@ def digit_text(numbers: Integers, width: int) -> Codes:
 
 @compiled
 def _deal(rng, totals, bounds, weights):  # type: ignore[no-untyped-def]
-    """Deal each parent's total to its children by weight: a multinomial, as a chain of binomials."""
+    """Distribute each parent's total to its children by weight: a multinomial draw, as a chain of binomials."""
     dealt = np.zeros(bounds[-1], np.int64)
     for parent in range(len(totals)):
         left, rest, last = totals[parent], 0.0, -1
@@ -143,5 +146,5 @@ def _deal(rng, totals, bounds, weights):  # type: ignore[no-untyped-def]
                 rest -= weights[child]
                 last = child
         if last >= 0:
-            dealt[last] += left  # what rounding of the weights left over
+            dealt[last] += left  # the remainder that rounding of the weights leaves
     return dealt

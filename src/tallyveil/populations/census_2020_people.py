@@ -1,9 +1,10 @@
-"""Who lives in the blocks of the synthetic 2020 census: age, ethnicity and race, dealt as counts.
+"""The people of the synthetic 2020 census: counts by block, age, ethnicity and race.
 
-The shares of eight groups (six races alone, two or more, hispanic) are segregated from level to level: the logarithms
-of a unit's shares spread normally around those of its parent, down to block groups. A block's shares are a Dirichlet
-draw around its block group's, looser in small blocks, where a few households are everybody. Its adults and minors are
-multinomial with these, and a group's persons fall into its races by the shares of the tract.
+The shares of eight groups (six races alone, two or more, hispanic) are segregated from level to level: down to block
+groups, the logarithms of a unit's shares are normally distributed around those of its parent. The shares of a block are
+a Dirichlet draw around those of its block group, with more variation in small blocks, which consist of a few
+households. Its adults and minors are multinomial counts with these shares, and the persons of a group are assigned to
+races by the shares of the tract.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.spine import Spine
 
 # Percent of all persons in 2020: the six races alone and two or more (not hispanic), and hispanic.
-GROUPS = np.array([57.84, 12.05, 0.52, 5.92, 0.19, 0.51, 4.09, 18.73])  # aian: 0.68 less those of tribal areas
-GROUP_MINORS = np.array([18.1, 24.0, 27.0, 20.4, 27.0, 30.0, 36.0, 30.0]) / 100  # below 18 in 2020; of all: 22.1%
-TRIBAL_SHARE = 0.55  # of persons in tribal areas are aian
-HISPANIC_RACES = np.array([20.3, 1.9, 2.4, 0.43, 0.11, 42.2])  # percent alone, in 2020; the rest two or more
-# Relative numbers of two races together (white+black, white+aian, ..., nhpi+other), rounded after 2020, and how many
-# times rarer each further race makes a combination.
+GROUPS = np.array([57.84, 12.05, 0.52, 5.92, 0.19, 0.51, 4.09, 18.73])  # aian: 0.68 less those in tribal areas
+GROUP_MINORS = np.array([18.1, 24.0, 27.0, 20.4, 27.0, 30.0, 36.0, 30.0]) / 100  # under 18 in 2020; of all 22.1%
+TRIBAL_SHARE = 0.55  # share of persons in tribal areas who are aian
+HISPANIC_RACES = np.array([20.3, 1.9, 2.4, 0.43, 0.11, 42.2])  # percent alone in 2020; the rest have two or more
+# Relative frequencies of pairs of races (white+black, white+aian, ..., nhpi+other), rounded from 2020, and by how much
+# each further race makes a combination rarer.
 PAIRS = np.array([240, 315, 235, 20, 330, 35, 15, 4.5, 45, 4, 1.5, 6, 20, 20, 2.5])
 HISPANIC_PAIRS = np.array([28, 35, 13, 3, 800, 6, 1.5, 0.6, 28, 1, 0.5, 47, 2, 9, 2])
 FURTHER_RACE = 18.0
@@ -34,28 +35,28 @@ FURTHER_RACE = 18.0
 # Fitted to Rhode Island's non-empty cells per block, block group and tract.
 SEGREGATION = {"state": 0.4, "county": 0.5, "tract": 0.8, "block_group": 0.3}  # spread of the logarithms of shares
 BLOCK_CONCENTRATION = 150.0  # of the Dirichlet draw of a large block
-PERSON_CONCENTRATION = 0.1  # of a small one, for each person: households are alike inside
+PERSON_CONCENTRATION = 0.1  # per person of a small block: the members of a household are alike
 RACE_CONCENTRATION = 100.0  # of the Dirichlet draw of races within a group, tract by tract
 
 MINORS_CONCENTRATION = 5.0  # fitted to Rhode Island's share of blocks without children, by size
 
-# Group quarters, by type from correctional to other_noninstitutional. How much the shares of groups are those of the
-# neighbourhood (the rest: the nation's), how groups are over-represented, and how many residents are minors.
+# By type of home, from household to other_noninstitutional: the weight of the neighbourhood in the shares of groups
+# (the rest is the nation's), how groups are over-represented, and the share of residents who are minors.
 LOCAL = np.array([1.0, 0.2, 0.4, 0.8, 0.6, 0.2, 0.1, 0.7])
 TILT = np.ones((len(TYPES_2020), len(GROUPS)))
 TILT[1] = [0.6, 3.2, 2.0, 0.25, 1.5, 1.0, 0.6, 1.1]
 TILT[2] = [0.7, 2.5, 2.0, 0.3, 1.0, 1.0, 1.2, 1.0]
 TILT[3] = [1.3, 1.1, 0.7, 0.5, 0.6, 0.5, 0.4, 0.4]
 TILT[5] = [1.0, 1.1, 0.6, 1.7, 0.6, 0.9, 1.1, 0.6]
-# In households: of the persons who are not a household's first, so that 22.1% of all persons are minors.
+# In households, the share of persons other than the first of a household, such that 22.1% of all persons are minors.
 TYPE_MINORS = np.array([0.371, 0.004, 0.85, 0.0, 0.15, 0.01, 0.005, 0.07])
 
-CHUNK = 1 << 23  # rows a kernel may write at once; bounds memory, changes nothing else
+CHUNK = 1 << 23  # rows that a kernel writes at once; it limits memory and does not affect the result
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Residents:
-    """Rows of persons who live in one block in one type of home; some of them, such as householders, are adults."""
+    """Rows of persons in one block and type of home. ``surely_adults`` of them, the householders, are adults."""
 
     block: Integers
     kind: Integers
@@ -64,7 +65,7 @@ class Residents:
 
 
 def segregate(rng: Generator, spine: Spine, weights: Floats) -> Floats:
-    """Shares of the groups by block group, with the nation's shares over all (weights: persons)."""
+    """Return the shares of the groups by block group; weighted by persons, they average to those of the nation."""
     logs = np.log(_NATION)[None, :]
     for level, spread in SEGREGATION.items():
         first_child = spine.first_child[spine.depth(level) - 1]
@@ -72,14 +73,14 @@ def segregate(rng: Generator, spine: Spine, weights: Floats) -> Floats:
         logs += rng.normal(0.0, spread, logs.shape)
     shares = np.exp(logs)
     shares /= shares.sum(axis=1, keepdims=True)
-    for _ in range(30):  # rake: bring the whole to the nation's shares
+    for _ in range(30):  # rake the average to the shares of the nation
         shares *= _NATION / (weights @ shares / weights.sum())
         shares /= shares.sum(axis=1, keepdims=True)
     return shares
 
 
 def settle(rng: Generator, spine: Spine, residents: Residents, shares: Floats, tribal: Bools) -> Counts:
-    """Counts of persons by block and cell."""
+    """Return the counts of persons by block and cell."""
     groups, tracts = spine.parents("block"), spine.parents("block_group")
     races = _race_shares(rng, spine.size("tract"))
     most = np.minimum(residents.persons, PERSONS_2020.cells // len(TYPES_2020))
@@ -103,7 +104,7 @@ def settle(rng: Generator, spine: Spine, residents: Residents, shares: Floats, t
 
 
 def _chunks(most: Integers) -> list[slice]:
-    """Runs of rows that together write at most about CHUNK entries."""
+    """Split the rows into runs that write at most about CHUNK entries each."""
     written = np.cumsum(most)
     ends = np.searchsorted(written, np.arange(CHUNK, written[-1] + CHUNK, CHUNK), side="left") + 1
     ends[-1] = len(most)
@@ -111,7 +112,7 @@ def _chunks(most: Integers) -> list[slice]:
 
 
 def _combinations(pairs: Floats) -> Floats:
-    """Weights of the 57 combinations of races: pairs as given, larger ones from the pairs they contain."""
+    """Return weights of the 57 combinations of races. Those of larger ones follow from the pairs they contain."""
     sets = [frozenset(race.split("+")) for race in RACES_2020[len(SINGLE_RACES_2020) :]]
     pair = dict(zip(sets[: len(pairs)], pairs, strict=True))
     return np.array(
@@ -120,13 +121,13 @@ def _combinations(pairs: Floats) -> Floats:
 
 
 def _race_tables() -> tuple[NDArray[np.uint16], Integers, Floats]:
-    """For all groups in a row: cells within a type and age, where each group starts, and shares within the group."""
+    """Return, over all groups: cells within a type and age, where each group starts, and shares within a group."""
     single = len(SINGLE_RACES_2020)
     two, hispanic_two = _combinations(PAIRS), _combinations(HISPANIC_PAIRS)
     two_cells, hispanic_cells = np.arange(single, 63), np.arange(63, 126)
     rest = 100 - HISPANIC_RACES.sum()
     hispanic = np.concatenate([HISPANIC_RACES, rest * hispanic_two / hispanic_two.sum()]) / 100
-    first, second = np.argsort(-two, kind="stable"), np.argsort(-hispanic, kind="stable")  # frequent ones first
+    first, second = np.argsort(-two, kind="stable"), np.argsort(-hispanic, kind="stable")  # most frequent first
     cells = np.concatenate([np.arange(single), two_cells[first], hispanic_cells[second]]).astype(np.uint16)
     starts = np.array([*range(single + 1), 63, 126], dtype=np.int64)
     return cells, starts, np.concatenate([np.ones(single), two[first] / two.sum(), hispanic[second]])
@@ -134,20 +135,20 @@ def _race_tables() -> tuple[NDArray[np.uint16], Integers, Floats]:
 
 _RACE_CELLS, _RACE_STARTS, _RACE_SHARES = _race_tables()
 _NATION: Floats = GROUPS / GROUPS.sum()
-# How much larger a group's share is among minors (first row) and among adults than among all.
+# The share of a group among minors (first row) and among adults, relative to its share among all.
 _AGE_TILT: Floats = np.stack([GROUP_MINORS, 1 - GROUP_MINORS])
 _AGE_TILT /= (_AGE_TILT @ _NATION)[:, None]
 
 
 def _race_shares(rng: Generator, tracts: int) -> Floats:
-    """Shares of the races within each group, by tract (not yet summing to one: the kernel sums them)."""
+    """Return weights of the races within each group, by tract. The kernel normalises them."""
     return rng.standard_gamma(np.broadcast_to(RACE_CONCENTRATION * _RACE_SHARES, (tracts, len(_RACE_SHARES))))
 
 
 @compiled
 def _split(rng, total, weights, first, last, dealt):  # type: ignore[no-untyped-def]
-    """Multinomial counts of ``weights[first:last]`` into ``dealt[first:last]``."""
-    rest, left, at = 0.0, total, -1
+    """Draw multinomial counts with ``weights[first:last]`` into ``dealt[first:last]``."""
+    rest, left, last_positive = 0.0, total, -1
     for i in range(first, last):
         rest += weights[i]
         dealt[i] = 0
@@ -155,17 +156,17 @@ def _split(rng, total, weights, first, last, dealt):  # type: ignore[no-untyped-
         if left == 0:
             return
         if weights[i] > 0:
-            at = i
+            last_positive = i
             if rest > 0:
                 dealt[i] = rng.binomial(left, min(1.0, weights[i] / rest))
                 left -= dealt[i]
                 rest -= weights[i]
-    dealt[max(at, first)] += left
+    dealt[max(last_positive, first)] += left
 
 
 @compiled
 def _block_shares(rng, near, kind, tribal, persons, laws, base, shares):  # type: ignore[no-untyped-def]
-    """Shares of the groups in a row: a Dirichlet draw around what its surroundings and type suggest."""
+    """Draw the shares of the groups in a row: Dirichlet around those of its neighbourhood and type."""
     nation, local, tilt, tribal_share, block_concentration, person_concentration = laws
     for g in range(len(base)):
         base[g] = (local[kind] * near[g] + (1 - local[kind]) * nation[g]) * tilt[kind, g]
@@ -179,13 +180,13 @@ def _block_shares(rng, near, kind, tribal, persons, laws, base, shares):  # type
     drawn = shares.sum()
     if drawn > 0:
         shares /= drawn
-    else:  # all of it too small for a number
+    else:  # all draws underflowed
         shares[:] = base
 
 
 @compiled
 def _count_minors(rng, kind, others, shares, age):  # type: ignore[no-untyped-def]
-    """How many of those not surely adults are minors; in households more where the groups have more children."""
+    """Draw the number of minors among the others; in households it depends on the shares of the groups."""
     age_tilt, type_minors, concentration = age
     if kind > 0:
         return rng.binomial(others, type_minors[kind])
@@ -195,7 +196,7 @@ def _count_minors(rng, kind, others, shares, age):  # type: ignore[no-untyped-de
 
 @compiled
 def _settle(rng, rows, where, tables, laws, age, most):  # type: ignore[no-untyped-def]
-    """Entries (block, cell, count) of rows of residents, in order."""
+    """Return the entries (block, cell, count) of rows of residents, in order."""
     block, kind, persons, surely_adults = rows
     group_of, tract_of, tribal = where
     group_shares, race_shares, race_cells, race_starts = tables

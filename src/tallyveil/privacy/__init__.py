@@ -1,10 +1,11 @@
-"""Budgets, conversions, noise that is exact, strategies, and what they guarantee."""
+"""Privacy budgets and conversions, exact noise, strategies, and the guarantee of a strategy."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil.privacy.constraints import Bound, FacilityBounds, Invariant, StructuralZero
+    from tallyveil.privacy.bounds import Bound
+    from tallyveil.privacy.constraints import FacilityBounds, Invariant, StructuralZero
     from tallyveil.privacy.conversions import (
         delta_from_rho,
         epsilon_from_rho,
@@ -12,19 +13,20 @@ if TYPE_CHECKING:
         rho_from_epsilon,
         rho_of_pure,
     )
-    from tallyveil.privacy.entropy import RunKey, Stream
+    from tallyveil.privacy.entropy import RunKey
     from tallyveil.privacy.guarantee import Account, account_of, account_of_epsilon, account_of_rho
     from tallyveil.privacy.ledger import Ledger
     from tallyveil.privacy.noise import DiscreteGaussian, Geometric
     from tallyveil.privacy.sampling import draw
     from tallyveil.privacy.shares import UnitShares, unit_shares
     from tallyveil.privacy.strategy import Spend, Strategy
+    from tallyveil.privacy.stream_words import Stream
     from tallyveil.privacy.streams import measurement_stream
     from tallyveil.privacy.sums import SumOfNoise, approximate_sum, sum_of_noise
 
 _HOME = {
     "Account": "guarantee",
-    "Bound": "constraints",
+    "Bound": "bounds",
     "DiscreteGaussian": "noise",
     "FacilityBounds": "constraints",
     "Geometric": "noise",
@@ -33,7 +35,7 @@ _HOME = {
     "RunKey": "entropy",
     "Spend": "strategy",
     "Strategy": "strategy",
-    "Stream": "entropy",
+    "Stream": "stream_words",
     "StructuralZero": "constraints",
     "SumOfNoise": "sums",
     "UnitShares": "shares",
@@ -83,7 +85,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from the module it lives in: imported when it is first used."""
+    """Import a public name from its module when it is first used."""
     if name in _HOME:
         return getattr(import_module(f"tallyveil.privacy.{_HOME[name]}"), name)
     raise AttributeError(f"module 'tallyveil.privacy' has no attribute {name!r}")

@@ -1,27 +1,30 @@
-"""Budgets, shares and deltas as exact fractions, read from what people write."""
+"""Budgets, shares and deltas as exact fractions."""
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from numbers import Integral
 
+from tallyveil._frozen import Frozen
 from tallyveil.errors import BudgetError
 
 Number = int | float | str | Fraction
+Shares = Mapping[str, Fraction]
 _LARGEST = Fraction(10) ** 300
 
 
 def exact(value: Number, name: str, *, zero: bool = False) -> Fraction:
-    """A positive number as the fraction it was written as: 0.1 is 1/10, not the nearest float.
+    """Convert a positive number to the fraction that was written: 0.1 is 1/10, not the nearest float.
 
     >>> exact("165/4099", "block"), exact(0.1, "epsilon"), exact("1e-10", "delta")
     (Fraction(165, 4099), Fraction(1, 10), Fraction(1, 10000000000))
     """
     if isinstance(value, Integral) and not isinstance(value, bool):
-        value = int(value)  # NumPy's too
+        value = int(value)  # also NumPy's integers
     if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
         raise BudgetError(f"{name} must be a number. Got {value!r} instead.")
     if isinstance(value, float) and not math.isfinite(value):
@@ -38,15 +41,34 @@ def exact(value: Number, name: str, *, zero: bool = False) -> Fraction:
 
 
 def exact_delta(value: Number) -> Fraction:
-    """A probability strictly between 0 and 1."""
+    """Convert a delta to a fraction, and refuse one that is not strictly between 0 and 1."""
     delta = exact(value, "delta")
     if delta >= 1:
-        raise BudgetError(f"delta must be less than 1 (usual: 1e-10). Got {value} instead.")
+        raise BudgetError(f"delta must be less than 1 (1e-10 is common). Got {value} instead.")
     return delta
 
 
+def exact_shares(what: str, shares: Mapping[str, Number]) -> Shares:
+    """Return shares as exact fractions, and refuse shares that do not sum to 1."""
+    table = {name: exact(share, f"share of {name!r} in {what}") for name, share in shares.items()}
+    total = sum(table.values(), Fraction(0))
+    if total != 1:
+        listed = ", ".join(f"{name}={text(share)}" for name, share in table.items())
+        raise BudgetError(
+            f"shares of {what} sum to {total}, not 1 ({listed}). Rescale them, or use Strategy.proportional(...)."
+        )
+    return Frozen(table)
+
+
+def rescaled_shares(what: str, weights: Mapping[str, Number]) -> Shares:
+    """Rescale weights to exact shares that sum to 1."""
+    table = {name: exact(weight, f"weight of {name!r} in {what}") for name, weight in weights.items()}
+    total = sum(table.values(), Fraction(0))
+    return {name: weight / total for name, weight in table.items()}
+
+
 def text(fraction: Fraction) -> str:
-    """A fraction as people write it.
+    """Write a fraction in its usual form.
 
     >>> text(Fraction(1, 4)), text(Fraction(3)), text(Fraction(1, 10**10))
     ('1/4', '3', '1e-10')
@@ -58,7 +80,7 @@ def text(fraction: Fraction) -> str:
 
 
 def rounded_up(fraction: Fraction) -> float:
-    """The smallest float that is no less."""
+    """Return the smallest float that is not less than the fraction."""
     try:
         value = float(fraction)
     except OverflowError:
@@ -67,7 +89,7 @@ def rounded_up(fraction: Fraction) -> float:
 
 
 def up_to_digits(value: float, digits: int) -> str:
-    """A loss to so many significant digits, rounded up.
+    """Write a loss with the given number of significant digits, rounded up.
 
     >>> up_to_digits(1 / 3, 4), up_to_digits(17.1, 4), up_to_digits(1.0, 4)
     ('0.3334', '17.1', '1')
@@ -78,7 +100,7 @@ def up_to_digits(value: float, digits: int) -> str:
 
 
 def rounded_down(fraction: Fraction) -> float:
-    """The largest float that is no more."""
+    """Return the largest float that is not greater than the fraction."""
     try:
         value = float(fraction)
     except OverflowError:

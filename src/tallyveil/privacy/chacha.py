@@ -1,9 +1,9 @@
-"""The ChaCha20 stream of RFC 8439, with random access: any 64-byte block of it by itself.
+"""The ChaCha20 stream of RFC 8439 with random access to its 64-byte blocks.
 
-A library makes long runs of this stream; noise for the cells that matter needs scattered blocks, millions of them, and
-a call for each costs two hundred times the block. So the block function stands here, sixteen blocks side by side
-for the vector units, and is tested against RFC 8439 and against that library. ChaCha20 only adds, rotates and xors:
-its time does not depend on the key.
+The cryptography library produces long runs of this stream, but noise for selected cells needs millions of scattered
+blocks, and one call per block costs two hundred times as much as the block itself. This module therefore implements the
+block function, for sixteen blocks at a time so that vector instructions apply. It is tested against RFC 8439 and
+against the library. ChaCha20 only adds, rotates and xors, so its running time does not depend on the key.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from numba import uint32
 
 from tallyveil._compiled import compiled, inlined
 
-_SIDE = 16  # blocks computed side by side
+_SIDE = 16  # blocks that are computed at the same time
 _SIGMA = np.frombuffer(b"expand 32-byte k", dtype="<u4")
 
 
@@ -36,7 +36,7 @@ def _quarter(a, b, c, d):  # type: ignore[no-untyped-def]
 
 @inlined
 def _double_round(s):  # type: ignore[no-untyped-def]
-    """RFC 8439, section 2.3: four columns, then four diagonals, for every block side by side."""
+    """RFC 8439, section 2.3: four columns, then four diagonals, for all blocks at the same time."""
     for i in range(_SIDE):
         a0, a1, a2, a3 = s[0, i], s[1, i], s[2, i], s[3, i]
         b0, b1, b2, b3 = s[4, i], s[5, i], s[6, i], s[7, i]
@@ -60,7 +60,7 @@ def _double_round(s):  # type: ignore[no-untyped-def]
 def keystream(key, counter, nonce0, nonce1, nonce2, out):  # type: ignore[no-untyped-def]
     """Write block ``i`` of the stream, sixteen 32-bit words, to ``out[i]``.
 
-    ``key`` holds eight words. ``counter`` and the first two nonce words are given for each block, the third for all.
+    ``key`` holds eight words. ``counter`` and the first two nonce words are given per block, the third once.
     """
     first = np.empty((16, _SIDE), np.uint32)
     state = np.empty((16, _SIDE), np.uint32)

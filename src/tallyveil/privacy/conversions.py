@@ -1,7 +1,7 @@
-r"""From one kind of privacy loss to another: epsilon, rho and delta in every direction.
+r"""Conversions between measures of privacy loss: epsilon, rho and delta.
 
-An epsilon printed here is never too small and a rho never too large: every result is pushed outwards by more than its
-rounding error.
+The results are safe: an epsilon or a delta is never too small and a rho for a given epsilon never too large, because
+every result is moved to the safe side by more than its rounding error.
 
 References
 ----------
@@ -24,7 +24,7 @@ _SLACK = 1e-12  # relative; the functions below err by less than 1e-13 of their 
 
 
 def rho_of_pure(epsilon: Number) -> float:
-    """The rho-zCDP that epsilon-differential privacy implies: epsilon^2 / 2 (Theorem 2 of kazan2022).
+    """Return the rho of the zCDP that epsilon-differential privacy implies: epsilon^2 / 2 (Theorem 2 of kazan2022).
 
     >>> rho_of_pure(1)
     0.5
@@ -33,7 +33,9 @@ def rho_of_pure(epsilon: Number) -> float:
 
 
 def implied_epsilon(rho: Number) -> float:
-    """The epsilon whose Theorem 2 gives this rho, sqrt(2 rho): to compare, not a guarantee (section 2.1 of kazan2022).
+    """Return sqrt(2 rho), the epsilon that implies this rho (Theorem 2 of kazan2022).
+
+    It is for comparison and not a guarantee (section 2.1 of kazan2022).
 
     >>> round(implied_epsilon(2.56), 3)
     2.263
@@ -42,11 +44,11 @@ def implied_epsilon(rho: Number) -> float:
 
 
 def epsilon_from_rho(rho: Number, delta: Number) -> float:
-    r"""Smallest epsilon that rho-zCDP implies at this delta (Eq. 7 of kazan2022), rounded up.
+    r"""Return the smallest epsilon that rho-zCDP implies at this delta (Eq. 7 of kazan2022), rounded up.
 
     .. math:: \varepsilon = \inf_{\alpha > 1} \rho\alpha + \log(1 - 1/\alpha) - \frac{\log(\alpha\delta)}{\alpha - 1}
 
-    Any alpha gives a valid epsilon, so an imperfect minimum errs on the safe side. An epsilon is never negative.
+    Any alpha gives a valid epsilon, so an imperfect minimum errs on the safe side. The result is never negative.
 
     >>> round(epsilon_from_rho(2.56, 1e-10), 3), round(epsilon_from_rho(0.5, 1e-10), 3)
     (17.158, 6.839)
@@ -64,7 +66,7 @@ def epsilon_from_rho(rho: Number, delta: Number) -> float:
 
 
 def delta_from_rho(rho: Number, epsilon: Number) -> float:
-    r"""Smallest delta at which rho-zCDP gives this epsilon (Corollary 13 of canonne2020), rounded up, at most 1.
+    r"""Return the smallest delta at which rho-zCDP gives this epsilon (Corollary 13 of canonne2020), rounded up.
 
     .. math:: \delta = \inf_{\alpha > 1} \frac{e^{(\alpha-1)(\alpha\rho-\varepsilon)}}{\alpha - 1} (1 - 1/\alpha)^\alpha
 
@@ -83,7 +85,7 @@ def delta_from_rho(rho: Number, epsilon: Number) -> float:
 
 
 def rho_from_epsilon(epsilon: Number, delta: Number) -> float:
-    """Largest rho whose zCDP gives (epsilon, delta): the inverse of :func:`epsilon_from_rho`, rounded down.
+    """Return the largest rho whose zCDP gives (epsilon, delta), rounded down. Inverts :func:`epsilon_from_rho`.
 
     >>> round(rho_from_epsilon(6.839, 1e-10), 3)
     0.5
@@ -93,16 +95,16 @@ def rho_from_epsilon(epsilon: Number, delta: Number) -> float:
     while epsilon_from_rho(high, delta_) <= wanted:
         low, high = high, 2 * high
         if high > 1e15:
-            raise BudgetError(f"epsilon {epsilon} is beyond what rho can express. Use a smaller epsilon.")
+            raise BudgetError(f"epsilon {epsilon} is too large to convert to rho. Use a smaller epsilon.")
     while (middle := (low + high) / 2) not in (low, high) and high > 1e-300:
         low, high = (middle, high) if epsilon_from_rho(middle, delta_) <= wanted else (low, middle)
     return low
 
 
 def _minimum(f: Callable[[float], float]) -> float:
-    """Where a function with one valley on (0, inf) is least, by golden section on log t over 120 decades.
+    """Minimise a unimodal function on (0, inf) by golden-section search on log t over 120 decades.
 
-    Both functions above have one valley: log delta is convex in t, and epsilon is a convex function over t.
+    Both functions above are unimodal: log delta is convex in t, and epsilon is a convex function divided by t.
     """
     low, high = math.log(1e-60), math.log(1e60)
     ratio = (math.sqrt(5) - 1) / 2

@@ -1,4 +1,4 @@
-"""What a budget or a strategy guarantees, in the figures that a certificate lists."""
+"""The guarantee of a budget or a strategy, as the figures that a certificate lists."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ WITHOUT_SPINE = "without the only-child rule"
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A guarantee.
+    """The figures of a privacy guarantee.
 
     Attributes
     ----------
     epsilon, rho, delta
         The guarantee: the largest loss between neighbouring datasets. For zero-concentrated differential privacy,
-        epsilon at delta is the one that rho implies (Eq. 7 of kazan2022); pure strategies have neither rho nor delta.
+        epsilon is the one that rho implies at delta (Eq. 7 of kazan2022). Pure strategies have neither rho nor delta.
     implied_epsilon
-        sqrt(2 rho): to compare with, not a guarantee (Theorem 2 of kazan2022).
+        sqrt(2 rho), for comparison. It is not a guarantee (Theorem 2 of kazan2022).
     pld_epsilon, pld_reason
-        The tighter figure from privacy loss distributions; None where it cannot be computed, and why.
+        The tighter epsilon from privacy loss distributions, or None and the reason why it cannot be computed.
     per_attribute
-        What a release reveals about one attribute of a person, to someone who knows all the others.
+        For each attribute, the epsilon of what a release reveals about it to someone who knows all other attributes.
     within_level
-        What it reveals about where in a unit of a level a person lives, to someone who knows the unit.
+        For each level, the epsilon of what a release reveals about where in a unit of that level a person lives, to
+        someone who knows the unit.
     basis
-        "without the only-child rule", where the rule applies and the figures were computed without a spine.
+        "without the only-child rule", if the rule applies but the figures were computed without a spine.
     """
 
     epsilon: float
@@ -52,7 +53,7 @@ class Account:
     basis: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The figures under their JSON keys; what only a strategy has is left out without one."""
+        """Return the figures under their JSON keys. Those of a strategy are omitted if there is none."""
         figures = asdict(self)
         if self.per_attribute is None:
             for name in ("pld_epsilon", "pld_reason", "per_attribute", "within_level", "basis"):
@@ -61,7 +62,7 @@ class Account:
 
 
 def account_of_rho(rho: Number, delta: Number = REPORTING_DELTA) -> Account:
-    """The guarantee of rho-zCDP at a delta."""
+    """Return the guarantee of rho-zCDP at a delta."""
     return Account(
         rho=rounded_up(exact(rho, "rho")),
         delta=float(exact_delta(delta)),
@@ -71,7 +72,7 @@ def account_of_rho(rho: Number, delta: Number = REPORTING_DELTA) -> Account:
 
 
 def account_of_epsilon(epsilon: Number, delta: Number = REPORTING_DELTA) -> Account:
-    """The largest rho whose zCDP gives (epsilon, delta)."""
+    """Return the guarantee of the largest rho whose zCDP gives (epsilon, delta)."""
     rho = rho_from_epsilon(epsilon, delta)
     return Account(
         rho=rho,
@@ -90,18 +91,18 @@ def account_of(
     delta: Number | None = None,
     pld: bool = True,
 ) -> Account:
-    """The guarantee of a strategy: the worst over neighbouring datasets of the noise that it draws (see ``Loss``).
+    """Return the guarantee of a strategy: the largest loss of its noise over neighbouring datasets (see ``Loss``).
 
     Parameters
     ----------
     strategy
-        What is measured.
+        The strategy that is measured.
     spine, schema
-        What it is measured on. Without them, the figures are those of a spine on which no unit is an only child.
+        The spine and schema of the data. Without them, the figures are those of a spine without only children.
     optimised
-        The optimised spine, if that is measured; ``spine`` is the published one.
+        The optimised spine, if the measurements are on it. ``spine`` is the published one.
     delta
-        delta at which epsilon is reported; the strategy's own by default.
+        The delta at which epsilon is reported. By default, that of the strategy.
     pld
         Whether to compute ``pld_epsilon``.
 

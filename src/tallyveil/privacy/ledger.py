@@ -1,4 +1,4 @@
-"""What was spent, entry by entry; it must equal the strategy in the end."""
+"""A record of what was spent. In the end it must equal the strategy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tallyveil.privacy.strategy import Strategy
 
 @final
 class Ledger:
-    """A record of spends.
+    """A record of the measurements and what they cost.
 
-    One spend is a query measured for all units of a level: no two of them hold the same person, so together they cost
-    what one does.
+    One entry is a query measured for all units of a level. No person is in two of these units, so measuring all of them
+    costs as much as measuring one (parallel composition).
 
     >>> queries = {"us": {"total": "1/4", "age": "3/4"}}
     >>> plan = Strategy(mechanism="geometric", budget=2, levels={"us": 1}, queries=queries)
@@ -29,17 +29,12 @@ class Ledger:
         self._strategy = strategy
         self._spent: dict[tuple[str, str], Fraction] = {}
 
-    @property
-    def entries(self) -> tuple[tuple[str, str, Fraction], ...]:
-        """Level, query and amount of each spend, in order."""
-        return tuple((level, query, amount) for (level, query), amount in self._spent.items())
-
     def total(self) -> Fraction:
-        """All that was spent."""
+        """Return the sum of all amounts."""
         return sum(self._spent.values(), Fraction(0))
 
     def spend(self, level: str, query: str, amount: Fraction) -> None:
-        """Record a spend; one that the strategy does not allow is an error."""
+        """Record an amount, and refuse one that the strategy does not allow."""
         place = f"{level} {query}"
         if query not in self._strategy.queries.get(level, {}):
             raise LedgerError(f"{place}: {amount} {self._strategy.unit} spent, but the strategy does not measure it.")
@@ -51,15 +46,15 @@ class Ledger:
         self._spent[level, query] = amount
 
     def close(self) -> None:
-        """Check that everything was spent that the strategy allows, no more and no less."""
-        open_ = [
+        """Check that the whole budget of the strategy was spent."""
+        unspent = [
             f"{spend.level} {spend.query} ({spend.share * self._strategy.budget})"
             for spend in self._strategy.spends()
             if (spend.level, spend.query) not in self._spent
         ]
-        if open_:
+        if unspent:
             raise LedgerError(
                 f"{self.total()} of {self._strategy.budget} {self._strategy.unit} is spent; not spent: "
-                f"{', '.join(open_)}. Measure it or change the strategy."
+                f"{', '.join(unspent)}. Measure it or change the strategy."
             )
         assert self.total() == self._strategy.budget

@@ -1,18 +1,19 @@
-r"""The privacy loss of a strategy: what the noise that is drawn lets an observer tell of two neighbouring datasets.
+r"""The privacy loss of a strategy: how well its noise lets an observer distinguish two neighbouring datasets.
 
-Every measured count has noise of its own. If a count differs by one between two datasets, its noise costs
-:math:`z` (two-sided geometric with parameter :math:`z`; pure differential privacy) or :math:`1/(2\sigma^2)` (discrete
-Gaussian; zero-concentrated differential privacy). The loss between two datasets is the sum of these costs over all
-measured counts that differ, and a declared figure is the largest loss over the pairs of datasets that it is about:
+Every measured count has independent noise. If a count differs by one between two datasets, its noise costs :math:`z`
+(two-sided geometric with parameter :math:`z`; pure differential privacy) or :math:`1/(2\sigma^2)` (discrete Gaussian;
+zero-concentrated differential privacy). The loss between two datasets is the sum of these costs over all measured
+counts that differ. A declared figure is the largest loss over a set of pairs of datasets:
 
-- *in all*: one record is exchanged for any other (replace-one neighbours), or one is added (add-or-remove neighbours);
-- *per attribute*: two records in the same place that differ in that attribute only;
-- *within a level*: two records with the same attributes, in two places inside one unit of the published spine.
+- *in all*: one record is replaced by any other (replace-one neighbours), or added (add-or-remove neighbours);
+- *per attribute*: a record is replaced by one in the same place that differs in that attribute only;
+- *within a level*: a record is replaced by one with the same attributes, in another place inside the same unit of the
+  published spine.
 
-The last two change one record into another whatever the neighbours are, so two counts of a query differ. The largest
-loss is found by structure: the counts that differ are those along two paths of the measured spine, so it is enough to
-find the costliest path below a unit. Constraints only narrow the pairs, and are ignored here; the figures then are
-upper bounds.
+The last two replace a record for either kind of neighbours, so two counts of a query differ. The largest loss follows
+from the structure of the spine: the counts that differ lie on two paths of the measured spine, so it is enough to find
+the costliest path below a unit. Constraints only reduce the set of pairs and are ignored here, so the figures are upper
+bounds.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 Noise = Geometric | DiscreteGaussian
 Factors = frozenset[str]
-OTHER = "*"  # every attribute that a strategy does not name
-MOST_COMBINATIONS = 4096  # of ways in which two records can differ; beyond, factors are taken to differ together
+OTHER = "*"  # all attributes that a strategy does not name
+MOST_COMBINATIONS = 4096  # of ways in which two records can differ; beyond it, all factors are assumed to differ
 
 
 @final
@@ -51,12 +52,12 @@ class Loss:
     Attributes
     ----------
     strategy
-        What is measured.
+        The strategy that is measured.
     spine, schema
-        The published spine and the schema. Without them the figures leave out the only-child rule, and every query is
-        taken to tell any two records apart that differ in one of its attributes.
+        The published spine and the schema. Without them the figures ignore the only-child rule, and every query is
+        assumed to distinguish any two records that differ in one of its attributes.
     optimised
-        The optimised spine, if that is what is measured.
+        The optimised spine, if the measurements are on it.
     """
 
     strategy: Strategy
@@ -65,11 +66,11 @@ class Loss:
     optimised: OptimisedSpine | None = None
 
     def in_all(self) -> Fraction:
-        """The largest loss between neighbouring datasets.
+        """Return the largest loss between neighbouring datasets.
 
-        Two records in different children of a unit share its ancestors, in which only queries that tell the records
-        apart differ; everything below differs. So the worst pair parts as high as possible: at the first unit with two
-        or more children.
+        Two records in different children of a unit share its ancestors. In these, only the queries that distinguish the
+        records differ; below them, all queries differ. The worst pair therefore parts as high as possible, at the first
+        unit with two or more children.
         """
         if self.spine is None:
             return self.strategy.budget
@@ -83,9 +84,9 @@ class Loss:
         return 2 * (shared + everything.below(self._chain[-1], np.zeros(1, dtype=np.int64)))
 
     def per_attribute(self) -> dict[str, Fraction]:
-        """For each attribute the largest loss between records that differ in it alone, in the same place.
+        """Return, for each attribute, the largest loss between records in the same place that differ only in it.
 
-        Without a schema, ``"*"`` stands for all attributes that the strategy does not name.
+        Without a schema, ``"*"`` means all attributes that the strategy does not name.
         """
         table = {}
         for name in self._attributes:
@@ -94,7 +95,7 @@ class Loss:
         return table
 
     def within_level(self) -> dict[str, Fraction]:
-        """For each level but the last the largest loss between two places inside one of its units, on the spine."""
+        """Return, for each level but the last, the largest loss between two places inside one of its units."""
         levels = tuple(self.strategy.levels)
         if self.spine is None:
             costs = [self._span_cost(depth, 1, None) for depth in range(len(levels))]
@@ -103,10 +104,10 @@ class Loss:
         return {level: 2 * self._parting_below(level, everything) for level in levels[:-1]}
 
     def paths(self) -> list[tuple[Noise, ...]]:
-        """For each kind of path from the root to a leaf: the noise of every count of a record on it that can differ.
+        """Return, for each kind of path from the root to a leaf, the noise of all counts on it that can differ.
 
-        Kinds differ in the units that have taken over a share. Between replace-one neighbours the counts of two paths
-        differ, so the queries that no two records on the way to the first fork can tell apart are left out.
+        Kinds of paths differ in which units have taken over a share. For replace-one neighbours the counts of two paths
+        differ. Above the first fork, queries that cannot distinguish any two records are omitted.
         """
         chain = self._chain if self.strategy.neighbours == "replace-one" and self.spine is not None else range(0)
         separable: Factors = frozenset().union(
@@ -128,12 +129,12 @@ class Loss:
 
     @cached_property
     def _spans(self) -> list[NDArray[np.int8]]:
-        """For each level of the measured spine how many levels each unit pays for."""
+        """The number of levels that each unit pays for, by level of the measured spine."""
         return [shares.spans for shares in unit_shares(self.strategy, self._measured).values()]
 
     @cached_property
     def _chain(self) -> range:
-        """The depths of the root and its only descendants, down to the first unit with two or more children."""
+        """The depths from the root down to the first unit with two or more children."""
         if self.spine is None:
             return range(1)
         sizes = [self._measured.size(level) for level in self._measured.levels]
@@ -155,7 +156,7 @@ class Loss:
         return {name: grouping.of for name, grouping in self.schema.groupings.items()}
 
     def _ways_to_differ(self, attribute: str) -> list[Factors]:
-        """Which factors of an attribute can tell two of its labels apart together; only the largest such sets."""
+        """Return the largest sets of an attribute's factors that all distinguish some two of its labels."""
         groupings = [name for name, of in self._groupings.items() if of == attribute]
         if self.schema is None:
             return [frozenset([attribute, *groupings])]
@@ -164,42 +165,42 @@ class Loss:
         for kind in zip(*group_of, strict=True) if group_of else ((),) * len(self.schema.attributes[attribute]):
             kinds[kind] = kinds.get(kind, 0) + 1
         ways = {
-            frozenset([attribute, *(name for name, a, b in zip(groupings, one, other, strict=True) if a != b)])
-            for one, other in combinations(kinds, 2)
+            frozenset([attribute, *(name for name, a, b in zip(groupings, first, second, strict=True) if a != b)])
+            for first, second in combinations(kinds, 2)
         }
         if max(kinds.values()) > 1:
             ways.add(frozenset([attribute]))
         return [way for way in ways if not any(way < other for other in ways)]
 
     def _differences(self) -> Iterator[Factors]:
-        """Every way in which two records can differ, in as many factors as possible."""
-        ways = [found for found in map(self._ways_to_differ, self._attributes) if found]
-        if np.prod([len(found) for found in ways], dtype=np.float64) > MOST_COMBINATIONS:
-            ways = [[frozenset[str]().union(*found)] for found in ways]
-        for combination in product(*ways):
+        """Yield the sets of factors in which two records can differ; only the largest sets."""
+        ways_by_attribute = [ways for ways in map(self._ways_to_differ, self._attributes) if ways]
+        if np.prod([len(ways) for ways in ways_by_attribute], dtype=np.float64) > MOST_COMBINATIONS:
+            ways_by_attribute = [[frozenset[str]().union(*ways)] for ways in ways_by_attribute]
+        for combination in product(*ways_by_attribute):
             yield frozenset[str]().union(*combination)
 
-    def _asks(self, query: str, factors: Factors | None) -> bool:
-        """Whether a query tells apart two records that differ in these factors; None: in different units."""
+    def _distinguishes(self, query: str, factors: Factors | None) -> bool:
+        """Whether a query distinguishes two records that differ in these factors. None means in different units."""
         if factors is None:
             return True
         asked = self._attributes if query == DETAILED else factors_of(query)
         return not factors.isdisjoint(asked)
 
     def _noises(self, depth: int, span: int, factors: Factors | None) -> Iterator[Noise]:
-        """The noise of one count of each query that differs, in a unit that pays for so many levels."""
+        """Yield the noise of one count of each query that differs, in a unit that pays for ``span`` levels."""
         level = list(self.strategy.levels)[depth]
         share = sum(list(self.strategy.levels.values())[depth : depth + span], Fraction(0))
         for query in self.strategy.queries[level] if span else ():
-            if self._asks(query, factors):
+            if self._distinguishes(query, factors):
                 yield self.strategy.noise(level, query, level_share=share)
 
     def _span_cost(self, depth: int, span: int, factors: Factors | None) -> Fraction:
-        """What those counts cost."""
+        """Return the sum of the costs of these counts."""
         return sum((noise.loss for noise in self._noises(depth, span, factors)), Fraction(0))
 
     def _costliest(self, factors: Factors | None) -> _Costliest:
-        """The costliest path from every unit down, counting one count of each query that differs."""
+        """Return the cost of the costliest path down from every unit, with one count of each query that differs."""
         if self.spine is None:
             depths = range(len(self.strategy.levels))
             whole = sum((self._span_cost(depth, 1, factors) for depth in depths), Fraction(0))
@@ -222,7 +223,7 @@ class Loss:
         return _Costliest(values=values, rank=ranks, first_child=self._measured.first_child)
 
     def _parting_below(self, level: str, everything: _Costliest) -> Fraction:
-        """The costliest path below the highest unit at which two leaves of one unit of a published level part."""
+        """Return the cost of the costliest path below the highest fork between leaves of one unit of a level."""
         assert self.spine is not None
         measured, bounds = self._measured, self.spine.leaves_under(level)
         position = np.arange(bounds[-1], dtype=np.int64)
@@ -232,14 +233,14 @@ class Loss:
         apart, worst = first < last, Fraction(0)
         for depth in reversed(range(len(measured.levels) - 1)):
             under = measured.leaves_under(measured.levels[depth])
-            one, other = (np.searchsorted(under, leaf[apart], side="right") - 1 for leaf in (first, last))
-            met = one == other
-            worst = max(worst, everything.below(depth, one[met]))
+            first_unit, last_unit = (np.searchsorted(under, leaf[apart], side="right") - 1 for leaf in (first, last))
+            met = first_unit == last_unit
+            worst = max(worst, everything.below(depth, first_unit[met]))
             apart[np.flatnonzero(apart)[met]] = False
         return worst
 
     def _kinds_of_paths(self) -> list[tuple[int, ...]]:
-        """The distinct sequences of levels paid for along the paths from the root to the leaves."""
+        """Return the distinct sequences of spans (levels paid for) along the paths from the root to the leaves."""
         if self.spine is None:
             return [(1,) * len(self.strategy.levels)]
         kinds: list[tuple[int, ...]] = [(int(self._spans[0][0]),)]
@@ -255,18 +256,18 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Costliest:
-    """The cost of the costliest path from each unit down: level by level, ``values`` (rising) by ``rank``."""
+    """The cost of the costliest path down from each unit. By level, ``rank`` indexes the increasing ``values``."""
 
     values: list[list[Fraction]]
     rank: list[Integers]
     first_child: tuple[Integers, ...]
 
     def at(self, depth: int, unit: int) -> Fraction:
-        """The path from a unit down, the unit included."""
+        """Return the cost of the path down from a unit, including the unit."""
         return self.values[depth][int(self.rank[depth][unit])]
 
     def below(self, depth: int, units: Integers) -> Fraction:
-        """The costliest of the paths that start at a child of one of some units."""
+        """Return the largest cost of the paths that start at a child of one of these units."""
         if depth + 1 >= len(self.values) or not len(units):
             return Fraction(0)
         best = np.maximum.reduceat(self.rank[depth + 1], self.first_child[depth][:-1])

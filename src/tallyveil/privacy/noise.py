@@ -1,12 +1,12 @@
-r"""The two noise distributions on the whole numbers, as functions of floats.
+r"""The two noise distributions on the integers, in floating point.
 
-Both have one exact parameter and work at any scale from far below 1 to 10\ :sup:`8`. These functions serve weights,
-risk and reports; noise itself never comes from them (see ``sampling``).
+Both have one exact parameter and work at any scale from far below 1 to 10\ :sup:`8`. These functions are used for
+weights, risk and reports. Noise is never drawn from them (see ``sampling``).
 
 References
 ----------
 petti2020
-    Defines G(z); its printed variance is the reciprocal of the right one (erratum 2).
+    Defines G(z). The printed variance is the reciprocal of the correct one (erratum 2).
 kazan2022
     Eq. 8 is the discrete Gaussian with variance parameter 1/(2 rho).
 canonne2020
@@ -32,7 +32,7 @@ from tallyveil.privacy.budget import exact
 
 
 class Noise(ABC):
-    """A distribution on the whole numbers, symmetric about 0."""
+    """A distribution on the integers that is symmetric about 0."""
 
     @abstractmethod
     def log_pmf(self, k: ArrayLike) -> Floats:
@@ -40,7 +40,7 @@ class Noise(ABC):
 
     @abstractmethod
     def tail(self, k: ArrayLike) -> Floats:
-        """P[X >= k], to full relative precision while it is a normal float."""
+        """P[X >= k], to full relative precision as long as it is a normal float."""
 
     @abstractmethod
     def actual_variance(self) -> float:
@@ -59,7 +59,7 @@ class Noise(ABC):
         wanted = np.asarray(p, dtype=np.float64)
         if not ((wanted > 0) & (wanted < 1)).all():
             raise InputError(f"a quantile needs a probability strictly between 0 and 1. Got {p!r}.")
-        upper = wanted >= 0.5  # there P[X > k] <= 1 - p is asked, which floats can tell near 1
+        upper = wanted >= 0.5  # use P[X > k] <= 1 - p there, which floats can resolve near p = 1
         small = np.where(upper, 1 - wanted, wanted)
         low, high = np.zeros_like(small), np.ones_like(small)  # find the smallest j with P[X >= j] <= small, or < small
 
@@ -71,9 +71,9 @@ class Noise(ABC):
         while (high - low > 1).any():
             middle = np.floor((low + high) / 2)
             low, high = (np.where(done := reached(middle), low, middle), np.where(done, middle, high))
-        # p itself is known to a rounding: where steps are far larger, a value of the cdf gives its own k back
-        before, at = self.tail(high - 1), self.tail(high)
-        high = high - (upper & (high > 1) & (before - small <= 2.0**-53) & (before - at > 2.0**-50))
+        # p has a rounding error: if the steps of the cdf are far larger, quantile(cdf(k)) must be k
+        before, here = self.tail(high - 1), self.tail(high)
+        high = high - (upper & (high > 1) & (before - small <= 2.0**-53) & (before - here > 2.0**-50))
         return np.where(upper, high - 1, 1 - high)
 
 
@@ -93,8 +93,8 @@ class Geometric(Noise):
 
     def log_pmf(self, k: ArrayLike) -> Floats:
         """Logarithm of P[X = k]."""
-        z, at = float(self.z), np.asarray(k, dtype=np.float64)
-        return np.where(at == np.floor(at), math.log(math.tanh(z / 2)) - z * np.abs(at), -np.inf)
+        z, k = float(self.z), np.asarray(k, dtype=np.float64)
+        return np.where(k == np.floor(k), math.log(math.tanh(z / 2)) - z * np.abs(k), -np.inf)
 
     def tail(self, k: ArrayLike) -> Floats:
         """P[X >= k]."""
@@ -124,8 +124,8 @@ class Geometric(Noise):
 class DiscreteGaussian(Noise):
     r"""Discrete Gaussian: :math:`P[k] \propto e^{-k^2 / 2\sigma^2}` with parameter :math:`\sigma^2` (canonne2020).
 
-    ``variance`` is that parameter (kazan2022 writes DG(s)); the distribution's own variance is smaller, noticeably so
-    only below 1, and is ``actual_variance()``.
+    ``variance`` is that parameter (DG(s) in kazan2022). The variance of the distribution, ``actual_variance()``, is
+    smaller, but noticeably so only below 1.
 
     >>> round(float(2 * DiscreteGaussian(variance=1).tail(3)), 4)     # kazan2022, section 2.1: 0.91 %
     0.0091
@@ -139,8 +139,8 @@ class DiscreteGaussian(Noise):
     def log_pmf(self, k: ArrayLike) -> Floats:
         """Logarithm of P[X = k]."""
         s = float(self.variance)
-        at: Floats = np.asarray(k, dtype=np.float64)
-        return np.where(at == np.floor(at), -at * at / (2 * s) - math.log(_normaliser(s)), -np.inf)
+        k = np.asarray(k, dtype=np.float64)
+        return np.where(k == np.floor(k), -k * k / (2 * s) - math.log(_normaliser(s)), -np.inf)
 
     def tail(self, k: ArrayLike) -> Floats:
         """P[X >= k]."""
@@ -172,19 +172,19 @@ _TABLE = 2000.0  # largest standard deviation whose tails are summed term by ter
 
 
 def _normaliser(s: float) -> float:
-    """Sum of exp(-k^2 / 2s) over all whole k: term by term, or by Poisson summation (both converge at once)."""
+    """Sum exp(-k^2 / 2s) over all integers k, term by term or by Poisson summation (both converge quickly)."""
     if s < 0.5:
         return 1 + 2 * sum(math.exp(-k * k / (2 * s)) for k in range(1, 8))
     return math.sqrt(2 * math.pi * s) * (1 + 2 * sum(math.exp(-2 * math.pi**2 * k * k * s) for k in range(1, 4)))
 
 
 def _upper_sum(s: float, k: Floats) -> Floats:
-    """Sum of exp(-j^2 / 2s) over j >= k, for k >= 1."""
+    """Sum exp(-j^2 / 2s) over j >= k, for k >= 1."""
     sigma = math.sqrt(s)
     if sigma <= _TABLE:
         sums = _upper_sums(s)
         return sums[np.minimum(k, len(sums) - 1).astype(np.int64)]
-    # Euler-Maclaurin at midpoints: integral + f'/24 - 7 f'''/5760 + ..., f' = -x/s f; what is left out is below
+    # Euler-Maclaurin at midpoints: integral + f'/24 - 7 f'''/5760 + ..., f' = -x/s f. The terms left out are below
     # (39 / sigma)^6 / 1000 of the sum.
     x = (k - 0.5) / sigma
     f = np.exp(-x * x / 2)
@@ -196,7 +196,7 @@ def _upper_sum(s: float, k: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def _upper_sums(s: float) -> Floats:
-    """Sums of exp(-j^2 / 2s) over j >= k, for k = 0, 1, ... until they vanish; added from the small end."""
+    """Sum exp(-j^2 / 2s) over j >= k, for k = 0, 1, ... until the sums vanish; small terms are added first."""
     k = np.arange(_REACH * math.ceil(math.sqrt(s)) + 2, dtype=np.float64)
     sums = np.append(np.cumsum(np.exp(-k * k / (2 * s))[::-1])[::-1], 0.0)
     sums.flags.writeable = False

@@ -1,9 +1,9 @@
-"""Epsilon of a Gaussian strategy from its privacy loss distribution: tighter than the one that its rho implies.
+"""The epsilon of a Gaussian strategy from its privacy loss distribution, which is tighter than the one from rho.
 
 Between neighbouring datasets the counts along two paths of the spine differ by one each (one path for add-or-remove
-neighbours). Each count is a discrete Gaussian mechanism of sensitivity 1, and the distributions of their losses compose
-(dp-accounting, pessimistic). Paths differ where the only-child rule moved a share, so every pair of kinds of paths is
-composed, and the largest epsilon counts.
+neighbours). Each count is a discrete Gaussian mechanism with sensitivity 1, and the distributions of their losses are
+composed (dp-accounting, pessimistic estimate). Paths differ if the only-child rule moved a share, so every pair of
+kinds of paths is composed and the largest epsilon is reported.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 from tallyveil.privacy.conversions import epsilon_from_rho, implied_epsilon
 from tallyveil.privacy.loss import Loss, Noise
 
-LARGEST_RHO = 1000  # far beyond any use; the distribution grows with rho, at 10^9 beyond memory
-LARGEST_SCALE = 10**5  # of the noise: the distribution has a dozen points for each unit of it
-SMALLEST_DELTA = 1e-12  # below it the rounding errors of the convolutions count
-MOST_PAIRS = 300  # of kinds of paths, of some hundredths of a second each
+LARGEST_RHO = 1000  # far beyond any use; the distribution grows with rho and does not fit into memory at 10^9
+LARGEST_SCALE = 10**5  # of the noise; the distribution has a dozen points per unit of scale
+SMALLEST_DELTA = 1e-12  # below it the rounding errors of the convolutions matter
+MOST_PAIRS = 300  # of kinds of paths; each takes some hundredths of a second
 
 
 def pld_epsilon(loss: Loss, delta: Fraction) -> tuple[float | None, str | None]:
-    """Epsilon at a delta, never above the one that rho implies; or None and the reason why it cannot be computed.
+    """Return epsilon at a delta, at most the one that rho implies; or None and why it cannot be computed.
 
     >>> from tallyveil.privacy.strategy import Strategy
     >>> plan = Strategy(mechanism="gaussian", budget=1, levels={"us": 1}, queries={"us": {"detailed": 1}})
@@ -50,12 +50,12 @@ def pld_epsilon(loss: Loss, delta: Fraction) -> tuple[float | None, str | None]:
     return min(_worst(tuple(kinds), tuple(pairs), rho, delta), epsilon_from_rho(rho, delta)), None
 
 
-@lru_cache(maxsize=16)  # replicates of a run ask for the same
+@lru_cache(maxsize=16)  # replicates of a run need the same value
 def _worst(
     kinds: tuple[tuple[Noise, ...], ...], pairs: tuple[tuple[int, ...], ...], rho: Fraction, delta: Fraction
 ) -> float:
-    """The largest epsilon over pairs of kinds of paths."""
-    step = min(1e-3, implied_epsilon(rho) / 2000)  # of the loss; a coarser one errs upwards
+    """Return the largest epsilon over pairs of kinds of paths."""
+    step = min(1e-3, implied_epsilon(rho) / 2000)  # of the loss; a coarser step errs upwards
     of_one_count = _distributions(step)
     composed = [_composed(kind, of_one_count) for kind in kinds]
     whole = (reduce(lambda one, other: one.compose(other), (composed[i] for i in pair)) for pair in pairs)
@@ -63,7 +63,7 @@ def _worst(
 
 
 def _distributions(step: float) -> Callable[[Fraction], Any]:
-    """The privacy loss distribution of one count, by the variance of its noise; each is made once."""
+    """Return a function from the variance of a count's noise to its privacy loss distribution, which it caches."""
     from dp_accounting.pld import privacy_loss_distribution
 
     made: dict[Fraction, Any] = {}
@@ -80,7 +80,7 @@ def _distributions(step: float) -> Callable[[Fraction], Any]:
 
 
 def _composed(noises: Iterable[Noise], of: Callable[[Fraction], Any]) -> Any:
-    """The distribution of all counts of a path together; the narrow ones first, since they compose faster."""
+    """Compose the distributions of all counts of a path, narrow ones first because they compose faster."""
     times = Counter(noise.parameter for noise in noises)
     parts = (of(variance).self_compose(times[variance]) for variance in sorted(times, reverse=True))
     return reduce(lambda one, other: one.compose(other), parts)

@@ -1,16 +1,16 @@
-r"""Exact draws: noise that follows the integer distribution itself, at the speed of the stream.
+r"""Exact sampling: noise that follows the integer distribution itself, as fast as the stream is generated.
 
-The first word of a draw is a sign and 63 bits of a uniform number U; the magnitude is the smallest m with
-U < P[M <= m]. A table of thresholds settles that for all words but those that fall exactly on a threshold, about one
-in 2^63 / size; those are settled by more bits of U and more digits of the threshold, as many as it takes.
+The first word of a draw holds a sign and 63 bits of a uniform number U. The magnitude is the smallest m with
+U < P[M <= m]. A table of thresholds determines it for all words except those equal to a threshold, about one in
+2^63 / size. These need more bits of U and more digits of the threshold, as many as it takes.
 
-Where a table would be too large, the magnitude is ``b h + l``: h from a table of the same law on a grid of steps
-b = 2^k, l uniform below b, kept with probability f(b h + l) / f(b h) = exp(-gamma). That is an exact rejection step,
-and gamma is so small that nearly everything is kept.
+If a table would be too large, the magnitude is ``b h + l``: h comes from a table of the same law on a grid of steps
+b = 2^k, l is uniform below b, and the draw is accepted with probability f(b h + l) / f(b h) = exp(-gamma). This
+rejection step is exact, and gamma is so small that nearly all draws are accepted.
 
-A draw is a function of its words alone. :func:`draw_one` is that function, written for reading, in exact arithmetic;
-the kernels give the same result for all words that need no more bits, and hand the others to it.
-docs/exactness.md has the argument.
+A draw is a function of its words alone. :func:`draw_one` is that function, written in exact arithmetic to be readable.
+The kernels give the same result for all words that need no more bits, and leave the others to it. docs/exactness.md
+has the proof.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from numpy.typing import ArrayLike
 from tallyveil._arrays import Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
-from tallyveil.privacy.entropy import Stream, Words
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.privacy.stream_words import Stream, Words
 from tallyveil.privacy.thresholds import (
     BITS,
     GUIDE,
@@ -58,13 +58,13 @@ def draw(
     query: int = 0,
     replicate: int | range = 0,
 ) -> Integers:
-    """Noise for the draws at these places, ``index`` being ``unit * cells + cell``: any subset, in any order.
+    """Draw noise at some places. ``index`` is ``unit * cells + cell``, for any subset in any order.
 
-    A range of replicates gives one row for each.
+    A range of replicates gives one row per replicate.
     """
-    given = np.asarray(index)
-    places = np.ascontiguousarray(given, dtype=np.int64)
-    if (given.size and given.dtype.kind not in "iu") or given.ndim != 1 or (places < 0).any():
+    index = np.asarray(index)
+    places = np.ascontiguousarray(index, dtype=np.int64)
+    if (index.size and index.dtype.kind not in "iu") or index.ndim != 1 or (places < 0).any():
         raise InputError("the index of a draw is unit * cells + cell, 0 or more, in one dimension, and whole.")
     replicates = range(replicate, replicate + 1) if isinstance(replicate, int) else replicate
     how, out = sampler(noise), np.empty((len(replicates), len(places)), dtype=np.int64)
@@ -88,10 +88,10 @@ def draw(
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sampler:
-    """How to draw one noise: a half law on a grid of steps 2^shift, its table, and what keeps a draw.
+    """How to draw a noise: a half law on a grid of steps 2^shift, its table, and the acceptance probability.
 
-    With ``shift`` 0 the half law has two sides and is the magnitude's own. With more it has one side, and
-    gamma = slope l + curve l (2 b h + l).
+    With ``shift`` 0 the half law has two sides and is the law of the magnitude. Otherwise it has one side, and a draw
+    is accepted with probability exp(-gamma), where gamma = slope l + curve l (2 b h + l).
     """
 
     law: HalfLaw
@@ -103,7 +103,7 @@ class Sampler:
 
 @lru_cache(maxsize=256)
 def sampler(noise: Geometric | DiscreteGaussian) -> Sampler:
-    """The way to draw this noise."""
+    """Return the sampler of a noise."""
     if isinstance(noise, Geometric):
         law: HalfLaw = HalfGeometric(sides=2, z=noise.z)
     else:
@@ -122,7 +122,7 @@ def sampler(noise: Geometric | DiscreteGaussian) -> Sampler:
 
 
 def draw_one(how: Sampler, words: Iterator[int]) -> int:
-    """One draw from its words, in exact arithmetic: what every draw is by definition."""
+    """Return one draw from its words, in exact arithmetic. This defines every draw."""
     while True:
         first = next(words)
         negative, uniform = bool(first & _SIGN), _Uniform(first & (_SIGN - 1), BITS, words)
@@ -138,12 +138,12 @@ def draw_one(how: Sampler, words: Iterator[int]) -> int:
 
 
 def _smallest_above(uniform: _Uniform, how: Sampler) -> int:
-    """The smallest m with U < P[M <= m]: from where the table is certain, by doubling steps and halving."""
+    """Return the smallest m with U < P[M <= m], by doubling steps from a certain lower bound, then bisection."""
 
     def is_above(m: int) -> bool:
         return uniform.is_below(lambda bits: how.law.floor_of(m, bits))
 
-    low = int(np.searchsorted(how.table.thresholds, np.uint64(uniform.value))) - 1  # U is not below this one's
+    low = int(np.searchsorted(how.table.thresholds, np.uint64(uniform.value))) - 1  # U is not below its threshold
     step = 1
     while not is_above(low + step):
         low, step = low + step, 2 * step
@@ -155,7 +155,7 @@ def _smallest_above(uniform: _Uniform, how: Sampler) -> int:
 
 
 class _Uniform:
-    """A uniform number in [0, 1), known to some bits and to more when a comparison needs them."""
+    """A uniform number in [0, 1) of which more bits are read when a comparison needs them."""
 
     def __init__(self, value: int, bits: int, words: Iterator[int]) -> None:
         self.value, self.bits, self._words = value, bits, words
@@ -171,14 +171,14 @@ class _Uniform:
 def _draw_chunk(
     how: Sampler, stream: Stream, *, index: Integers, level: int, query: int, replicate: Integers
 ) -> Integers:
-    at = {"level": level, "query": query}
-    words = stream.words(index, replicate=replicate, **at)
-    further = stream.further_words(index, replicate=replicate, **at) if how.shift else None
-    return settle(how, words, further, lambda i: stream.draw_words(int(index[i]), replicate=int(replicate[i]), **at))
+    tag = {"level": level, "query": query}
+    words = stream.words(index, replicate=replicate, **tag)
+    further = stream.further_words(index, replicate=replicate, **tag) if how.shift else None
+    return settle(how, words, further, lambda i: stream.draw_words(int(index[i]), replicate=int(replicate[i]), **tag))
 
 
 def settle(how: Sampler, words: Words, further: Words | None, all_words: Callable[[int], Iterator[int]]) -> Integers:
-    """Draws from their words: compiled where those suffice, exact where draw ``i`` needs more of ``all_words(i)``."""
+    """Return draws from their words: by kernels if these suffice, else draw ``i`` exactly from ``all_words(i)``."""
     out = np.empty(len(words), dtype=np.int64)
     if further is None:
         unsettled = _by_table(words, how.table.thresholds, how.table.guide, out)
@@ -193,7 +193,7 @@ def settle(how: Sampler, words: Words, further: Words | None, all_words: Callabl
 
 @compiled
 def _first_at_least(word, thresholds, guide):  # type: ignore[no-untyped-def]
-    """The position of the first threshold that is no less than the word."""
+    """Return the position of the first threshold that is not less than the word."""
     lead = word >> uint64(BITS - GUIDE)
     low, high = guide[lead], guide[lead + 1]
     while low < high:
@@ -222,7 +222,7 @@ def _by_table(words, thresholds, guide, out):  # type: ignore[no-untyped-def]
 
 @compiled
 def _by_two_parts(words, further, thresholds, guide, shift, slope, curve, out):  # type: ignore[no-untyped-def]
-    """Three tries from nine words; what they leave open counts as unsettled."""
+    """Make up to three attempts from nine words. A draw that they do not determine is unsettled."""
     unsettled = 0
     mask = (uint64(1) << uint64(shift)) - uint64(1)
     for i in range(len(words)):
@@ -252,7 +252,7 @@ def _by_two_parts(words, further, thresholds, guide, shift, slope, curve, out): 
 
 @compiled
 def _exp_of_minus(x):  # type: ignore[no-untyped-def]
-    """exp(-x) for 0 <= x <= 1/16 by its series: IEEE operations only, so the error has a proof (below 2^-49)."""
+    """exp(-x) for 0 <= x <= 1/16 by its series. It uses IEEE operations only; its error is provably below 2^-49."""
     total = 1.0
     for n in range(9, 0, -1):
         total = 1.0 - x / n * total

@@ -1,4 +1,4 @@
-"""Strategies as TOML files, in and out. Fractions are written as text, so nothing is rounded."""
+"""Read and write strategies as TOML files. Fractions are written as text, so nothing is rounded."""
 
 from __future__ import annotations
 
@@ -16,22 +16,13 @@ from tallyveil.privacy.constraints import constraint_from_toml
 from tallyveil.privacy.strategy import Strategy
 
 _FIELDS = (
-    *(
-        "delta",
-        "neighbours",
-        "only_child",
-        "check_constraints",
-        "rounding",
-        "passes",
-        "attributes",
-        "groupings",
-        "name",
-    ),
+    *("delta", "neighbours", "only_child", "check_constraints", "rounding", "passes"),
+    *("attributes", "groupings", "name"),
 )
 
 
 def read_strategy(path: str | PathLike[str], *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
-    """A strategy from a TOML file; a budget given here replaces the file's."""
+    """Read a strategy from a TOML file. A budget passed here replaces the one in the file."""
     try:
         return strategy_from_toml(Path(path).read_text(encoding="utf-8"), epsilon=epsilon, rho=rho)
     except FileNotFoundError:
@@ -43,7 +34,7 @@ def read_strategy(path: str | PathLike[str], *, epsilon: Number | None = None, r
 
 
 def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
-    """A strategy from TOML text; a budget given here replaces the text's."""
+    """Read a strategy from TOML text. A budget passed here replaces the one in the text."""
     try:
         table = tomllib.loads(source)
     except tomllib.TOMLDecodeError as problem:
@@ -55,7 +46,7 @@ def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Numbe
     missing = [name for name in ("mechanism", "levels", "queries") if name not in table]
     if missing:
         fields = f"fields {', '.join(map(repr, missing))} are" if len(missing) > 1 else f"field {missing[0]!r} is"
-        raise StrategyError(f"{fields} missing. Start from one that is complete: tallyveil presets write NAME -o FILE")
+        raise StrategyError(f"{fields} missing. Start from a complete strategy: tallyveil presets write NAME -o FILE")
     own: dict[str, Number] = {name: table[name] for name in ("epsilon", "rho") if name in table}
     if table["mechanism"] not in ("geometric", "gaussian"):
         raise BudgetError(f'mechanism must be "geometric" or "gaussian". Got {table["mechanism"]!r} instead.')
@@ -66,7 +57,7 @@ def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Numbe
         raise BudgetError(f'mechanism = "{table["mechanism"]}" takes {wanted}, not {" and ".join(own)}.')
     strategy = Strategy(
         mechanism=table["mechanism"],
-        budget=exact(own.get(wanted, 1), wanted),  # replaced below where the text leaves it open
+        budget=exact(own.get(wanted, 1), wanted),  # replaced below if the text has none
         levels=table["levels"],
         queries=_by_level(table["queries"], list(table["levels"])),
         constraints=tuple(map(constraint_from_toml, table.get("constraints", ()))),
@@ -76,7 +67,7 @@ def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Numbe
 
 
 def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
-    """A strategy as TOML text, from which it can be read back unchanged."""
+    """Write a strategy as TOML text, from which it can be read back unchanged."""
     table: dict[str, Any] = {"name": strategy.name} if strategy.name else {}
     table["mechanism"] = strategy.mechanism
     if budget:
@@ -94,7 +85,7 @@ def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
     if strategy.groupings:
         table["groupings"] = dict(strategy.groupings)
     if strategy.passes:
-        table["passes"] = {level: [list(one) for one in passes] for level, passes in strategy.passes.items()}
+        table["passes"] = {level: [list(queries) for queries in passes] for level, passes in strategy.passes.items()}
     table["levels"] = _written(strategy.levels)
     per_level = [_written(queries) for queries in strategy.queries.values()]
     same = all(queries == per_level[0] for queries in per_level)
@@ -109,7 +100,7 @@ def _written(shares: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _by_level(table: Mapping[str, Any], levels: list[str]) -> dict[str, Any]:
-    """Shares by level: those for every level, and a level's own table in place of them."""
+    """Return the shares of each level: its own table, or else the shares for all levels."""
     own = {name: value for name, value in table.items() if isinstance(value, dict)}
     common = {name: value for name, value in table.items() if not isinstance(value, dict)}
     unknown = [name for name in own if name not in levels]

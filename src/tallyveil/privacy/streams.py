@@ -1,4 +1,4 @@
-"""The noise stream of a measurement: the same for the same people and strategy, independent for any other."""
+"""The noise stream of a measurement: the same for the same people and strategy, and independent otherwise."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import numpy as np
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.spine import Spine
-from tallyveil.privacy.entropy import RunKey, Stream
+from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.privacy.stream_words import Stream
 
 
 def measurement_stream(
     key: RunKey, people: Histogram, strategy: Strategy, *, optimised: OptimisedSpine | None = None
 ) -> Stream:
-    """The stream for measuring these people with this strategy, on an optimised spine if one is given.
+    """Return the stream for measuring these people with this strategy, on the optimised spine if there is one.
 
-    Its key depends on the canonical counts and their filter, the spine, the schema, the mechanism, the measured queries
-    with their numbers and shares, and the parameter of every noise; not on constraints, post-processing or what is
-    published.
+    Its key depends on the counts and their filter, the spine, the schema, the mechanism, the measured queries with
+    their numbers and shares, and the parameters of the noise. It does not depend on constraints, post-processing or
+    what is published.
     """
     spine = people.spine if optimised is None else optimised.spine
     return key.stream(
@@ -36,7 +37,7 @@ def measurement_stream(
 
 
 def _parameters(strategy: Strategy, spine: Spine) -> Iterator[bytes]:
-    """The parameter of the noise of every query, for the units of a level that pay for so many levels."""
+    """Yield the parameter of the noise of every query, level and number of levels that a unit pays for."""
     numbers = strategy.query_numbers()
     for level, unit_share in unit_shares(strategy, spine).items():
         for span in np.unique(unit_share.spans[unit_share.spans > 0]).tolist():

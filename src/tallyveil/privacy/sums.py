@@ -1,7 +1,7 @@
 """The distribution of a sum of independent noises, by convolution, with a bound on its error.
 
-Siblings' released counts add up to the parent's with the sum of their noises. kazan2022 (appendix 7.1, Proposition 1)
-replaces the sum of d discrete Gaussians DG(1/(2 rho)) by DG(d/(2 rho)); here it is computed, so the two can be
+The sum of the noisy counts of siblings has the sum of their noises. kazan2022 (appendix 7.1, Proposition 1) replaces
+the sum of d discrete Gaussians DG(1/(2 rho)) by DG(d/(2 rho)). Here the sum itself is computed, so the two can be
 compared.
 """
 
@@ -23,16 +23,15 @@ from tallyveil.errors import InputError
 from tallyveil.privacy.noise import DiscreteGaussian, Noise
 
 _UNIT = 2.0**-53  # rounding error of one operation
-_DIRECT = 1 << 28  # products up to which a convolution is added up term by term
+_DIRECT = 1 << 28  # largest number of products for which a convolution is summed term by term
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SumOfNoise(Noise):
-    """A noise known by its probabilities on ``-reach`` to ``reach``.
+    """A noise that is given by its probabilities on ``-reach`` to ``reach``.
 
-    ``error`` bounds half the sum of absolute differences from the right probabilities (total variation), what lies
-    beyond ``reach`` included.
+    ``error`` bounds the total variation distance from the true distribution, including its tails beyond ``reach``.
     """
 
     probabilities: Floats
@@ -40,18 +39,18 @@ class SumOfNoise(Noise):
 
     @property
     def reach(self) -> int:
-        """The largest value with a probability."""
+        """The largest value with a stored probability."""
         return len(self.probabilities) // 2
 
     def pmf(self, k: ArrayLike) -> Floats:
-        """P[X = k], 0 beyond the reach."""
+        """P[X = k], which is 0 beyond the reach."""
         k = np.asarray(k, dtype=np.float64)
         inside = (np.abs(k) <= self.reach) & (k == np.floor(k))
         values: Floats = np.where(inside, self.probabilities[np.where(inside, k + self.reach, 0).astype(np.int64)], 0.0)
         return values
 
     def log_pmf(self, k: ArrayLike) -> Floats:
-        """Logarithm of P[X = k], minus infinity beyond the reach."""
+        """Logarithm of P[X = k], which is minus infinity beyond the reach."""
         with np.errstate(divide="ignore"):
             logs: Floats = np.log(self.pmf(k))
         return logs
@@ -64,13 +63,13 @@ class SumOfNoise(Noise):
         return tails
 
     def actual_variance(self) -> float:
-        """The sum's variance."""
+        """The variance of the sum."""
         k = np.arange(-self.reach, self.reach + 1, dtype=np.float64)
         return float(np.sum(k * k * self.probabilities))
 
 
 def sum_of_noise(noises: Sequence[Noise], *, cut: float = 1e-20) -> SumOfNoise:
-    """The distribution of the sum of independent noises; ``cut`` is how much tail may be dropped in all.
+    """Return the distribution of the sum of independent noises. ``cut`` is the total probability of dropped tails.
 
     >>> three = sum_of_noise([DiscreteGaussian(variance=5)] * 3)
     >>> bool(abs(three.pmf(2) - DiscreteGaussian(variance=15).pmf(2)) < 1e-12), three.error < 1e-12
@@ -79,9 +78,9 @@ def sum_of_noise(noises: Sequence[Noise], *, cut: float = 1e-20) -> SumOfNoise:
     if not noises:
         raise InputError("a sum needs at least one noise. Got none.")
     dropped = cut / (8 * len(noises))
-    total: _Pieces | None = None
+    total: SumOfNoise | None = None
     for noise, times in Counter(noises).items():
-        power: _Pieces | None = _window(noise, dropped)
+        power: SumOfNoise | None = _window(noise, dropped)
         while power is not None:  # binary powers: x, x^2, x^4, ...
             if times & 1:
                 total = power if total is None else _convolved(total, power, dropped)
@@ -89,33 +88,27 @@ def sum_of_noise(noises: Sequence[Noise], *, cut: float = 1e-20) -> SumOfNoise:
             power = _convolved(power, power, dropped) if times else None
     assert total is not None
     total.probabilities.flags.writeable = False
-    return SumOfNoise(probabilities=total.probabilities, error=total.error)
+    return total
 
 
 def approximate_sum(noises: Sequence[DiscreteGaussian]) -> DiscreteGaussian:
-    """One discrete Gaussian with the added variances (kazan2022, Proposition 1: DG(d/(2 rho)))."""
+    """Return one discrete Gaussian with the sum of the variances (kazan2022, Proposition 1: DG(d/(2 rho)))."""
     return DiscreteGaussian(variance=sum((noise.variance for noise in noises), Fraction(0)))
 
 
-@dataclass(frozen=True)
-class _Pieces:
-    probabilities: Floats
-    error: float
-
-
-def _window(noise: Noise, dropped: float) -> _Pieces:
-    """One noise, cut where its tail is small enough; each probability is right to a few dozen roundings."""
+def _window(noise: Noise, dropped: float) -> SumOfNoise:
+    """Truncate a noise where its tail is small enough. Each probability is accurate to a few dozen roundings."""
     reach = int(-noise.quantile(dropped / 2))
     probabilities = noise.pmf(np.arange(-reach, reach + 1))
-    return _Pieces(probabilities, dropped + 64 * _UNIT)
+    return SumOfNoise(probabilities=probabilities, error=dropped + 64 * _UNIT)
 
 
-def _convolved(one: _Pieces, two: _Pieces, dropped: float) -> _Pieces:
-    a, b = one.probabilities, two.probabilities
+def _convolved(left: SumOfNoise, right: SumOfNoise, dropped: float) -> SumOfNoise:
+    a, b = left.probabilities, right.probabilities
     shorter = min(len(a), len(b))
     if len(a) * len(b) <= _DIRECT:
         product = np.convolve(a, b)
-        rounding = (shorter + 2) * _UNIT  # positive terms: relative to each sum, so to the whole
+        rounding = (shorter + 2) * _UNIT  # positive terms, so the relative error of each sum bounds that of the total
     else:
         product = convolved_by_fourier(a, b)
         size = len(product)
@@ -124,11 +117,12 @@ def _convolved(one: _Pieces, two: _Pieces, dropped: float) -> _Pieces:
     product = (product + product[::-1]) / 2
     tails = np.cumsum(product[: len(product) // 2])
     spare = int(np.searchsorted(tails, dropped / 2))
-    return _Pieces(product[spare : len(product) - spare], one.error + two.error + rounding + dropped)
+    error = left.error + right.error + rounding + dropped
+    return SumOfNoise(probabilities=product[spare : len(product) - spare], error=error)
 
 
 def convolved_by_fourier(a: Floats, b: Floats) -> Floats:
-    """The convolution of two series of probabilities, to a rounding error of the whole; none of it is negative.
+    """Return the convolution of two series of probabilities by fast Fourier transform, without negative values.
 
     >>> convolved_by_fourier(np.array([0.5, 0.5]), np.array([0.25, 0.75])).round(12).tolist()
     [0.125, 0.5, 0.375]

@@ -1,12 +1,12 @@
-r"""Cumulative probabilities to any number of digits, rigorously, and the tables made from them.
+r"""Cumulative probabilities to any number of digits, with rigorous error bounds, and the tables made from them.
 
-A *half law* is a distribution on 0, 1, 2, ... with weight f(0) at 0 and ``sides`` times f(m) at m > 0: with two sides
-the magnitude of a symmetric noise, with one side its upper half. What sampling needs of it is the whole number
+A *half law* is a distribution on 0, 1, 2, ... with weight f(0) at 0 and ``sides`` times f(m) at m > 0. With two sides
+it is the law of the magnitude of a symmetric noise, with one side that of its upper half. Sampling needs the integer
 
 .. math:: \lfloor 2^{bits} P[M \le m] \rfloor
 
-It is computed in ball arithmetic (Arb, through python-flint): a ball that surely holds the true value, at a precision
-that is raised until the floor is the same all over the ball. No float takes part.
+It is computed in ball arithmetic (Arb, through python-flint). A ball is certain to contain the true value, and the
+precision is increased until the floor is the same for the whole ball. No floating-point number is involved.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-BITS = 63  # of a first word that go into the magnitude; the other is the sign
-GUIDE = 12  # leading bits whose answer is known before the search, or nearly
+BITS = 63  # bits of the first word that determine the magnitude; the remaining bit is the sign
+GUIDE = 12  # leading bits that narrow the search before it starts
 
 
 @dataclass(frozen=True, kw_only=True)
 class HalfLaw(ABC):
-    """A distribution on 0, 1, 2, ... whose cumulative probabilities are known as balls."""
+    """A distribution on 0, 1, 2, ... whose cumulative probabilities can be computed as balls."""
 
     sides: int
 
     @abstractmethod
     def cumulatives(self) -> Iterator[Any]:
-        """Balls that hold P[M <= 0], P[M <= 1], ..., at the precision in force."""
+        """Yield balls that contain P[M <= 0], P[M <= 1], ..., at the current precision."""
 
     @abstractmethod
     def cumulative(self, m: int) -> Any:
-        """A ball that holds P[M <= m], at the precision in force."""
+        """Return a ball that contains P[M <= m], at the current precision."""
 
     def floor_of(self, m: int, bits: int) -> int:
-        """The whole number floor(2^bits P[M <= m])."""
+        """Return floor(2^bits P[M <= m])."""
         return _raised(lambda: self.cumulative(m), bits)
 
 
@@ -57,7 +57,7 @@ class HalfGeometric(HalfLaw):
     z: Fraction
 
     def cumulatives(self) -> Iterator[Any]:
-        """1 - sides r^(m+1) / (1 - r + sides r), by multiplying on."""
+        """Yield 1 - sides r^(m+1) / (1 - r + sides r), with one multiplication per value."""
         r = (-ball_of(self.z)).exp()
         tail = self.sides * r / (1 - r + self.sides * r)
         while True:
@@ -65,7 +65,7 @@ class HalfGeometric(HalfLaw):
             tail *= r
 
     def cumulative(self, m: int) -> Any:
-        """The same, directly."""
+        """Return the same for one m, directly."""
         r = (-ball_of(self.z)).exp()
         return 1 - self.sides * (-(m + 1) * ball_of(self.z)).exp() / (1 - r + self.sides * r)
 
@@ -78,7 +78,7 @@ class HalfGaussian(HalfLaw):
     s: Fraction
 
     def cumulatives(self) -> Iterator[Any]:
-        """Partial sums over the whole sum."""
+        """Yield the partial sums divided by the whole sum."""
         whole = _whole_sum(self, flint.ctx.prec)
         part = flint.arb(0)
         for m, f in self.weights():
@@ -86,11 +86,11 @@ class HalfGaussian(HalfLaw):
             yield part / whole
 
     def cumulative(self, m: int) -> Any:
-        """The same, added up as far as m."""
+        """Return the same for one m, by summing up to it."""
         return next(islice(self.cumulatives(), m, None))
 
     def weights(self) -> Iterator[tuple[int, Any]]:
-        """f(0), f(1), ... : f(m+1) / f(m) = q^(2m+1) with q = exp(-1/2s)."""
+        """Yield m and f(m) for m = 0, 1, ...; f(m+1) / f(m) = q^(2m+1) with q = exp(-1/2s)."""
         q = (-1 / (2 * ball_of(self.s))).exp()
         f, ratio, step = flint.arb(1), q, q * q
         for m in count():
@@ -101,13 +101,13 @@ class HalfGaussian(HalfLaw):
 
 @lru_cache(maxsize=64)
 def _whole_sum(law: HalfGaussian, digits: int) -> Any:
-    """The whole sum: terms until they are tiny, then a geometric series above the rest as the ball's radius."""
+    """Return the whole sum: terms until they are tiny; a geometric series bounds the rest and is the ball's radius."""
     q = (-1 / (2 * ball_of(law.s))).exp()
     tiny = flint.arb(2) ** -digits
     whole = flint.arb(0)
     for m, f in law.weights():
         if f < tiny:
-            rest = law.sides * f / (1 - q ** (2 * m + 1))  # ratios of later terms are smaller still
+            rest = law.sides * f / (1 - q ** (2 * m + 1))  # the ratios of later terms are even smaller
             return whole + flint.arb(0, rest)
         whole += f if m == 0 else law.sides * f
     raise AssertionError("unreachable: the weights vanish")
@@ -116,11 +116,11 @@ def _whole_sum(law: HalfGaussian, digits: int) -> Any:
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
-    """Where a 63-bit word falls among the thresholds of a half law.
+    """The thresholds of a half law, among which a 63-bit word is searched.
 
-    ``thresholds[m]`` is floor(2^63 P[M <= m]). A word below it (and above the one before) means m; a word equal to one
-    needs more bits. The last threshold is 2^63 - 1: what lies beyond the table needs more bits too.
-    ``guide[g]`` is the first threshold that a word with leading bits ``g`` can be below.
+    ``thresholds[m]`` is floor(2^63 P[M <= m]). A word below it and above the previous threshold means m. A word equal
+    to a threshold needs more bits. The last threshold is 2^63 - 1, so values beyond the table need more bits too.
+    ``guide[g]`` is the position of the first threshold that is not less than the smallest word with leading bits ``g``.
     """
 
     thresholds: NDArray[np.uint64]
@@ -128,7 +128,7 @@ class Table:
 
 
 def entries_needed(law: HalfLaw) -> float:
-    """About how many thresholds a table of this law has."""
+    """Return the approximate number of thresholds in the table of a half law."""
     if isinstance(law, HalfGeometric):
         return 44 / float(law.z) + 2
     assert isinstance(law, HalfGaussian)
@@ -137,7 +137,7 @@ def entries_needed(law: HalfLaw) -> float:
 
 @lru_cache(maxsize=256)
 def table(law: HalfLaw) -> Table:
-    """The table of a half law."""
+    """Return the table of a half law."""
     last = (1 << BITS) - 1
     floors: list[int] = []
     with precision(BITS + 128):
@@ -156,12 +156,12 @@ def table(law: HalfLaw) -> Table:
 
 
 def exp_floor(gamma: Fraction, bits: int) -> int:
-    """The whole number floor(2^bits exp(-gamma)), for gamma >= 0."""
+    """Return floor(2^bits exp(-gamma)), for gamma >= 0."""
     return 1 << bits if gamma == 0 else _raised(lambda: (-ball_of(gamma)).exp(), bits)
 
 
 def floor_of_log(value: Fraction, *, times: Fraction, plus: Fraction) -> int:
-    """The whole number floor(times log(value) + plus), for a value above 0.
+    """Return floor(times log(value) + plus), for a value above 0.
 
     >>> floor_of_log(Fraction(4), times=Fraction(1), plus=Fraction(1, 2))        # log 4 = 1.386...
     1
@@ -169,7 +169,7 @@ def floor_of_log(value: Fraction, *, times: Fraction, plus: Fraction) -> int:
     if value == 1:
         return math.floor(plus)
     digits = 64
-    while True:  # the logarithm is no fraction, so the ball leaves every whole number out some day
+    while True:  # the logarithm is irrational, so at some precision the ball contains no integer
         digits *= 2
         with precision(digits):
             ball = ball_of(times) * ball_of(value).log() + ball_of(plus)
@@ -179,7 +179,7 @@ def floor_of_log(value: Fraction, *, times: Fraction, plus: Fraction) -> int:
 
 
 def _raised(number: Callable[[], Any], bits: int) -> int:
-    """The floor of 2^bits times a number below 1, its ball computed with more digits until that is certain."""
+    """Return the floor of 2^bits times a number below 1, with more digits until it is certain."""
     digits = bits + 64
     while True:
         with precision(digits):
@@ -190,27 +190,27 @@ def _raised(number: Callable[[], Any], bits: int) -> int:
 
 
 def ball_of(value: Fraction) -> Any:
-    """A fraction as a ball, at the precision in force."""
+    """Return a fraction as a ball, at the current precision."""
     return flint.arb(flint.fmpq(value.numerator, value.denominator))
 
 
 def _floor(ball: Any, bits: int) -> int | None:
-    """The floor of 2^bits times a number below 1 that lies in a ball, if it is the same all over the ball."""
+    """Return the floor of 2^bits times a number below 1, if it is the same for the whole ball."""
     scaled = ball * flint.arb(2) ** bits
     low, high = scaled.lower().floor().unique_fmpz(), scaled.upper().floor().unique_fmpz()
     if low is None or high is None:
         return None
-    high = min(int(high), (1 << bits) - 1)  # the number is below 1, whatever its ball holds besides
+    high = min(int(high), (1 << bits) - 1)  # the number is below 1, even if its ball extends beyond
     return high if low >= high else None
 
 
-_one_at_a_time = threading.RLock()  # the precision is one setting for the whole process
+_precision_lock = threading.RLock()  # the precision is one setting for the whole process
 
 
 @contextmanager
 def precision(digits: int) -> Iterator[None]:
-    """Work with so many binary digits, alone."""
-    with _one_at_a_time:
+    """Set the precision to this many binary digits, for one thread at a time."""
+    with _precision_lock:
         before, flint.ctx.prec = flint.ctx.prec, digits
         try:
             yield

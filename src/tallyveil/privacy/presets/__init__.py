@@ -1,4 +1,4 @@
-"""Published strategies, with the exact published fractions, as TOML files beside this module."""
+"""Published strategies with their exact fractions, as TOML files next to this module."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PRESETS = {
 
 
 def preset_text(name: str) -> str:
-    """A preset's TOML as shipped."""
+    """Return the TOML text of a preset."""
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}. Known are {', '.join(PRESETS)}.")
     return files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
 def read_preset(name: str, *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
-    """A preset as a strategy; a budget given here replaces the published one."""
+    """Read a preset as a strategy. A budget passed here replaces the published one."""
     source = preset_text(name)
     try:
         return strategy_from_toml(source, epsilon=epsilon, rho=rho)
