@@ -230,7 +230,7 @@ def test_without_the_failsafe_a_conflict_ends_the_run_and_names_unit_level_and_b
         topdown(noisy, facilities=built, failsafe=False)
     assert not isinstance(problem.value, InputError)  # whether it ends depends on the noise
     text = str(problem.value)
-    assert text.startswith("the children of unit 'state' (level 'county'): ")
+    assert text.startswith("the children of state 'state' (level 'county'): ")
     assert f"total is exact for every county and {ROOM.words()}: the children can keep each, but not all" in text
     assert text.endswith("Loosen a constraint, or use the failsafe.")
 

@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
-import scipy.sparse as sp
 
 from tallyveil._arrays import Integers
-from tallyveil.engine.conflict import listed, whole_solution
+from tallyveil.engine.conflict import listed
 from tallyveil.engine.constraints import LevelLimits
-from tallyveil.engine.nests import UNLIMITED
+from tallyveil.engine.integer_program import bound_rows, whole_solution
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.errors import InputError
 from tallyveil.nouns.spine import Spine
@@ -103,26 +102,19 @@ def _fits(limits: RunLimits, own: Own, depth: int, unit: int) -> bool | None:
     if not own:
         return True
     deepest = max(at for at, _ in own)
-    first, last = _span(spine, depth, unit, deepest)
+    first, last = units_inside(spine, depth, unit, deepest)
     cell = np.flatnonzero(limits.possible)
     row = np.unique(np.stack([one.query.row_of_cell[cell] for _, one in own]), axis=1)
     groups, units = row.shape[1], last - first
     if units * groups > LARGEST:
         return None
-    matrix, least, most = [], [], []
-    for rows, (at, one) in zip(row, own, strict=True):
+    rows = []
+    for row_of_group, (at, one) in zip(row, own, strict=True):
         owner, owners = _owners(spine, one, at, deepest, first, last)
-        low, high = (bounds.reshape(-1) for bounds in one.of(owners))
-        slot = (owner[:, None] * one.query.size + rows).reshape(-1)
-        member = sp.csr_matrix((np.ones(len(slot)), (slot, np.arange(len(slot)))), shape=(len(low), len(slot)))
-        asks = (low > 0) | (high < UNLIMITED)
-        matrix.append(member[asks])
-        least.append(low[asks].astype(np.float64))
-        most.append(np.where(high < UNLIMITED, high, np.inf)[asks])
-    size = units * groups
-    if size == 0:
-        return all((one <= 0).all() for one in least)
-    return whole_solution(np.zeros(size), matrix, least, most, np.full(size, np.inf)) is not None
+        rows.append(bound_rows(owner, row_of_group, *one.of(owners)))
+    if units * groups == 0:
+        return all((least <= 0).all() for _, least, _ in rows)
+    return whole_solution(np.zeros(units * groups), rows) is not None
 
 
 def _owners(spine: Spine, one: LevelLimits, at: int, deepest: int, first: int, last: int) -> tuple[Integers, Integers]:
@@ -134,7 +126,7 @@ def _owners(spine: Spine, one: LevelLimits, at: int, deepest: int, first: int, l
     return owner.reshape(-1), owners
 
 
-def _span(spine: Spine, depth: int, unit: int, deepest: int) -> tuple[int, int]:
+def units_inside(spine: Spine, depth: int, unit: int, deepest: int) -> tuple[int, int]:
     """The units of the deepest level that lie in a unit."""
     first, last = unit, unit + 1
     for at in range(depth, deepest):

@@ -6,7 +6,8 @@ variables. Nests are worked on many at a time: one after another in flat arrays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -113,3 +114,22 @@ def nests_of_parents(first_child: Integers, above: Counts, first: int, last: int
         block_start=np.append(0, np.cumsum(np.diff(child_start) * np.diff(cell_start))),
     )
     return nests, parent
+
+
+def only_nest(nests: Nests, limits: Sequence[Limits], p: int) -> tuple[Nests, list[Limits]]:
+    """One nest and its limits, as if there were no others."""
+    children = slice(nests.child_start[p], nests.child_start[p + 1])
+    cells = slice(nests.cell_start[p], nests.cell_start[p + 1])
+    nest = Nests(
+        child_start=np.array([0, children.stop - children.start]),
+        child=nests.child[children],
+        cell_start=np.array([0, cells.stop - cells.start]),
+        cell=nests.cell[cells],
+        count=nests.count[cells],
+        block_start=np.array([0, nests.block_start[p + 1] - nests.block_start[p]]),
+    )
+    own = []
+    for limit in limits:
+        owners, owner = np.unique(limit.owner[children], return_inverse=True)
+        own.append(replace(limit, least=limit.least[owners], most=limit.most[owners], owner=owner))
+    return nest, own
