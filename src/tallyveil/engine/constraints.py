@@ -14,7 +14,7 @@ Data and release are always checked on the published spine, against what was dec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,7 +33,7 @@ from tallyveil.privacy.strategy import Strategy
 
 Bounds = tuple[Integers, Integers]
 Exact = Mapping[tuple[str, str], Counts]
-_CHUNK = 1 << 18
+UNITS_AT_ONCE = 1 << 18  # units whose bounds are held in memory together
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +64,11 @@ class LevelLimits:
     def all(self) -> Bounds:
         """Least and most for all owners."""
         return self.of(np.arange(self.owners))
+
+    def by_chunks(self) -> Iterator[tuple[int, Integers, Integers]]:
+        """Least and most of runs of owners, each with the position of its first owner."""
+        for first in range(0, self.owners, UNITS_AT_ONCE):
+            yield first, *self.of(np.arange(first, min(first + UNITS_AT_ONCE, self.owners)))
 
     def at(self, nests: Nests) -> Limits:
         """The limits of the children of some nests."""
@@ -149,16 +154,14 @@ def check_counts(
                 )
 
 
-def _first_break(answers: Counts, one: LevelLimits) -> tuple[int, int, int, int, int] | None:
-    """The first unit and row outside its bounds."""
-    for first in range(0, answers.units, _CHUNK):
-        last = min(first + _CHUNK, answers.units)
-        table = answers.dense(first, last)
-        least, most = one.of(np.arange(first, last))
-        wrong = np.argwhere((table < least) | (table > most))
-        if len(wrong):
-            at, row = map(int, wrong[0])
-            return first + at, row, int(table[at, row]), int(least[at, row]), int(most[at, row])
+def _first_break(answers: Counts, limits: LevelLimits) -> tuple[int, int, int, int, int] | None:
+    """The first unit and row outside its bounds: unit, row, count, least and most."""
+    for first, least, most in limits.by_chunks():
+        table = answers.dense(first, first + len(least))
+        broken = np.argwhere((table < least) | (table > most))
+        if len(broken):
+            unit, row = map(int, broken[0])
+            return first + unit, row, int(table[unit, row]), int(least[unit, row]), int(most[unit, row])
     return None
 
 

@@ -26,7 +26,6 @@ from tallyveil.errors import InputError
 from tallyveil.nouns.spine import Spine
 
 LARGEST = 1 << 19  # variables of the program: beyond, it takes minutes
-_CHUNK = 1 << 18
 _TRIED = 200  # units of a level that are tried one by one, to name the smallest part of the tree in conflict
 
 Own = Sequence[tuple[int, LevelLimits]]
@@ -38,24 +37,23 @@ def check_feasible(limits: RunLimits, *, exactly: bool = True) -> None:
     Without ``exactly`` only each unit's bounds are compared with each other, which is quick for any tree.
     """
     for level in reversed(limits.measured.levels):
-        for one in limits.carried[level]:
-            _refuse_empty_ranges(one, level, limits)
+        for bounds in limits.carried[level]:
+            _refuse_empty_ranges(bounds, level, limits)
     if exactly and not limits.sums_decide:
         _refuse_by_program(limits)
 
 
-def _refuse_empty_ranges(one: LevelLimits, level: str, limits: RunLimits) -> None:
-    for first in range(0, one.owners, _CHUNK):
-        least, most = one.of(np.arange(first, min(first + _CHUNK, one.owners)))
-        wrong = np.argwhere(least > most)
-        if len(wrong):
-            at, row = map(int, wrong[0])
-            unit = limits.unit(level, first + at, owner=one.owner is not None)
+def _refuse_empty_ranges(bounds: LevelLimits, level: str, limits: RunLimits) -> None:
+    for first, least, most in bounds.by_chunks():
+        empty = np.argwhere(least > most)
+        if len(empty):
+            owner, row = map(int, empty[0])
+            unit = limits.unit(level, first + owner, owner=bounds.owner is not None)
             words = dict.fromkeys(words for other in limits.carried[level] for words in other.words)
             raise InputError(
-                f"the constraints cannot hold: {unit} would have at least {least[at, row]:,} and at most "
-                f"{most[at, row]:,} in {one.query.labels()[row]!r} of {one.query.name!r} ({'; '.join(words)}). "
-                f"Loosen a constraint."
+                f"the constraints cannot hold: {unit} would have at least {least[owner, row]:,} and at most "
+                f"{most[owner, row]:,} in {bounds.query.labels()[row]!r} of {bounds.query.name!r} "
+                f"({'; '.join(words)}). Loosen a constraint."
             )
 
 
