@@ -26,7 +26,7 @@ from tallyveil.nouns.census_schemas import PERSONS_1940
 from tallyveil.nouns.counts import Counts
 from tallyveil.privacy import Bound, Invariant, RunKey, account_of
 from tallyveil.privacy.constraints import FacilityBounds
-from tallyveil.protection.protect import checked_limits
+from tallyveil.protection.before_noise import checked_limits
 from tallyveil.runs.batches import Execution
 
 RUNS = 20_000

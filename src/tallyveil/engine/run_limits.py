@@ -27,6 +27,8 @@ class RunLimits:
         The spine of the data and of the release.
     optimised
         The optimised spine, if the run is on one.
+    exact
+        The answers published without noise, by query and level of the published spine.
     possible
         Which cells may hold anybody.
     declared
@@ -39,6 +41,7 @@ class RunLimits:
 
     published: Spine
     schema: Schema
+    exact: Exact
     possible: Bools
     declared: Mapping[str, Sequence[LevelLimits]]
     own: Mapping[str, Sequence[LevelLimits]]
@@ -110,6 +113,7 @@ def run_limits(
         published=spine,
         optimised=optimised,
         schema=schema,
+        exact=exact,
         possible=possible,
         declared=declared,
         own=own,

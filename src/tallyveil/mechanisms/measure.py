@@ -6,6 +6,8 @@ released estimate leaves open, or for all of them where measurements are publish
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from tallyveil._arrays import Integers
@@ -22,7 +24,7 @@ from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.streams import measurement_stream
 from tallyveil.release.declared import stamps_of_run
-from tallyveil.release.measurements import Measurements
+from tallyveil.release.measurements import Measurements, Pair
 
 
 def measure(
@@ -32,10 +34,12 @@ def measure(
     *,
     replicate: int = 0,
     optimised: OptimisedSpine | None = None,
+    exact: Mapping[Pair, Counts] | None = None,
 ) -> Measurements:
-    """Noisy answers about these people, one sample of them for each replicate; the ledger says what they cost.
+    """Noisy answers about these people, one sample for each replicate; the ledger checks what they cost.
 
-    With ``optimised``, the answers are about the units of that spine; invariants stay those of the people's own.
+    With ``optimised``, the answers are about the units of that spine; invariants stay those of the people's own spine.
+    ``exact`` are the answers published without noise (``exact_answers``), if they have already been computed.
 
     >>> from tallyveil import Schema, Spine
     >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
@@ -76,15 +80,15 @@ def measure(
         schema=histogram.schema,
         strategy=strategy,
         ask=ask,
-        exact=exact_answers(people, strategy),
+        exact=exact_answers(people, strategy) if exact is None else exact,
         optimised=optimised,
         stamps=stamps_of_run(people, strategy, seeded=key.seeded),
     )
     return noisy
 
 
-def exact_answers(people: Histogram, strategy: Strategy) -> dict[tuple[str, str], Counts]:
-    """What is published without noise: the invariants, and everybody, where neighbours are equally many."""
+def exact_answers(people: Histogram, strategy: Strategy) -> dict[Pair, Counts]:
+    """The answers published without noise: invariants, and under replace-one neighbours the number of people."""
     wanted = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
     if strategy.neighbours == "replace-one":
         wanted.append((TOTAL, people.spine.levels[0]))

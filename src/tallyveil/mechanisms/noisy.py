@@ -42,12 +42,17 @@ def people_of(people: People) -> Histogram:
     return people.people if isinstance(people, Population) else people
 
 
-def noise_stream(people: Histogram, *measured: object, seed: int | None, key: RunKey | None) -> Stream:
-    """The stream of a mechanism on these people, by its name and parameters; from the system if neither is given."""
+def run_key(seed: int | None, key: RunKey | None) -> RunKey:
+    """The key of a run: the given one, or one from the seed, or a new one from the operating system."""
     if seed is not None and key is not None:
         raise InputError("a seed and a key are both given. Give one.")
-    run_key = key or (RunKey.from_system() if seed is None else RunKey.from_seed(seed))
-    return run_key.stream(chain([run_key.people(people.identifying_bytes())], _as_bytes(measured)))
+    return key or (RunKey.from_system() if seed is None else RunKey.from_seed(seed))
+
+
+def noise_stream(people: Histogram, *measured: object, seed: int | None, key: RunKey | None) -> Stream:
+    """The noise stream of a mechanism on these people, identified by the mechanism's name and parameters."""
+    secret = run_key(seed, key)
+    return secret.stream(chain([secret.people(people.identifying_bytes())], _as_bytes(measured)))
 
 
 def noisy_answers(
