@@ -35,11 +35,7 @@ ROWS = [
     ["mechanisms"],
     ["engine", "evaluate", "risk"],
     ["protection.protect", "protection.verify", "protection"],
-    [
-        "auditing.mechanism_runs",
-        "auditing.neighbours",
-        "auditing.audit_job",
-    ],  # they run the engine, and evaluations use them
+    ["auditing"],  # runs the engine, and hands what it gives to the audit
     ["report"],
     ["cli", "__main__"],
 ]
