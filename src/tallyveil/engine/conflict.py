@@ -22,7 +22,7 @@ from tallyveil.engine.quick_checks import broken_rows, greedily_filled
 
 @dataclass(frozen=True, kw_only=True)
 class Conflict:
-    """Limits that the children of a nest cannot keep together; ``row`` is known where one kind alone is impossible."""
+    """Limits that the children of a nest cannot keep together; ``row`` is set where one kind alone is impossible."""
 
     nest: int
     limits: tuple[str, ...]
@@ -31,12 +31,12 @@ class Conflict:
 
 
 def first_conflict(nests: Nests, limits: Sequence[Limits]) -> Conflict | None:
-    """The first nest that no table of whole numbers fits, and what is in conflict there; None if all are feasible."""
+    """The conflict in the first nest that is not feasible; None if all are feasible."""
     return next(conflicts(nests, limits), None)
 
 
 def conflicts(nests: Nests, limits: Sequence[Limits]) -> Iterator[Conflict]:
-    """All nests that no table of whole numbers fits, in order, and what is in conflict in each."""
+    """The conflicts in all nests that are not feasible, in order."""
     broken, binding = broken_rows(nests, limits)
     alone = (broken >= 0).any(axis=0)
     several = ~alone & (binding.sum(axis=0) >= 2)
@@ -54,7 +54,7 @@ def conflicts(nests: Nests, limits: Sequence[Limits]) -> Iterator[Conflict]:
 
 
 def _conflict_of_several(nests: Nests, limits: Sequence[Limits], p: int) -> Conflict | None:
-    """The conflict between kinds in a nest where none is impossible alone."""
+    """The conflict between several kinds of limits in a nest where none is impossible alone."""
     nest, own = only_nest(nests, limits, p)
     if _fits(nest, own):
         return None

@@ -17,7 +17,6 @@ from itertools import combinations
 
 import numpy as np
 
-from tallyveil._arrays import Integers
 from tallyveil.engine.conflict import listed
 from tallyveil.engine.constraints import LevelLimits
 from tallyveil.engine.integer_program import bound_rows, whole_solution
@@ -32,9 +31,9 @@ Own = Sequence[tuple[int, LevelLimits]]
 
 
 def check_feasible(limits: RunLimits, *, exactly: bool = True) -> None:
-    """Refuse constraints that no counts can keep: the error names unit, level and constraints.
+    """Refuse constraints that no counts can keep; the error names unit, level and constraints.
 
-    Without ``exactly`` only each unit's bounds are compared with each other, which is quick for any tree.
+    Without ``exactly``, only the bounds of each unit are compared with each other, which is quick for any tree.
     """
     for level in reversed(limits.measured.levels):
         for bounds in limits.carried[level]:
@@ -58,18 +57,14 @@ def _refuse_empty_ranges(bounds: LevelLimits, level: str, limits: RunLimits) -> 
 
 
 def _refuse_by_program(limits: RunLimits) -> None:
-    own = [(depth, one) for depth, level in enumerate(limits.measured.levels) for one in limits.own[level]]
+    own = [(depth, bounds) for depth, level in enumerate(limits.measured.levels) for bounds in limits.own[level]]
     if _fits(limits, own, 0, 0) is not False:
         return
     depth, unit = _smallest_part(limits, own)
-    below = [(at, one) for at, one in own if at >= depth]
-    names = next(
-        some
-        for size in range(1, len(below) + 1)
-        for some in combinations(below, size)
-        if _fits(limits, some, depth, unit) is False
-    )
-    words = dict.fromkeys(one.name for _, one in names)
+    below = [pair for pair in own if pair[0] >= depth]
+    subsets = (subset for size in range(1, len(below) + 1) for subset in combinations(below, size))
+    fewest = next(subset for subset in subsets if _fits(limits, subset, depth, unit) is False)
+    words = dict.fromkeys(bounds.name for _, bounds in fewest)
     raise InputError(
         f"the constraints cannot hold: no counts of {limits.unit(limits.measured.levels[depth], unit)} and the units "
         f"in it keep {listed(list(words))}. Loosen one of them."
@@ -81,52 +76,46 @@ def _smallest_part(limits: RunLimits, own: Own) -> tuple[int, int]:
     spine, depth, unit = limits.measured, 0, 0
     while depth + 1 < len(spine.levels):
         children = range(int(spine.first_child[depth][unit]), int(spine.first_child[depth][unit + 1]))
-        inside = [(at, one) for at, one in own if at > depth]
+        inside = [pair for pair in own if pair[0] > depth]
         tried = children if len(children) <= _TRIED and inside else range(0)
-        found = next((child for child in tried if _fits(limits, inside, depth + 1, child) is False), None)
-        if found is None:
+        infeasible = next((child for child in tried if _fits(limits, inside, depth + 1, child) is False), None)
+        if infeasible is None:
             break
-        depth, unit = depth + 1, found
+        depth, unit = depth + 1, infeasible
     return depth, unit
 
 
 def _fits(limits: RunLimits, own: Own, depth: int, unit: int) -> bool | None:
-    """Whether some whole counts inside a unit keep these bounds on the units in it; None if it was too large to tell.
+    """Whether some whole counts inside a unit keep these bounds on the units in it; None if it is too large to tell.
 
-    Bounds on parts together count where the unit is the root.
+    Bounds on several parts together are considered only where the unit is the root.
     """
     spine = limits.measured
-    own = [(at, one) for at, one in own if at >= depth and (one.owner is None or depth == 0)]
+    own = [(at, bounds) for at, bounds in own if at >= depth and (bounds.owner is None or depth == 0)]
     if not own:
         return True
     deepest = max(at for at, _ in own)
     first, last = units_inside(spine, depth, unit, deepest)
     cell = np.flatnonzero(limits.possible)
-    row = np.unique(np.stack([one.query.row_of_cell[cell] for _, one in own]), axis=1)
+    row = np.unique(np.stack([bounds.query.row_of_cell[cell] for _, bounds in own]), axis=1)
     groups, units = row.shape[1], last - first
     if units * groups > LARGEST:
         return None
     rows = []
-    for row_of_group, (at, one) in zip(row, own, strict=True):
-        owner, owners = _owners(spine, one, at, deepest, first, last)
-        rows.append(bound_rows(owner, row_of_group, *one.of(owners)))
+    for row_of_group, (at, bounds) in zip(row, own, strict=True):
+        ancestor = np.arange(first, last)
+        for higher in range(deepest - 1, at - 1, -1):
+            ancestor = np.searchsorted(spine.first_child[higher], ancestor, side="right") - 1
+        owners, owner = np.unique(ancestor if bounds.owner is None else bounds.owner[ancestor], return_inverse=True)
+        rows.append(bound_rows(owner.reshape(-1), row_of_group, *bounds.of(owners)))
     if units * groups == 0:
         return all((least <= 0).all() for _, least, _ in rows)
     return whole_solution(np.zeros(units * groups), rows) is not None
 
 
-def _owners(spine: Spine, one: LevelLimits, at: int, deepest: int, first: int, last: int) -> tuple[Integers, Integers]:
-    """For each unit ``first`` to ``last`` of the deepest level which of the owners it falls under, and the owners."""
-    above = np.arange(first, last)
-    for depth in range(deepest - 1, at - 1, -1):
-        above = np.searchsorted(spine.first_child[depth], above, side="right") - 1
-    owners, owner = np.unique(above if one.owner is None else one.owner[above], return_inverse=True)
-    return owner.reshape(-1), owners
-
-
 def units_inside(spine: Spine, depth: int, unit: int, deepest: int) -> tuple[int, int]:
-    """The units of the deepest level that lie in a unit."""
+    """The first and last (excluded) unit at depth ``deepest`` that lie in a unit."""
     first, last = unit, unit + 1
-    for at in range(depth, deepest):
-        first, last = int(spine.first_child[at][first]), int(spine.first_child[at][last])
+    for first_child in spine.first_child[depth:deepest]:
+        first, last = int(first_child[first]), int(first_child[last])
     return first, last

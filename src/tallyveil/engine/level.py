@@ -30,7 +30,7 @@ Progress = Callable[[str, int, int], None]
 Span = tuple[int, int]  # parents, from the first up to the last, which is excluded
 
 CHUNK = 1 << 18  # entries of the tables that are solved together
-NO_NOISE = 1e-9  # a variance below this is treated as this
+NO_NOISE = 1e-9  # smaller variances are replaced by this one
 
 
 def solve_root(measurements: Measurements, limits: RunLimits) -> tuple[Counts, Solved]:
@@ -149,15 +149,15 @@ def _solved(nests: Nests, level: str, measurements: Measurements, limits: Sequen
 
 
 def _estimated(nests: Nests, level: str, measurements: Measurements, limits: Sequence[Limits]) -> Estimated:
-    """Ask for the noisy answers that the nests need, and solve."""
+    """Query the noisy answers that the nests need, and estimate their tables."""
     strategy = measurements.strategy
     asked = {query: _asked(nests, level, query, measurements) for query in strategy.queries[level]}
     passes = strategy.passes.get(level)
     if not passes:
         return estimate(nests, list(asked.values()), limits)
-    named = {query for one in passes for query in one}
-    order = [[q for q in asked if q in one or ("*" in one and q not in named)] for one in passes]
-    return estimate_in_passes(nests, [[asked[query] for query in one] for one in order if one], limits)
+    named = {query for names in passes for query in names}
+    order = [[query for query in asked if query in names or ("*" in names and query not in named)] for names in passes]
+    return estimate_in_passes(nests, [[asked[query] for query in names] for names in order if names], limits)
 
 
 def _asked(nests: Nests, level: str, query: str, measurements: Measurements) -> Asked:

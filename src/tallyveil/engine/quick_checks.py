@@ -12,7 +12,7 @@ from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 
 
 def broken_rows(nests: Nests, limits: Sequence[Limits]) -> tuple[Integers, Bools]:
-    """For each kind and nest the first row that it alone makes impossible (-1: none), and where it binds at all."""
+    """For each kind of limits and nest: the first row that it alone makes impossible (or -1), and whether it binds."""
     binding = np.zeros((len(limits), len(nests)), np.bool_)
     broken = np.full((len(limits), len(nests)), -1, np.int64)
     for k, limit in enumerate(limits):
@@ -24,19 +24,19 @@ def broken_rows(nests: Nests, limits: Sequence[Limits]) -> tuple[Integers, Bools
 
 
 def greedily_filled(nests: Nests, limits: Sequence[Limits], wanted: Bools) -> Bools:
-    """Which of the wanted nests a greedy table fits. No proof that the others have none."""
+    """Which of the wanted nests a greedily filled table fits. The others may have some other table."""
     filled = np.zeros(len(nests), np.bool_)
     if wanted.any():
-        kinds = sorted(limits, key=lambda one: -one.least.shape[1])  # the needs of fine rows first
-        rows, group = np.unique(np.stack([one.row_of_cell for one in kinds]), axis=1, return_inverse=True)
-        sizes = [one.least.size for one in kinds]
+        kinds = sorted(limits, key=lambda limit: -limit.least.shape[1])  # the needs of fine rows first
+        rows, group = np.unique(np.stack([limit.row_of_cell for limit in kinds]), axis=1, return_inverse=True)
+        sizes = [limit.least.size for limit in kinds]
         _fill(
             nests.child_start, nests.cell_start, nests.cell, nests.count, wanted, group.reshape(-1), rows,
-            np.stack([one.owner for one in kinds]),
+            np.stack([limit.owner for limit in kinds]),
             np.cumsum([0, *sizes[:-1]]),
-            np.array([one.least.shape[1] for one in kinds]),
-            np.concatenate([np.maximum(one.least, 0).reshape(-1) for one in kinds]),
-            np.concatenate([one.most.reshape(-1) for one in kinds]),
+            np.array([limit.least.shape[1] for limit in kinds]),
+            np.concatenate([np.maximum(limit.least, 0).reshape(-1) for limit in kinds]),
+            np.concatenate([limit.most.reshape(-1) for limit in kinds]),
             filled,
         )  # fmt: skip
     return filled
@@ -44,7 +44,7 @@ def greedily_filled(nests: Nests, limits: Sequence[Limits], wanted: Bools) -> Bo
 
 @compiled
 def _mark_broken_rows(child_start, cell_start, cell, count, row_of_cell, owner, least, most, binding, broken):  # type: ignore[no-untyped-def]
-    """The first row of each nest where the parent's count is not one that its children may have."""
+    """Find the first row of each nest where the children's bounds exclude the parent's count."""
     owners, rows = least.shape
     whole, low, high = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
     seen = np.full(owners, -1, np.int64)
@@ -74,9 +74,10 @@ def _mark_broken_rows(child_start, cell_start, cell, count, row_of_cell, owner, 
 
 @compiled
 def _fill(child_start, cell_start, cell, count, wanted, group, rows, owner, first, width, need, room, filled):  # type: ignore[no-untyped-def]
-    """Give every group's people to children, those first who need them, within the room that each has.
+    """Give the people of every group to children, first to those that need them, within the room that each has.
 
-    Groups that fit into few children go first, to the children that few groups fit into. Uses up ``need`` and ``room``.
+    Groups that fit into few children go first, and go to the children that few groups fit into. Overwrites ``need``
+    and ``room``.
     """
     kinds, groups = rows.shape
     left, slot = np.empty(groups, np.int64), np.empty(kinds, np.int64)

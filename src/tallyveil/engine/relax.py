@@ -23,14 +23,13 @@ import numpy as np
 
 from tallyveil._arrays import Integers
 from tallyveil.engine.conflict import Conflict
-from tallyveil.engine.constraints import LevelLimits
 from tallyveil.engine.feasibility import units_inside
 from tallyveil.engine.nearest_parents import NOTHING, BoundsAbove, nearest_parents
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.errors import EndedAfterNoise, TallyveilError
 from tallyveil.nouns.counts import Counts
-from tallyveil.nouns.schema import TOTAL, Schema
+from tallyveil.nouns.schema import TOTAL, Query, Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
@@ -133,7 +132,7 @@ def _limits_of_children(limits: RunLimits, depth: int, parent: int) -> list[Limi
     none = np.zeros(1, np.int64)
     ends = np.array([0, len(child)])
     nest = Nests(child_start=ends, child=child, cell_start=none, cell=none, count=none, block_start=none)
-    return [one.at(nest) for one in limits.carried[spine.levels[depth + 1]]]
+    return [limit.at(nest) for limit in limits.carried[spine.levels[depth + 1]]]
 
 
 def _bounds_above(
@@ -144,17 +143,17 @@ def _bounds_above(
     ancestor = np.arange(above.units)  # of every unit of the level that is changed
     for higher in range(depth, -1, -1):
         level = spine.levels[higher]
-        for one in limits.carried[level] if higher == depth else limits.own[level]:
-            owner_of_all = ancestor if one.owner is None else one.owner[ancestor]
+        for limit in limits.carried[level] if higher == depth else limits.own[level]:
+            owner_of_all = ancestor if limit.owner is None else limit.owner[ancestor]
             owner_of = owner_of_all[units]
             for owner in np.unique(owner_of):
-                least, most = (bounds[0] for bounds in one.of(np.array([owner])))
+                least, most = (bounds[0] for bounds in limit.of(np.array([owner])))
                 if (least <= 0).all() and (most >= UNLIMITED).all():
                     continue
                 others = np.setdiff1d(np.flatnonzero(owner_of_all == owner), units) if higher < depth else units[:0]
-                fixed = _row_sums(one, above, new, others)
+                fixed = _answer(limit.query, above, new, others)
                 yield BoundsAbove(
-                    row_of_cell=one.query.row_of_cell,
+                    row_of_cell=limit.query.row_of_cell,
                     members=np.flatnonzero(owner_of == owner),
                     least=(least - fixed).astype(np.float64),
                     most=np.where(most >= UNLIMITED, np.inf, most - fixed),
@@ -163,13 +162,13 @@ def _bounds_above(
             ancestor = spine.parents(level)[ancestor]
 
 
-def _row_sums(one: LevelLimits, above: Counts, new: Mapping[int, Integers], units: Integers) -> Integers:
-    """A query's answer for some units together."""
-    old = units[~np.isin(units, list(new))] if new else units
-    some = above.taken(old)
-    sums = np.bincount(one.query.row_of_cell[some.cell], some.count, one.query.size).astype(np.int64)
-    for unit in np.setdiff1d(units, old).tolist():
-        sums += np.bincount(one.query.row_of_cell, new[unit], one.query.size).astype(np.int64)
+def _answer(query: Query, above: Counts, new: Mapping[int, Integers], units: Integers) -> Integers:
+    """The answer to a query for some units together."""
+    unchanged = units[~np.isin(units, list(new))]
+    counts = above.taken(unchanged)
+    sums = np.bincount(query.row_of_cell[counts.cell], counts.count, query.size).astype(np.int64)
+    for unit in np.setdiff1d(units, unchanged).tolist():
+        sums += np.bincount(query.row_of_cell, new[unit], query.size).astype(np.int64)
     return sums
 
 
@@ -181,9 +180,9 @@ def _replaced(counts: Counts, new: Mapping[int, Integers]) -> Counts:
     """The counts with those of some units replaced."""
     changed = np.isin(counts.unit(), list(new))
     unit, cell, count = [counts.unit()[~changed]], [counts.cell[~changed]], [counts.count[~changed]]
-    for one, table in new.items():
+    for position, table in new.items():
         cells = np.flatnonzero(table)
-        unit.append(np.full(len(cells), one))
+        unit.append(np.full(len(cells), position))
         cell.append(cells.astype(counts.cell.dtype))
         count.append(table[cells])
     columns = (np.concatenate(part) for part in (unit, cell, count))
