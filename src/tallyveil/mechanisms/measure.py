@@ -1,7 +1,7 @@
 """Measure: noisy answers to a strategy's queries (step one of TopDown).
 
-Noise is a pure function of its place, so an answer is drawn when it is asked for: for the cells that the parent's
-released estimate leaves open, or for all of them where measurements are published. The values are the same.
+Noise is a pure function of its place, so an answer is drawn only when it is queried: for the cells that are not empty
+in the parent's released estimate, or for all cells where measurements are published. The values are the same.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def measure(
         answers = truth[level].looked_up(index, rows.row_of_cell, rows.size)
         spans = noisy.shares[level].spans[index // rows.size]
         for span in np.unique(spans):
-            at = np.flatnonzero(spans == span)
-            answers[at] += draw(
+            places = np.flatnonzero(spans == span)
+            answers[places] += draw(
                 noisy.noise(level, query, int(span)),
                 stream,
-                index[at],
+                index[places],
                 level=histogram.spine.depth(level),
                 query=numbers[query],
                 replicate=replicate,
@@ -96,7 +96,7 @@ def exact_answers(people: Histogram, strategy: Strategy) -> dict[Pair, Counts]:
 
 
 def _refuse_undrawable(strategy: Strategy, spine: Spine, replicate: int) -> None:
-    """Refuse noise that cannot be drawn before any is: too wide, or with a number that a stream has no place for."""
+    """Refuse noise that cannot be drawn: too wide, or with a number that does not fit into a stream."""
     check_place(level=len(spine.levels) - 1, query=len(strategy.query_numbers()) - 1, replicate=replicate)
     for level, shares in unit_shares(strategy, spine).items():
         for span in np.unique(shares.spans[shares.spans > 0]).tolist():
@@ -105,7 +105,7 @@ def _refuse_undrawable(strategy: Strategy, spine: Spine, replicate: int) -> None
 
 
 def _spend(strategy: Strategy) -> None:
-    """Write down what each noise costs, worked out from the noise itself; it must be what the strategy allows."""
+    """Enter the privacy loss of each noise into a ledger, which checks that the total is the strategy's budget."""
     ledger = Ledger(strategy)
     changed = 2 if strategy.neighbours == "replace-one" else 1  # counts that a neighbour changes, by 1 each
     for spend in strategy.spends():

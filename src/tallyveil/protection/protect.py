@@ -59,30 +59,30 @@ def protect(
     truth
         The counts, or a synthetic census with its facilities.
     strategy
-        The budget, how it is divided, and what must hold.
+        The budget, how it is divided, and the constraints.
     facilities
         Public counts of households and group quarters, where the strategy bounds persons by them.
     seed, key
-        Where randomness comes from: the operating system by default; a key (from a key file) gives the same noise for
-        the same measurement again; a seed is for research and stamps the release.
+        The source of randomness, the operating system by default. A key (from a key file) gives the same noise again
+        for the same measurement. A seed is for research, and the release is stamped accordingly.
     replicate
-        Which sample of the noise: releases with different numbers are independent.
+        Which sample of the noise to draw; releases with different numbers are independent.
     threads
-        How many to work with; the result does not depend on it. By default, all cores.
+        The number of threads, all cores by default. The result does not depend on it.
     failsafe
-        Change a parent as little as possible where the noise leaves constraints that cannot all hold, and record it.
-        Without it the run ends there, and its budget is spent all the same.
+        Change a parent as little as possible where noise has made it impossible to keep all constraints, and record
+        the change. Without the failsafe the run ends there, and its budget counts as spent.
     optimised
-        A spine to measure and estimate on instead of the counts' own (``Spine.optimised``); the release is on theirs.
+        A spine to measure and estimate on (``Spine.optimised``). The release is on the spine of the counts.
     measurements
-        The (query, level) pairs whose noisy answers the release keeps, in memory; None for all of them.
+        The (query, level) pairs whose noisy answers the release keeps in memory; None for all of them.
     progress
         Called with a level, how many of its parents are done, and how many there are.
 
     Raises
     ------
     InputError
-        Something is wrong with what was given. No noise was drawn, and nothing is spent.
+        The input is invalid. No noise was drawn, and no budget is spent.
     EndedAfterNoise
         The run ended after noise was drawn. Its budget counts as spent.
 

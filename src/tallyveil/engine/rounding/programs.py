@@ -1,4 +1,4 @@
-"""Rounding by integer programs (HiGHS), where the limits of a nest do not nest and a flow cannot do it."""
+"""Rounding by integer programs (HiGHS), for limits that do not nest and so cannot be handled by a flow."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tallyveil.engine.integer_program import Rows, sum_matrix, whole_solution
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests, only_nest
 from tallyveil.engine.rounding.stages import Partition, numbered
 
-WHOLE = 1e-6  # as near to a whole number as this counts as whole
+WHOLE = 1e-6  # numbers this near to a whole number count as whole
 
 
 def round_by_program(
     x: NDArray[Any], p: int, nests: Nests, limits: Sequence[Limits], stages: Sequence[Partition]
 ) -> Integers | None:
-    """Round one nest by integer programs, one a stage: to floors and ceilings, or else to any whole numbers."""
+    """Round one nest by one integer program per stage: to floors and ceilings, or else to any whole numbers."""
     n, m = x.shape
     children = slice(int(nests.child_start[p]), int(nests.child_start[p + 1]))
     cells = slice(int(nests.cell_start[p]), int(nests.cell_start[p + 1]))
@@ -82,7 +82,7 @@ def _nearest_whole(
         cost, lower, upper, held = np.zeros(size), low, high, constraints
         if rows == size and (high <= 1).all():  # cells at floor or ceiling: linear
             cost = 1 - 2 * rest
-        else:  # as many variables more, each at least the change of a row in either direction
+        else:  # one more variable per row, at least as large as the row's change in either direction
             cost = np.concatenate([cost, np.ones(rows)])
             lower, upper = np.concatenate([low, np.zeros(rows)]), np.concatenate([high, np.full(rows, np.inf)])
             held = [
