@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tallyveil._arrays import Bools, Integers
-from tallyveil.engine.nests import UNLIMITED, Limits, Nests
+from tallyveil.engine.nests import UNLIMITED, Limits
 from tallyveil.errors import InputError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
@@ -72,14 +72,12 @@ class LevelLimits:
         for first in range(0, self.owners, UNITS_AT_ONCE):
             yield first, *self.of(np.arange(first, min(first + UNITS_AT_ONCE, self.owners)))
 
-    def at(self, nests: Nests) -> Limits:
-        """The limits of the children of some nests."""
+    def of_children(self, child: Integers) -> Limits:
+        """The limits of the children of some nests, given by position."""
         if self.owner is None:
-            least, most = self.of(nests.child)
-            owner = np.arange(len(nests.child))
+            (least, most), owner = self.of(child), np.arange(len(child))
         else:
-            least, most = self.all()
-            owner = self.owner[nests.child]
+            (least, most), owner = self.all(), self.owner[child]
         return Limits(name=self.name, row_of_cell=self.query.row_of_cell, least=least, most=most, owner=owner)
 
 

@@ -91,10 +91,10 @@ def _fits(limits: RunLimits, own: Own, depth: int, unit: int) -> bool | None:
     Bounds on several parts together are considered only where the unit is the root.
     """
     spine = limits.measured
-    own = [(at, bounds) for at, bounds in own if at >= depth and (bounds.owner is None or depth == 0)]
+    own = [(top, bounds) for top, bounds in own if top >= depth and (bounds.owner is None or depth == 0)]
     if not own:
         return True
-    deepest = max(at for at, _ in own)
+    deepest = max(top for top, _ in own)
     first, last = units_inside(spine, depth, unit, deepest)
     cell = np.flatnonzero(limits.possible)
     row = np.unique(np.stack([bounds.query.row_of_cell[cell] for _, bounds in own]), axis=1)
@@ -102,9 +102,9 @@ def _fits(limits: RunLimits, own: Own, depth: int, unit: int) -> bool | None:
     if units * groups > LARGEST:
         return None
     rows = []
-    for row_of_group, (at, bounds) in zip(row, own, strict=True):
+    for row_of_group, (top, bounds) in zip(row, own, strict=True):
         ancestor = np.arange(first, last)
-        for higher in range(deepest - 1, at - 1, -1):
+        for higher in range(deepest - 1, top - 1, -1):
             ancestor = np.searchsorted(spine.first_child[higher], ancestor, side="right") - 1
         owners, owner = np.unique(ancestor if bounds.owner is None else bounds.owner[ancestor], return_inverse=True)
         rows.append(bound_rows(owner.reshape(-1), row_of_group, *bounds.of(owners)))

@@ -58,10 +58,10 @@ def merged_limits(
     limits: Sequence[Limits], cell: Integers, partitions: Sequence[NDArray[np.int32]] = ()
 ) -> MergedLimits:
     """The limits of a nest that stands alone, on some cells; cells in different rows of a partition are not merged."""
-    keys = np.stack([*(one.row_of_cell[cell] for one in limits), *(rows[cell] for rows in partitions)])
+    keys = np.stack([*(limit.row_of_cell[cell] for limit in limits), *(rows[cell] for rows in partitions)])
     row, group = np.unique(keys, axis=1, return_inverse=True)
-    owner = np.unique(np.stack([one.owner for one in limits]), axis=1)
-    parts = [bound_rows(owner[k], row[k], one.least, one.most) for k, one in enumerate(limits)]
+    owner = np.unique(np.stack([limit.owner for limit in limits]), axis=1)
+    parts = [bound_rows(owner[k], row[k], limit.least, limit.most) for k, limit in enumerate(limits)]
     matrices, least, most = zip(*parts, strict=True)
     return MergedLimits(
         group=group.reshape(-1),

@@ -16,7 +16,7 @@ from tallyveil._arrays import Integers
 from tallyveil.engine.conflict import Conflict, conflicts
 from tallyveil.engine.estimate.problem import Asked, Estimated, estimate, estimate_in_passes, places_of, rows_of
 from tallyveil.engine.nests import Limits, Nests, nests_of_parents, root_nest
-from tallyveil.engine.pieces import Piece, joined, piece_of
+from tallyveil.engine.pieces import Piece, collect, joined
 from tallyveil.engine.relax import conflict_in_words, relaxed_parents
 from tallyveil.engine.rounding.rounding import round_nests
 from tallyveil.engine.run_limits import RunLimits
@@ -36,7 +36,9 @@ NO_NOISE = 1e-9  # smaller variances are replaced by this one
 def solve_root(measurements: Measurements, limits: RunLimits) -> tuple[Counts, Solved]:
     """The counts of the root, which has no parent, and how they were found."""
     level, nests = measurements.spine.levels[0], root_nest(limits.possible)
-    how, counts = _solved(nests, level, measurements, [one.at(nests) for one in limits.carried[level]])
+    how, counts = _solved(
+        nests, level, measurements, [limit.of_children(nests.child) for limit in limits.carried[level]]
+    )
     table = np.zeros((1, measurements.schema.cells), np.int64)
     table[0, nests.cell] = counts
     return Counts.from_dense(table), how
@@ -117,17 +119,27 @@ class Level:
         Where the children of some parents cannot keep their constraints, nothing is solved and no noise is asked for:
         these parents are returned instead, each with its conflict.
         """
-        nests, parent = nests_of_parents(self.first_child, self.above, *span)
+        (first, last), above = span, self.above
+        nests, parent = nests_of_parents(self.first_child, above, first, last)
         how, table = Solved(level=self.level), np.empty(0, np.int64)
         if len(nests):
-            limits = [one.at(nests) for one in self.limits.carried[self.level]]
+            limits = [limit.of_children(nests.child) for limit in self.limits.carried[self.level]]
             conflicting = [(int(parent[conflict.nest]), conflict) for conflict in conflicts(nests, limits)]
             if conflicting:
                 return conflicting
             how, table = _solved(nests, self.level, self.measurements, limits)
-        children, cells = (np.diff(array[span[0] : span[1] + 1]) for array in (self.first_child, self.above.start))
-        how = replace(how, copied=int((children == 1).sum()), empty=int(((cells == 0) & (children > 1)).sum()))
-        return piece_of(span, self.first_child, self.above, nests, parent, table, how)
+        sizes, cell, count = collect(
+            self.first_child, above.start, above.cell, above.count, first, last, parent,
+            nests.cell_start, nests.cell, nests.block_start, table,
+        )  # fmt: skip
+        children, cells = (np.diff(array[first : last + 1]) for array in (self.first_child, above.start))
+        return Piece(
+            parents=last - first,
+            sizes=sizes,
+            cell=cell.astype(above.cell.dtype),
+            count=count.astype(above.count.dtype),
+            solved=replace(how, copied=int((children == 1).sum()), empty=int(((cells == 0) & (children > 1)).sum())),
+        )
 
 
 def _solved(nests: Nests, level: str, measurements: Measurements, limits: Sequence[Limits]) -> tuple[Solved, Integers]:

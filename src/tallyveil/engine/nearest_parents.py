@@ -71,19 +71,19 @@ def nearest_parents(
     cell = np.flatnonzero(possible & ((margin[row_of_cell] > 0) | (kept == NOTHING)))
     if len(cell) == 0:
         return count if _nobody_fits(children, above) else None
-    limits = [merged_limits(own, cell, [one.row_of_cell for one in above]) for own in children]
+    limits = [merged_limits(own, cell, [bounds.row_of_cell for bounds in above]) for own in children]
     pools = _pools(limits[0].group, row_of_cell[cell])
     before = np.stack([np.bincount(pools.of_cell, counts[cell], len(pools.group)) for counts in count])
     rows = _rows_of_children(limits, pools, before)
-    entries = sum(one.size for one in limits)
+    entries = sum(merged.size for merged in limits)
     if kept != NOTHING:
         unchanged = np.zeros(len(margin))
         into_margin = pools.into(pools.row, len(margin))
         rows.append((_on_changes(into_margin, np.arange(len(count)), before, entries), unchanged, unchanged))
-    for one in above:
-        into_rows = pools.into(one.row_of_cell[cell[pools.some_cell]], len(one.least))
-        now = into_rows @ before[one.members].sum(axis=0)
-        rows.append((_on_changes(into_rows, one.members, before, entries), one.least - now, one.most - now))
+    for bounds in above:
+        into_rows = pools.into(bounds.row_of_cell[cell[pools.some_cell]], len(bounds.least))
+        now = into_rows @ before[bounds.members].sum(axis=0)
+        rows.append((_on_changes(into_rows, bounds.members, before, entries), bounds.least - now, bounds.most - now))
     room = np.full(before.shape, np.inf) if kept == NOTHING else np.maximum(margin[pools.row] - before, 0)
     solution = whole_solution(
         np.concatenate([np.zeros(entries), np.ones(2 * before.size)]),
@@ -123,10 +123,10 @@ def _pools(group_of_cell: Integers, row_of_cell: NDArray[np.int32]) -> _Pools:
 
 def _rows_of_children(limits: Sequence[MergedLimits], pools: _Pools, before: Integers) -> list[Rows]:
     """The children keep their limits and sum to their parent's new counts."""
-    inside = sp.block_diag([one.rows[0] for one in limits], format="csr")
-    least, most = (np.concatenate([one.rows[i] for one in limits]) for i in (1, 2))
+    inside = sp.block_diag([merged.rows[0] for merged in limits], format="csr")
+    least, most = (np.concatenate([merged.rows[i] for merged in limits]) for i in (1, 2))
     into_group = pools.into(pools.group, limits[0].groups)
-    sums = sp.block_diag([one.sums() for one in limits], format="csr")
+    sums = sp.block_diag([merged.sums() for merged in limits], format="csr")
     gains = sp.kron(sp.identity(len(before)), into_group)
     group_before = np.concatenate([into_group @ counts for counts in before])
     return [
@@ -145,8 +145,8 @@ def _on_changes(matrix: sp.csr_matrix, members: Integers, before: Integers, entr
 
 def _nobody_fits(children: Sequence[Sequence[Limits]], above: Sequence[BoundsAbove]) -> bool:
     """Whether counts of zero keep the limits."""
-    bounds: list[Limits | BoundsAbove] = [*(one for limits in children for one in limits), *above]
-    return all((one.least <= 0).all() and (one.most >= 0).all() for one in bounds)
+    bounds: list[Limits | BoundsAbove] = [*(limit for limits in children for limit in limits), *above]
+    return all((limit.least <= 0).all() and (limit.most >= 0).all() for limit in bounds)
 
 
 def _spread(count: Integers, pool: Integers, change: Integers) -> Integers:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
 from tallyveil._compiled import compiled
-from tallyveil.engine.nests import Nests
 from tallyveil.nouns.counts import Counts
 from tallyveil.release.solved import Solved
 
@@ -36,46 +35,6 @@ class Piece:
     solved: Solved
 
 
-def piece_of(
-    span: tuple[int, int],
-    first_child: Integers,
-    above: Counts,
-    nests: Nests,
-    parent: Integers,
-    table: Integers,
-    solved: Solved,
-) -> Piece:
-    """The counts of the children of some parents: those of nests from their table, and only children as copies.
-
-    Parameters
-    ----------
-    span
-        The first parent, and the end of the parents.
-    first_child
-        The first child of each parent of the level, and the end.
-    above
-        The counts of the parents.
-    nests, parent
-        The nests among the parents (``nests_of_parents``) and the parent of each.
-    table
-        The counts of the nests' children, laid out like the blocks of ``nests``.
-    solved
-        How these counts were found.
-    """
-    first, last = span
-    sizes, cell, count = _collect(
-        first_child, above.start, above.cell, above.count, first, last, parent,
-        nests.cell_start, nests.cell, nests.block_start, table,
-    )  # fmt: skip
-    return Piece(
-        parents=last - first,
-        sizes=sizes,
-        cell=cell.astype(above.cell.dtype),
-        count=count.astype(above.count.dtype),
-        solved=solved,
-    )
-
-
 def joined(pieces: Sequence[Piece], cells: int) -> tuple[Counts, Solved]:
     """The counts of a level and one account of it, from all its pieces in order."""
     counts = Counts(
@@ -95,10 +54,14 @@ def joined(pieces: Sequence[Piece], cells: int) -> tuple[Counts, Solved]:
 
 
 @compiled
-def _collect(  # type: ignore[no-untyped-def]
+def collect(  # type: ignore[no-untyped-def]
     first_child, above_start, above_cell, above_count, first, last, parent, cell_start, cell, block_start, table
 ):
-    """Non-zero entries of the children of parents ``first`` to ``last``, child after child."""
+    """Sizes, cells and counts of a piece: the non-zero entries of the children of parents ``first`` to ``last``.
+
+    Children of a nest have the counts in ``table``, which is laid out like the blocks of the nests. Only children copy
+    their parent, and the children of an empty parent are empty.
+    """
     sizes = np.zeros(first_child[last] - first_child[first], np.int64)
     total = 0
     for value in table:

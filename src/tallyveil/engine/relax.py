@@ -25,7 +25,7 @@ from tallyveil._arrays import Integers
 from tallyveil.engine.conflict import Conflict
 from tallyveil.engine.feasibility import units_inside
 from tallyveil.engine.nearest_parents import NOTHING, BoundsAbove, nearest_parents
-from tallyveil.engine.nests import UNLIMITED, Limits, Nests
+from tallyveil.engine.nests import UNLIMITED, Limits
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.errors import EndedAfterNoise, TallyveilError
 from tallyveil.nouns.counts import Counts
@@ -128,11 +128,8 @@ def _widening(spine: Spine, depth: int, unit: int) -> Iterator[Integers]:
 
 def _limits_of_children(limits: RunLimits, depth: int, parent: int) -> list[Limits]:
     spine = limits.measured
-    child = np.arange(spine.first_child[depth][parent], spine.first_child[depth][parent + 1])
-    none = np.zeros(1, np.int64)
-    ends = np.array([0, len(child)])
-    nest = Nests(child_start=ends, child=child, cell_start=none, cell=none, count=none, block_start=none)
-    return [limit.at(nest) for limit in limits.carried[spine.levels[depth + 1]]]
+    child = np.arange(*units_inside(spine, depth, parent, depth + 1))
+    return [limit.of_children(child) for limit in limits.carried[spine.levels[depth + 1]]]
 
 
 def _bounds_above(

@@ -90,6 +90,6 @@ def topdown(
 def _check_root(measurements: Measurements, limits: RunLimits) -> None:
     """Refuse bounds on the root that no counts keep, before the root is measured."""
     level, nests = measurements.spine.levels[0], root_nest(limits.possible)
-    conflict = first_conflict(nests, [limit.at(nests) for limit in limits.carried[level]])
+    conflict = first_conflict(nests, [limit.of_children(nests.child) for limit in limits.carried[level]])
     if conflict is not None:
         raise InputError(f"level {level!r}: {conflict.words}. Loosen a constraint.")
