@@ -58,16 +58,7 @@ def topdown(
         The run ended after noise was drawn.
     """
     spine, schema = measurements.spine, measurements.schema
-    if limits is None:
-        limits = run_limits(
-            measurements.published,
-            schema,
-            measurements.strategy,
-            exact=measurements.exact,
-            facilities=facilities,
-            optimised=measurements.optimised,
-        )
-        check_feasible(limits)
+    limits = limits or _feasible_limits(measurements, facilities)
     report = progress or (lambda *_: None)
     _check_root(measurements, limits)
     try:
@@ -85,6 +76,19 @@ def topdown(
     except TallyveilError as problem:
         raise EndedAfterNoise(str(problem)) from problem
     return release, tuple(solved)
+
+
+def _feasible_limits(measurements: Measurements, facilities: Facilities | None) -> RunLimits:
+    limits = run_limits(
+        measurements.published,
+        measurements.schema,
+        measurements.strategy,
+        exact=measurements.exact,
+        facilities=facilities,
+        optimised=measurements.optimised,
+    )
+    check_feasible(limits)
+    return limits
 
 
 def _check_root(measurements: Measurements, limits: RunLimits) -> None:
