@@ -65,8 +65,9 @@ def solve_nests(  # type: ignore[no-untyped-def]
                         y, w = noisy[start + c * k + across[i]], weight[q, c0 + c]
                         old = own_noisy[i, c] if t < 0 else values[offset[t] + i, c]
                         old_weight = own[c] if t < 0 else weights[t, c]
-                        constant += 0.5 * w * old_weight / (w + old_weight) * (y - old) ** 2
-                        mean = (w * y + old_weight * old) / (w + old_weight)
+                        both = w + old_weight
+                        constant += 0.5 * w * old_weight / both * (y - old) ** 2 if both > 0.0 else 0.0
+                        mean = (w * y + old_weight * old) / both if both > 0.0 else old
                         if t < 0:
                             own_noisy[i, c] = mean
                         else:
