@@ -59,7 +59,7 @@ ROWS = [
     ["populations", "files.atomic", "runs", "files"],
     ["mechanisms"],
     ["engine", "evaluate", "risk"],
-    ["protection.protect", "protection.verify", "protection"],
+    ["protection.before_noise", "protection.protect", "protection.verify", "protection"],
     ["auditing"],  # runs the engine, and hands what it gives to the audit
     ["report"],
     ["cli", "__main__"],

@@ -14,7 +14,7 @@ from tallyveil.engine.feasibility import check_feasible
 from tallyveil.engine.run_limits import RunLimits, run_limits
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError
-from tallyveil.mechanisms.measure import measure
+from tallyveil.mechanisms.measure import exact_answers, measure
 from tallyveil.nouns.counts import Counts
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
 
@@ -26,7 +26,7 @@ def outcome(case: Case, seed: int) -> str:
     noisy = replace(noisy, ask=lambda *place, ask=noisy.ask: asked.append(place) or ask(*place))
     checked = case.strategy.check_constraints
     try:
-        limits = limits_of(case, noisy.exact)
+        limits = limits_of(case)
         check_feasible(limits, exactly=not checked)
         if checked:
             check_counts(case.people, limits.declared, limits.possible, whose="the data")
@@ -47,12 +47,12 @@ def outcome(case: Case, seed: int) -> str:
     return "relaxed" if any(one.relaxed for one in solved) else "kept"
 
 
-def limits_of(case: Case, exact) -> RunLimits:
+def limits_of(case: Case) -> RunLimits:
     return run_limits(
         case.people.spine,
         case.people.schema,
         case.strategy,
-        exact=exact,
+        exact=exact_answers(case.people, case.strategy),
         facilities=case.facilities,
         optimised=case.optimised,
     )
@@ -74,8 +74,7 @@ def test_what_the_data_keep_is_never_refused_by_the_program_that_does_not_see_th
     for seed in range(300):
         case = random_case(np.random.default_rng(seed))
         if case.strategy.check_constraints and case.optimised is None:
-            noisy = measure(case.people, case.strategy, RunKey.from_seed(seed))
-            limits = limits_of(case, noisy.exact)
+            limits = limits_of(case)
             check_feasible(limits)
             decided[limits.sums_decide] += 1
     assert min(decided.values()) >= 20  # both by sums alone and by a program
@@ -88,7 +87,7 @@ def test_sums_alone_decide_exactly_where_they_are_said_to():
         case = random_case(np.random.default_rng(seed))
         if case.strategy.check_constraints or case.optimised is not None:
             continue
-        limits = limits_of(case, measure(case.people, case.strategy, RunKey.from_seed(seed)).exact)
+        limits = limits_of(case)
         if limits.sums_decide:
             try:
                 check_feasible(limits, exactly=False)
@@ -122,14 +121,7 @@ def plan_of(people: Histogram, *constraints, **other) -> Strategy:
     return replace(Strategy.default(people.spine, people.schema, epsilon="1/10"), constraints=constraints, **other)
 
 
-@pytest.fixture
-def no_noise(monkeypatch):
-    def fail(*_, **__):
-        raise AssertionError("noise was drawn")
-
-    monkeypatch.setattr("tallyveil.mechanisms.measure.draw", fail)
-
-
+@pytest.mark.usefixtures("no_noise")
 @pytest.mark.parametrize(
     "constraint",
     [
@@ -138,7 +130,7 @@ def no_noise(monkeypatch):
         FacilityBounds(attribute="home", level="block_group", least=0, most=99),
     ],
 )
-def test_a_constraint_at_a_level_that_the_optimised_spine_rebuilds_is_refused(land, constraint, no_noise):  # noqa: ARG001
+def test_a_constraint_at_a_level_that_the_optimised_spine_rebuilds_is_refused(land, constraint):
     people, made = land
     built = Facilities(spine=people.spine, attribute="home", types=("household", "prison"), leaves=one_each(people))
     with pytest.raises(
@@ -188,7 +180,8 @@ def test_a_bound_on_a_split_unit_holds_for_its_parts_together_and_is_looked_up_a
     assert parts[0] + parts[2] == found[0]
 
 
-def test_data_that_break_a_bound_on_a_split_unit_are_refused_with_its_published_code(land, no_noise):  # noqa: ARG001
+@pytest.mark.usefixtures("no_noise")
+def test_data_that_break_a_bound_on_a_split_unit_are_refused_with_its_published_code(land):
     people, made = land
     total = int(people.answer("total", level="state").dense()[0, 0])
     bound = Bound(query="total", level="state", most=total - 1, units=["1"])
@@ -198,7 +191,8 @@ def test_data_that_break_a_bound_on_a_split_unit_are_refused_with_its_published_
         protect(people, plan_of(people, bound), optimised=made, seed=1)
 
 
-def test_what_cannot_hold_in_a_split_unit_is_refused_with_its_published_code(land, no_noise):  # noqa: ARG001
+@pytest.mark.usefixtures("no_noise")
+def test_what_cannot_hold_in_a_split_unit_is_refused_with_its_published_code(land):
     people, made = land
     low, high = (Bound(query="age", level=level, **{way: 9}) for level, way in (("block", "least"), ("state", "most")))
     plan = plan_of(people, low, replace(high, units=["1"]), check_constraints=False)
@@ -246,7 +240,7 @@ def test_without_a_check_the_data_are_not_compared_with_anything(land, monkeypat
     with pytest.raises(InputError, match="the data: "):
         protect(people, replace(plan, check_constraints=True), seed=1)
     checked = []
-    monkeypatch.setattr("tallyveil.protection.protect.check_counts", lambda *_, **__: checked.append(1))
+    monkeypatch.setattr("tallyveil.protection.before_noise.check_counts", lambda *_, **__: checked.append(1))
     release = protect(people, plan, seed=1)
     assert checked == []
     assert release.histogram.answer("total", level="block").dense().max() <= 4
@@ -254,7 +248,8 @@ def test_without_a_check_the_data_are_not_compared_with_anything(land, monkeypat
     assert release.histogram.answer("total", level="state") == people.answer("total", level="state")
 
 
-def test_invariants_and_bounds_that_contradict_each_other_are_refused_before_noise(land, no_noise):  # noqa: ARG001
+@pytest.mark.usefixtures("no_noise")
+def test_invariants_and_bounds_that_contradict_each_other_are_refused_before_noise(land):
     people, _ = land
     totals = people.answer("total", level="state").dense()[:, 0]
     plan = plan_of(
@@ -267,7 +262,8 @@ def test_invariants_and_bounds_that_contradict_each_other_are_refused_before_noi
         protect(people, plan, seed=1)
 
 
-def test_a_contradiction_that_only_a_program_sees_names_the_smallest_part_of_the_tree(no_noise):  # noqa: ARG001
+@pytest.mark.usefixtures("no_noise")
+def test_a_contradiction_that_only_a_program_sees_names_the_smallest_part_of_the_tree():
     """In county B a tract holds one person, of race a or b; the other only c; but the county must hold both."""
     codes = {"county": ["A", "B", "B"], "tract": ["A1", "B1", "B2"]}
     spine = Spine.from_columns(codes, root="state")
@@ -289,7 +285,8 @@ def test_a_contradiction_that_only_a_program_sees_names_the_smallest_part_of_the
     )
 
 
-def test_a_row_whose_cells_are_all_impossible_cannot_be_asked_for(land, no_noise):  # noqa: ARG001
+@pytest.mark.usefixtures("no_noise")
+def test_a_row_whose_cells_are_all_impossible_cannot_be_asked_for(land):
     people, _ = land
     zero = StructuralZero(cells={"home": ("prison",)})
     plan = plan_of(people, zero, Bound(query="home", level="tract", least={"prison": 1}), check_constraints=False)

@@ -10,9 +10,9 @@ from tallyveil.engine.constraints import possible_cells
 from tallyveil.engine.nests import UNLIMITED
 from tallyveil.engine.run_limits import run_limits
 from tallyveil.errors import EndedAfterNoise, InputError
-from tallyveil.mechanisms.measure import measure
+from tallyveil.mechanisms.measure import exact_answers
 from tallyveil.nouns.counts import Counts
-from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
+from tallyveil.privacy import Bound, FacilityBounds, Invariant, StructuralZero
 
 HOMES = ["house", "prison", "dorm"]
 SCHEMA = Schema(attributes={"age": ["minor", "adult"], "home": HOMES})
@@ -47,22 +47,12 @@ def plan_for(people: Histogram, *constraints, **budget) -> Strategy:
 def bounds(people: Histogram, *constraints, built: Facilities | None = None, **plan) -> dict:
     """Least and most of every level and query, as lists."""
     strategy = replace(plan_for(people, *constraints), **plan)
-    exact = measure(people, strategy, RunKey.from_seed(1)).exact
+    exact = exact_answers(people, strategy)
     limits = run_limits(people.spine, people.schema, strategy, exact=exact, facilities=built)
     return {
         level: {one.query.name: tuple(part.tolist() for part in one.all()) for one in some}
         for level, some in limits.carried.items()
     }
-
-
-@pytest.fixture
-def no_noise(monkeypatch):
-    """Any noise drawn is an error."""
-
-    def fail(*_, **__):
-        raise AssertionError("noise was drawn")
-
-    monkeypatch.setattr("tallyveil.mechanisms.measure.draw", fail)
 
 
 @pytest.fixture
@@ -200,6 +190,7 @@ def test_persons_are_no_fewer_than_occupied_households_even_where_noise_is_large
     assert (free.answer("home", level="district").dense() < units).any()  # the noise is large enough to break them
 
 
+@pytest.mark.usefixtures("no_noise")
 @pytest.mark.parametrize(
     ("constraint", "message"),
     [
@@ -222,12 +213,13 @@ def test_persons_are_no_fewer_than_occupied_households_even_where_noise_is_large
         ),
     ],
 )
-def test_data_that_break_a_constraint_are_refused_before_any_noise(land, no_noise, constraint, message):  # noqa: ARG001
+def test_data_that_break_a_constraint_are_refused_before_any_noise(land, constraint, message):
     people, _ = land
     with pytest.raises(InputError, match=message):
         protect(people, plan_for(people, constraint), seed=1)
 
 
+@pytest.mark.usefixtures("no_noise")
 @pytest.mark.parametrize(
     ("units", "message"),
     [
@@ -243,14 +235,15 @@ def test_data_that_break_a_constraint_are_refused_before_any_noise(land, no_nois
         ),
     ],
 )
-def test_data_that_break_the_bounds_of_facilities_are_refused_before_any_noise(land, no_noise, units, message):  # noqa: ARG001
+def test_data_that_break_the_bounds_of_facilities_are_refused_before_any_noise(land, units, message):
     people, _ = land
     built = built_of(people.spine, units)
     with pytest.raises(InputError, match=message):
         protect(people, plan_for(people, STATE_TOTALS, RULE_1940), facilities=built, seed=1)
 
 
-def test_facility_bounds_without_facilities_are_refused_before_any_noise(land, no_noise):  # noqa: ARG001
+@pytest.mark.usefixtures("no_noise")
+def test_facility_bounds_without_facilities_are_refused_before_any_noise(land):
     people, _ = land
     with pytest.raises(
         InputError, match=r"bounds persons by facilities .*but no facilities are given\. Give the table"
@@ -258,7 +251,8 @@ def test_facility_bounds_without_facilities_are_refused_before_any_noise(land, n
         protect(people, plan_for(people, RULE_1940), seed=1)
 
 
-def test_facilities_of_other_types_are_refused_with_both_lists(land, no_noise):  # noqa: ARG001
+@pytest.mark.usefixtures("no_noise")
+def test_facilities_of_other_types_are_refused_with_both_lists(land):
     people, _ = land
     built = Facilities.from_entries(
         people.spine, attribute="home", types=["house", "dorm", "prison"], unit=[0], kind=[0], count=[1]
@@ -268,14 +262,16 @@ def test_facilities_of_other_types_are_refused_with_both_lists(land, no_noise): 
         protect(people, plan_for(people, RULE_1940), facilities=built, seed=1)
 
 
-def test_facilities_of_other_units_are_refused_even_where_there_are_as_many(land, no_noise):  # noqa: ARG001
+@pytest.mark.usefixtures("no_noise")
+def test_facilities_of_other_units_are_refused_even_where_there_are_as_many(land):
     people, _ = land
     other = spine_of({"A": 1, "B": 2})
     with pytest.raises(InputError, match=r"the facilities are on another spine .* than the counts"):
         protect(people, plan_for(people, RULE_1940), facilities=built_of(other, [[3, 1, 0]] * 3), seed=1)
 
 
-def test_the_test_for_noise_above_can_fail(land, no_noise):  # noqa: ARG001
+@pytest.mark.usefixtures("no_noise")
+def test_the_test_for_noise_above_can_fail(land):
     people, _ = land
     with pytest.raises(EndedAfterNoise, match="noise was drawn"):
         protect(people, plan_for(people, STATE_TOTALS), seed=1)

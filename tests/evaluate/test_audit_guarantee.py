@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from tallyveil import Areas, Facilities, Histogram, OptimisedSpine, Schema, Spine, Strategy
+from tallyveil.engine.carry_up import carried_limits
 from tallyveil.engine.constraints import LevelLimits
-from tallyveil.engine.run_limits import RunLimits, limits_by_level
+from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
 from tallyveil.evaluate.audit.audit import Audit, audit
@@ -25,7 +26,7 @@ from tallyveil.nouns.census_schemas import PERSONS_1940
 from tallyveil.nouns.counts import Counts
 from tallyveil.privacy import Bound, Invariant, RunKey, account_of
 from tallyveil.privacy.constraints import FacilityBounds
-from tallyveil.protection.protect import checked_limits
+from tallyveil.protection.before_noise import checked_limits
 from tallyveil.runs.batches import Execution
 
 RUNS = 20_000
@@ -67,7 +68,7 @@ def with_exact_totals(limits: RunLimits, moved: Histogram, level: str) -> RunLim
         query=moved.schema.query("total"), of=lambda units: (exact[units],) * 2, owners=len(exact), words=("hidden",)
     )
     own = {**limits.own, level: [*limits.own[level], total]}
-    return replace(limits, own=own, carried=limits_by_level(limits.measured, limits.schema, own, limits.possible))
+    return replace(limits, own=own, carried=carried_limits(limits.measured, limits.schema, own, limits.possible))
 
 
 def audited(run: Protected, people, other, *, proven: float, runs: int = RUNS, views=None) -> Audit:

@@ -171,9 +171,11 @@ def test_the_invariant_holds_exactly_and_the_penalty_nearly():
 
 
 def test_weights_that_are_not_positive_are_refused():
-    with pytest.raises(InputError, match=r"weights of total and strata are above 0\. Got \(0, 1\)"):
+    with pytest.raises(InputError, match=r"weights of total and strata must be above 0\. Got \(0, 1\)"):
         total_and_strata(LARGE, epsilon_total=1, epsilon_strata=1, weights=(0, 1), seed=1)
-    with pytest.raises(InputError, match=r"weight of an invariant is above 0\. Got inf; exact=True keeps it"):
+    with pytest.raises(
+        InputError, match=r"weight of an invariant must be above 0\. Got inf instead; exact=True keeps it"
+    ):
         with_invariant(LARGE, epsilon=1, weight=np.inf, seed=1)
     with pytest.raises(InputError, match=r"epsilon_strata must be greater than 0\. Got -1"):
         total_and_strata(LARGE, epsilon_total=1, epsilon_strata=-1, seed=1)

@@ -184,7 +184,7 @@ def test_wrong_options_are_refused(mechanism):
 
 @pytest.mark.parametrize("parts", [0, 2.5, True, 5000])
 def test_parts_that_are_no_number_of_runs_are_refused(parts):
-    with pytest.raises(InputError, match=f"parts is a whole number from 1 to 4,096. Got {parts}"):
+    with pytest.raises(InputError, match=f"parts must be a whole number from 1 to 4,096. Got {parts}"):
         averaged(SMALL, epsilon=1, parts=parts, seed=1)
 
 

@@ -74,7 +74,7 @@ def test_what_is_hidden_cannot_be_changed():
 def test_wrong_options_are_refused():
     people = country(np.ones((6, 6), dtype=int))
     for below in (0, -3, 2.5, True):
-        with pytest.raises(InputError, match=rf"below is a whole number from 1.* Got {below}"):
+        with pytest.raises(InputError, match=rf"below, .* must be a whole number from 1\. Got {below}"):
             suppress(people, query="age", level="block", below=below)
     with pytest.raises(InputError, match=r'fill must be "zero" or "half"\. Got \'mean\''):
         suppress(people, query="age", level="block", below=3, fill="mean")

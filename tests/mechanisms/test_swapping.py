@@ -93,9 +93,9 @@ def test_the_seed_and_the_replicate_decide():
 
 
 def test_wrong_options_are_refused():
-    with pytest.raises(InputError, match="level 'block' is the finest: nobody can move"):
+    with pytest.raises(InputError, match="level 'block' is the finest, so nobody can move"):
         swap(TRADERS, rate=0.1, match="age", level="block", seed=1)
-    with pytest.raises(InputError, match=r"rate is from 0 to 1\. Got 2"):
+    with pytest.raises(InputError, match=r"rate must be from 0 to 1\. Got 2"):
         swap(TRADERS, rate=2, match="age", level="county", seed=1)
     with pytest.raises(InputError, match="unknown factor 'sex'"):
         swap(TRADERS, rate=Fraction(1, 2), match="sex", level="county", seed=1)

@@ -103,7 +103,7 @@ def test_all_or_nobody():
     assert nobody.answer("total", level="us").tolist() == [[0.0]]
     with pytest.raises(InputError, match="fraction 0 takes nobody"):
         sample(LARGE, 0, seed=1)
-    with pytest.raises(InputError, match=r"fraction is from 0 to 1\. Got 1\.5"):
+    with pytest.raises(InputError, match=r"fraction must be from 0 to 1\. Got 1\.5"):
         sample(LARGE, 1.5, seed=1)
 
 

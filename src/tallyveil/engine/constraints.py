@@ -1,26 +1,26 @@
-"""Constraints as bounds on the rows of queries: what is declared, what a run is solved with, and the check of counts.
+"""Constraints as bounds on the rows of queries: as declared, as translated to another spine, and checked on counts.
 
 A constraint is declared for the units of a level of the *published* spine. A run on that spine is solved with the same
-bounds, carried up the tree (``run_limits``). A run on an optimised spine is solved on other units, so each constraint
-is translated, or refused before any noise is drawn:
+bounds, carried up the tree (``carry_up``). A run on an optimised spine is solved on other units, so each constraint is
+translated, or refused before any noise is drawn:
 
-- where a level has the standard units, in another order perhaps, the bounds are put into that order;
-- the parts of a unit of the level below the root are siblings: its bounds hold for them together (their ``owner``);
-- parts of units further down have different parents, and new block groups are no standard units. To enforce a
-  standard unit's bounds on them would fix numbers that nothing declares, or not fix the ones declared.
+- Where a level has the standard units, perhaps in another order, the bounds are put into that order.
+- The parts of a unit just below the root are siblings, so its bounds hold for them together (their ``owner``).
+- The parts of units further down have different parents, and new block groups are not standard units. Enforcing the
+  bounds of a standard unit on them would fix numbers that nothing declares, or fail to fix the declared ones.
 
 Data and release are always checked on the published spine, against what was declared there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tallyveil._arrays import Bools, Integers
-from tallyveil.engine.nests import UNLIMITED, Limits, Nests
+from tallyveil.engine.nests import UNLIMITED, Limits
 from tallyveil.errors import InputError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
@@ -33,7 +33,7 @@ from tallyveil.privacy.strategy import Strategy
 
 Bounds = tuple[Integers, Integers]
 Exact = Mapping[tuple[str, str], Counts]
-_CHUNK = 1 << 18
+UNITS_AT_ONCE = 1 << 18  # units whose bounds are held in memory together
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,11 +43,13 @@ class LevelLimits:
     Attributes
     ----------
     of
-        Gives least and most for some owners, by position: owners by rows.
-    owner
-        The owner of each unit, where siblings are bounded together; otherwise each unit is its own.
+        Returns the lower and upper bounds of some owners, given by position: two arrays, owners by rows.
+    owners
+        The number of owners.
     words
-        The constraints they come from.
+        The constraints that the bounds come from.
+    owner
+        The owner of each unit, where siblings are bounded together; otherwise each unit is its own owner.
     """
 
     query: Query
@@ -62,28 +64,31 @@ class LevelLimits:
         return "; ".join(self.words)
 
     def all(self) -> Bounds:
-        """Least and most for all owners."""
+        """Lower and upper bounds of all owners."""
         return self.of(np.arange(self.owners))
 
-    def at(self, nests: Nests) -> Limits:
-        """The limits of the children of some nests."""
+    def by_chunks(self) -> Iterator[tuple[int, Integers, Integers]]:
+        """Lower and upper bounds of runs of owners, each with the position of its first owner."""
+        for first in range(0, self.owners, UNITS_AT_ONCE):
+            yield first, *self.of(np.arange(first, min(first + UNITS_AT_ONCE, self.owners)))
+
+    def of_children(self, child: Integers) -> Limits:
+        """The limits of the children of some nests, given by position."""
         if self.owner is None:
-            least, most = self.of(nests.child)
-            owner = np.arange(len(nests.child))
+            (least, most), owner = self.of(child), np.arange(len(child))
         else:
-            least, most = self.all()
-            owner = self.owner[nests.child]
+            (least, most), owner = self.all(), self.owner[child]
         return Limits(name=self.name, row_of_cell=self.query.row_of_cell, least=least, most=most, owner=owner)
 
 
 def declared_limits(
     spine: Spine, schema: Schema, strategy: Strategy, *, exact: Exact, facilities: Facilities | None = None
 ) -> dict[str, list[LevelLimits]]:
-    """The bounds that a strategy declares for each level of the published spine; ``exact`` are the invariants."""
-    table: dict[str, list[LevelLimits]] = {level: [] for level in spine.levels}
+    """The bounds that a strategy declares for each level of the published spine; ``exact`` holds the invariants."""
+    declared: dict[str, list[LevelLimits]] = {level: [] for level in spine.levels}
     for (query, level), answers in exact.items():
         words = Invariant(query=query, level=level).words()
-        table[level].append(_exact_limits(schema.query(query), answers, words))
+        declared[level].append(_exact_limits(schema.query(query), answers, words))
     for constraint in strategy.constraints:
         if isinstance(constraint, FacilityBounds):
             if facilities is None:
@@ -94,39 +99,38 @@ def declared_limits(
             if facilities.spine is not spine and facilities.spine != spine:
                 raise InputError(
                     f"the facilities are on another spine ({facilities.spine}) than the counts ({spine}). Build them "
-                    f"on that one."
+                    f"on the spine of the counts."
                 )
-            table[constraint.level].append(_facility_limits(constraint, facilities, schema))
+            declared[constraint.level].append(_facility_limits(constraint, facilities, schema))
         if isinstance(constraint, Bound):
-            table[constraint.level].append(_bound_limits(constraint, spine, schema))
-    return table
+            declared[constraint.level].append(_bound_limits(constraint, spine, schema))
+    return declared
 
 
 def translated_limits(
     declared: Mapping[str, Sequence[LevelLimits]], optimised: OptimisedSpine | None
 ) -> dict[str, list[LevelLimits]]:
-    """The declared bounds for the units that are measured; on an optimised spine, or refused."""
+    """The declared bounds as bounds on the units that are measured, which may be those of an optimised spine."""
     if optimised is None:
         return {level: list(limits) for level, limits in declared.items()}
-    return {level: [_translated(one, level, optimised) for one in limits] for level, limits in declared.items()}
+    return {level: [_translated(limit, level, optimised) for limit in limits] for level, limits in declared.items()}
 
 
 def possible_cells(schema: Schema, strategy: Strategy) -> Bools:
-    """Which cells may hold anybody: the schema's structural zeros and the strategy's."""
+    """Which cells may hold anybody: those that neither the schema nor the strategy declares a structural zero."""
     possible = schema.possible.copy()
     for zero in strategy.constraints:
         if isinstance(zero, StructuralZero):
-            cells = dict(zero.cells)
-            possible &= Schema(attributes=schema.attributes, zeros=[cells]).possible
+            possible &= Schema(attributes=schema.attributes, zeros=[dict(zero.cells)]).possible
     return possible
 
 
 def check_counts(
     histogram: Histogram, limits: Mapping[str, Sequence[LevelLimits]], possible: Bools, *, whose: str
 ) -> None:
-    """Refuse counts that break a constraint: the error names the unit and the constraint.
+    """Refuse counts that break a constraint; the error names the unit and the constraint.
 
-    ``limits`` are those declared for the levels of the histogram's own spine (``declared_limits``).
+    ``limits`` are the ones declared for the levels of the histogram's own spine (``declared_limits``).
     """
     spine, schema = histogram.spine, histogram.schema
     closed = np.flatnonzero(~possible[histogram.leaves.cell])
@@ -136,29 +140,28 @@ def check_counts(
         code = bytes(spine.codes[-1][unit]).decode()
         raise InputError(f"{whose}: {spine.leaf} {code!r} counts people in {cell!r}, which a constraint says is empty.")
     for level, counts in histogram.by_level():
-        for one in limits[level]:
-            answers = counts.merged(np.arange(counts.units + 1), one.query.row_of_cell, one.query.size)
-            wrong = _first_break(answers, one)
-            if wrong is not None:
-                unit, row, count, least, most = wrong
+        for limit in limits[level]:
+            query = limit.query
+            answers = counts.merged(np.arange(counts.units + 1), query.row_of_cell, query.size)
+            broken = _first_break(answers, limit)
+            if broken is not None:
+                unit, row, count, least, most = broken
                 code = bytes(spine.codes[spine.depth(level)][unit]).decode()
                 bounds = f"exactly {least:,}" if least == most else f"{least:,} to {most:,}"
                 raise InputError(
-                    f"{whose}: {level} {code!r} has {count:,} in {one.query.labels()[row]!r} of {one.query.name!r}, "
-                    f"not {bounds} ({one.name}). Correct the counts, the facilities or the constraint."
+                    f"{whose}: {level} {code!r} has {count:,} in {query.labels()[row]!r} of {query.name!r}, not "
+                    f"{bounds} ({limit.name}). Correct the counts, the facilities or the constraint."
                 )
 
 
-def _first_break(answers: Counts, one: LevelLimits) -> tuple[int, int, int, int, int] | None:
-    """The first unit and row outside its bounds."""
-    for first in range(0, answers.units, _CHUNK):
-        last = min(first + _CHUNK, answers.units)
-        table = answers.dense(first, last)
-        least, most = one.of(np.arange(first, last))
-        wrong = np.argwhere((table < least) | (table > most))
-        if len(wrong):
-            at, row = map(int, wrong[0])
-            return first + at, row, int(table[at, row]), int(least[at, row]), int(most[at, row])
+def _first_break(answers: Counts, limit: LevelLimits) -> tuple[int, int, int, int, int] | None:
+    """The first unit and row outside its bounds: unit, row, count, least and most."""
+    for first, least, most in limit.by_chunks():
+        table = answers.dense(first, first + len(least))
+        broken = np.argwhere((table < least) | (table > most))
+        if len(broken):
+            unit, row = map(int, broken[0])
+            return first + unit, row, int(table[unit, row]), int(least[unit, row]), int(most[unit, row])
     return None
 
 
@@ -176,22 +179,22 @@ def _facility_limits(constraint: FacilityBounds, facilities: Facilities, schema:
             f"{', '.join(query.row_labels[0])}. Give them the same labels in the same order."
         )
     built = facilities.at(constraint.level)
-    per = [
-        np.array([table.get(name, table.get(ALL, none)) for name in facilities.types], np.int64)
-        for table, none in ((constraint.least, 0), (constraint.most, int(UNLIMITED)))
-    ]
+    least, most = (
+        np.array([per_type.get(name, per_type.get(ALL, none)) for name in facilities.types], np.int64)
+        for per_type, none in ((constraint.least, 0), (constraint.most, int(UNLIMITED)))
+    )
 
     def of(units: Integers) -> Bounds:
-        table = built.taken(units).dense()
-        return _times(table, per[0]), _times(table, per[1])
+        number = built.taken(units).dense()
+        return _saturated_product(number, least), _saturated_product(number, most)
 
     return LevelLimits(query=query, of=of, owners=built.units, words=(constraint.words(),))
 
 
-def _times(table: Integers, per: Integers) -> Integers:
-    """Products, or ``UNLIMITED`` where they would be above it."""
-    large = table * per.astype(np.float64) >= UNLIMITED
-    return np.where(large, UNLIMITED, table * np.where(large, 0, per))
+def _saturated_product(number: Integers, per_facility: Integers) -> Integers:
+    """Products, or ``UNLIMITED`` where they would reach it."""
+    large = number * per_facility.astype(np.float64) >= UNLIMITED
+    return np.where(large, UNLIMITED, number * np.where(large, 0, per_facility))
 
 
 def _bound_limits(constraint: Bound, spine: Spine, schema: Schema) -> LevelLimits:
@@ -203,27 +206,27 @@ def _bound_limits(constraint: Bound, spine: Spine, schema: Schema) -> LevelLimit
         applies[spine.locate(constraint.level, list(constraint.units))] = True
 
     def of(units: Integers) -> Bounds:
-        here = applies[units, None]
-        return np.where(here, least, 0), np.where(here, most, UNLIMITED)
+        bounded = applies[units, None]
+        return np.where(bounded, least, 0), np.where(bounded, most, UNLIMITED)
 
     return LevelLimits(query=query, of=of, owners=len(applies), words=(constraint.words(),))
 
 
-def _translated(one: LevelLimits, level: str, optimised: OptimisedSpine) -> LevelLimits:
+def _translated(limit: LevelLimits, level: str, optimised: OptimisedSpine) -> LevelLimits:
     """Bounds on standard units as bounds on the units of an optimised spine."""
     units = optimised.part_of.get(level)
     if units is None:
         raise InputError(
-            f"{one.name}: the optimised spine rebuilds the level {level!r}, so its units are not measured as they are "
+            f"{limit.name}: the optimised spine rebuilds the level {level!r}, so its units are not measured as "
             f"published. Drop the constraint, or use the standard spine."
         )
     if optimised.keeps(level):
-        return replace(one, of=lambda some: one.of(units[some]))
+        return replace(limit, of=lambda owners: limit.of(units[owners]))
     if optimised.spine.depth(level) != 1:
         unit = int(np.argmax(np.bincount(units) > 1))
         code = bytes(optimised.standard.codes[optimised.standard.depth(level)][unit]).decode()
         raise InputError(
-            f"{one.name}: the optimised spine splits {level} {code!r} between units of the level above, so its parts "
+            f"{limit.name}: the optimised spine splits {level} {code!r} between units of the level above, so its parts "
             f"cannot be bounded together. Drop the constraint, or use the standard spine."
         )
-    return replace(one, owner=units)
+    return replace(limit, owner=units)

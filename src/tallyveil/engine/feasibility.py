@@ -16,63 +16,55 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
-import scipy.sparse as sp
 
-from tallyveil._arrays import Integers
-from tallyveil.engine.conflict import listed, whole_solution
+from tallyveil.engine.conflict import listed
 from tallyveil.engine.constraints import LevelLimits
-from tallyveil.engine.nests import UNLIMITED
+from tallyveil.engine.integer_program import bound_rows, whole_solution
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.errors import InputError
 from tallyveil.nouns.spine import Spine
 
 LARGEST = 1 << 19  # variables of the program: beyond, it takes minutes
-_CHUNK = 1 << 18
 _TRIED = 200  # units of a level that are tried one by one, to name the smallest part of the tree in conflict
 
 Own = Sequence[tuple[int, LevelLimits]]
 
 
 def check_feasible(limits: RunLimits, *, exactly: bool = True) -> None:
-    """Refuse constraints that no counts can keep: the error names unit, level and constraints.
+    """Refuse constraints that no counts can keep; the error names unit, level and constraints.
 
-    Without ``exactly`` only each unit's bounds are compared with each other, which is quick for any tree.
+    Without ``exactly``, only the bounds of each unit are compared with each other, which is quick for any tree.
     """
     for level in reversed(limits.measured.levels):
-        for one in limits.carried[level]:
-            _refuse_empty_ranges(one, level, limits)
+        for bounds in limits.carried[level]:
+            _refuse_empty_ranges(bounds, level, limits)
     if exactly and not limits.sums_decide:
         _refuse_by_program(limits)
 
 
-def _refuse_empty_ranges(one: LevelLimits, level: str, limits: RunLimits) -> None:
-    for first in range(0, one.owners, _CHUNK):
-        least, most = one.of(np.arange(first, min(first + _CHUNK, one.owners)))
-        wrong = np.argwhere(least > most)
-        if len(wrong):
-            at, row = map(int, wrong[0])
-            unit = limits.unit(level, first + at, owner=one.owner is not None)
+def _refuse_empty_ranges(bounds: LevelLimits, level: str, limits: RunLimits) -> None:
+    for first, least, most in bounds.by_chunks():
+        empty = np.argwhere(least > most)
+        if len(empty):
+            owner, row = map(int, empty[0])
+            unit = limits.unit(level, first + owner, owner=bounds.owner is not None)
             words = dict.fromkeys(words for other in limits.carried[level] for words in other.words)
             raise InputError(
-                f"the constraints cannot hold: {unit} would have at least {least[at, row]:,} and at most "
-                f"{most[at, row]:,} in {one.query.labels()[row]!r} of {one.query.name!r} ({'; '.join(words)}). "
-                f"Loosen a constraint."
+                f"the constraints cannot hold: {unit} would have at least {least[owner, row]:,} and at most "
+                f"{most[owner, row]:,} in {bounds.query.labels()[row]!r} of {bounds.query.name!r} "
+                f"({'; '.join(words)}). Loosen a constraint."
             )
 
 
 def _refuse_by_program(limits: RunLimits) -> None:
-    own = [(depth, one) for depth, level in enumerate(limits.measured.levels) for one in limits.own[level]]
+    own = [(depth, bounds) for depth, level in enumerate(limits.measured.levels) for bounds in limits.own[level]]
     if _fits(limits, own, 0, 0) is not False:
         return
     depth, unit = _smallest_part(limits, own)
-    below = [(at, one) for at, one in own if at >= depth]
-    names = next(
-        some
-        for size in range(1, len(below) + 1)
-        for some in combinations(below, size)
-        if _fits(limits, some, depth, unit) is False
-    )
-    words = dict.fromkeys(one.name for _, one in names)
+    below = [pair for pair in own if pair[0] >= depth]
+    subsets = (subset for size in range(1, len(below) + 1) for subset in combinations(below, size))
+    fewest = next(subset for subset in subsets if _fits(limits, subset, depth, unit) is False)
+    words = dict.fromkeys(bounds.name for _, bounds in fewest)
     raise InputError(
         f"the constraints cannot hold: no counts of {limits.unit(limits.measured.levels[depth], unit)} and the units "
         f"in it keep {listed(list(words))}. Loosen one of them."
@@ -84,59 +76,46 @@ def _smallest_part(limits: RunLimits, own: Own) -> tuple[int, int]:
     spine, depth, unit = limits.measured, 0, 0
     while depth + 1 < len(spine.levels):
         children = range(int(spine.first_child[depth][unit]), int(spine.first_child[depth][unit + 1]))
-        inside = [(at, one) for at, one in own if at > depth]
+        inside = [pair for pair in own if pair[0] > depth]
         tried = children if len(children) <= _TRIED and inside else range(0)
-        found = next((child for child in tried if _fits(limits, inside, depth + 1, child) is False), None)
-        if found is None:
+        infeasible = next((child for child in tried if _fits(limits, inside, depth + 1, child) is False), None)
+        if infeasible is None:
             break
-        depth, unit = depth + 1, found
+        depth, unit = depth + 1, infeasible
     return depth, unit
 
 
 def _fits(limits: RunLimits, own: Own, depth: int, unit: int) -> bool | None:
-    """Whether some whole counts inside a unit keep these bounds on the units in it; None if it was too large to tell.
+    """Whether some whole counts inside a unit keep these bounds on the units in it; None if it is too large to tell.
 
-    Bounds on parts together count where the unit is the root.
+    Bounds on several parts together are considered only where the unit is the root.
     """
     spine = limits.measured
-    own = [(at, one) for at, one in own if at >= depth and (one.owner is None or depth == 0)]
+    own = [(top, bounds) for top, bounds in own if top >= depth and (bounds.owner is None or depth == 0)]
     if not own:
         return True
-    deepest = max(at for at, _ in own)
-    first, last = _span(spine, depth, unit, deepest)
+    deepest = max(top for top, _ in own)
+    first, last = units_inside(spine, depth, unit, deepest)
     cell = np.flatnonzero(limits.possible)
-    row = np.unique(np.stack([one.query.row_of_cell[cell] for _, one in own]), axis=1)
+    row = np.unique(np.stack([bounds.query.row_of_cell[cell] for _, bounds in own]), axis=1)
     groups, units = row.shape[1], last - first
     if units * groups > LARGEST:
         return None
-    matrix, least, most = [], [], []
-    for rows, (at, one) in zip(row, own, strict=True):
-        owner, owners = _owners(spine, one, at, deepest, first, last)
-        low, high = (bounds.reshape(-1) for bounds in one.of(owners))
-        slot = (owner[:, None] * one.query.size + rows).reshape(-1)
-        member = sp.csr_matrix((np.ones(len(slot)), (slot, np.arange(len(slot)))), shape=(len(low), len(slot)))
-        asks = (low > 0) | (high < UNLIMITED)
-        matrix.append(member[asks])
-        least.append(low[asks].astype(np.float64))
-        most.append(np.where(high < UNLIMITED, high, np.inf)[asks])
-    size = units * groups
-    if size == 0:
-        return all((one <= 0).all() for one in least)
-    return whole_solution(np.zeros(size), matrix, least, most, np.full(size, np.inf)) is not None
+    rows = []
+    for row_of_group, (top, bounds) in zip(row, own, strict=True):
+        ancestor = np.arange(first, last)
+        for higher in range(deepest - 1, top - 1, -1):
+            ancestor = np.searchsorted(spine.first_child[higher], ancestor, side="right") - 1
+        owners, owner = np.unique(ancestor if bounds.owner is None else bounds.owner[ancestor], return_inverse=True)
+        rows.append(bound_rows(owner.reshape(-1), row_of_group, *bounds.of(owners)))
+    if units * groups == 0:
+        return all((least <= 0).all() for _, least, _ in rows)
+    return whole_solution(np.zeros(units * groups), rows) is not None
 
 
-def _owners(spine: Spine, one: LevelLimits, at: int, deepest: int, first: int, last: int) -> tuple[Integers, Integers]:
-    """For each unit ``first`` to ``last`` of the deepest level which of the owners it falls under, and the owners."""
-    above = np.arange(first, last)
-    for depth in range(deepest - 1, at - 1, -1):
-        above = np.searchsorted(spine.first_child[depth], above, side="right") - 1
-    owners, owner = np.unique(above if one.owner is None else one.owner[above], return_inverse=True)
-    return owner.reshape(-1), owners
-
-
-def _span(spine: Spine, depth: int, unit: int, deepest: int) -> tuple[int, int]:
-    """The units of the deepest level that lie in a unit."""
+def units_inside(spine: Spine, depth: int, unit: int, deepest: int) -> tuple[int, int]:
+    """The first and last (excluded) unit at depth ``deepest`` that lie in a unit."""
     first, last = unit, unit + 1
-    for at in range(depth, deepest):
-        first, last = int(spine.first_child[at][first]), int(spine.first_child[at][last])
+    for first_child in spine.first_child[depth:deepest]:
+        first, last = int(first_child[first]), int(first_child[last])
     return first, last

@@ -1,12 +1,13 @@
 """A nest: a parent and its children, on the cells where the parent has anybody.
 
 A cell that is zero in the parent is zero in all children, so only the parent's non-empty cells (its support) are
-variables. Nests are worked on many at a time: one after another in flat arrays.
+variables. Many nests are processed at a time; they are stored one after another in flat arrays.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class Nests:
     cell
         The schema's cell of each support cell, rising within a nest.
     count
-        The parent's count in each support cell, above 0. Without a parent (the root's own nest): -1.
+        The parent's count in each support cell, above 0; or -1 in the root's own nest, which has no parent.
     """
 
     child_start: Integers
@@ -67,9 +68,9 @@ class Limits:
     least, most
         Owners by rows, whole numbers. ``UNLIMITED`` means no upper bound.
     owner
-        Whose bounds each child (in the order of ``Nests.child``) falls under: its own, as a rule. Siblings with the
-        same owner are bounded together: the parts of a split state have one exact total. Owners of one nest are
-        neighbours, and no owner has children in two nests.
+        The owner of the bounds that apply to each child (in the order of ``Nests.child``), usually the child itself.
+        Siblings with the same owner are bounded together: the parts of a split state, for example, have one exact
+        total. The owners of a nest are consecutive, and no owner has children in two nests.
     """
 
     name: str
@@ -83,7 +84,7 @@ UNLIMITED = np.int64(1) << 60
 
 
 def root_nest(possible: Bools) -> Nests:
-    """The root: a nest of one child and no parent, every possible cell open."""
+    """The nest of the root: one child, no parent, and every possible cell open."""
     cell = np.flatnonzero(possible)
     ends = np.array([0, len(cell)])
     return Nests(
@@ -97,7 +98,7 @@ def root_nest(possible: Bools) -> Nests:
 
 
 def nests_of_parents(first_child: Integers, above: Counts, first: int, last: int) -> tuple[Nests, Integers]:
-    """The nests among some parents (several children, anybody there), and the parent of each."""
+    """The nests among some parents (those with people and several children), and the parent of each nest."""
     children = np.diff(first_child[first : last + 1])
     cells = np.diff(above.start[first : last + 1])
     parent = first + np.flatnonzero((children > 1) & (cells > 0))
@@ -113,3 +114,22 @@ def nests_of_parents(first_child: Integers, above: Counts, first: int, last: int
         block_start=np.append(0, np.cumsum(np.diff(child_start) * np.diff(cell_start))),
     )
     return nests, parent
+
+
+def only_nest(nests: Nests, limits: Sequence[Limits], p: int) -> tuple[Nests, list[Limits]]:
+    """One nest and its limits, as if there were no others."""
+    children = slice(nests.child_start[p], nests.child_start[p + 1])
+    cells = slice(nests.cell_start[p], nests.cell_start[p + 1])
+    nest = Nests(
+        child_start=np.array([0, children.stop - children.start]),
+        child=nests.child[children],
+        cell_start=np.array([0, cells.stop - cells.start]),
+        cell=nests.cell[cells],
+        count=nests.count[cells],
+        block_start=np.array([0, nests.block_start[p + 1] - nests.block_start[p]]),
+    )
+    own = []
+    for limit in limits:
+        owners, owner = np.unique(limit.owner[children], return_inverse=True)
+        own.append(replace(limit, least=limit.least[owners], most=limit.most[owners], owner=owner))
+    return nest, own

@@ -58,16 +58,7 @@ def topdown(
         The run ended after noise was drawn.
     """
     spine, schema = measurements.spine, measurements.schema
-    if limits is None:
-        limits = run_limits(
-            measurements.published,
-            schema,
-            measurements.strategy,
-            exact=measurements.exact,
-            facilities=facilities,
-            optimised=measurements.optimised,
-        )
-        check_feasible(limits)
+    limits = limits or _feasible_limits(measurements, facilities)
     report = progress or (lambda *_: None)
     _check_root(measurements, limits)
     try:
@@ -87,9 +78,22 @@ def topdown(
     return release, tuple(solved)
 
 
+def _feasible_limits(measurements: Measurements, facilities: Facilities | None) -> RunLimits:
+    limits = run_limits(
+        measurements.published,
+        measurements.schema,
+        measurements.strategy,
+        exact=measurements.exact,
+        facilities=facilities,
+        optimised=measurements.optimised,
+    )
+    check_feasible(limits)
+    return limits
+
+
 def _check_root(measurements: Measurements, limits: RunLimits) -> None:
-    """Refuse bounds of the root that no counts keep, before it is measured."""
+    """Refuse bounds on the root that no counts keep, before the root is measured."""
     level, nests = measurements.spine.levels[0], root_nest(limits.possible)
-    conflict = first_conflict(nests, [one.at(nests) for one in limits.carried[level]])
+    conflict = first_conflict(nests, [limit.of_children(nests.child) for limit in limits.carried[level]])
     if conflict is not None:
         raise InputError(f"level {level!r}: {conflict.words}. Loosen a constraint.")

@@ -1,4 +1,4 @@
-"""Where truth meets noise, and nowhere else (DESIGN, rule 1). Besides these, ``measure`` is TopDown's."""
+"""The only room that adds noise to the truth: ``measure`` for TopDown, and simple mechanisms for comparison."""
 
 from tallyveil.mechanisms.averaged import averaged
 from tallyveil.mechanisms.geometric import geometric

@@ -12,7 +12,7 @@ from tallyveil.privacy.budget import Number
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Neighbours
 
-MOST_PARTS = 4096  # numbers of queries that a stream can tell apart
+MOST_PARTS = 4096  # as many queries as a stream distinguishes
 
 
 def averaged(
@@ -31,10 +31,11 @@ def averaged(
     Parameters
     ----------
     epsilon
-        What all parts spend together. It holds for add-or-remove neighbours; moving a person costs 2 epsilon (erratum
-        10). With ``neighbours="replace-one"`` each part has half the parameter, and epsilon holds for them.
+        The privacy loss of all parts together, for add-or-remove neighbours. For replace-one neighbours the same noise
+        costs 2 epsilon (erratum 10); with ``neighbours="replace-one"`` the parameter of each part is halved, so that
+        epsilon holds for those.
     parts
-        P of the paper, which has 4.
+        P in the paper, which uses 4.
     people, query, neighbours, seed, key, replicate
         As for :func:`~tallyveil.mechanisms.geometric.geometric`.
 
@@ -45,7 +46,7 @@ def averaged(
     Estimates('total' at level2, 1 replicate)
     """
     if isinstance(parts, bool) or not isinstance(parts, int) or not 1 <= parts <= MOST_PARTS:
-        raise InputError(f"parts is a whole number from 1 to {MOST_PARTS:,}. Got {parts!r}.")
+        raise InputError(f"parts must be a whole number from 1 to {MOST_PARTS:,}. Got {parts!r} instead.")
     truth = people_of(people)
     z, asked, leaf = noise_parameter(epsilon, neighbours) / parts, truth.schema.query(query).name, truth.spine.leaf
     stream = noise_stream(truth, "averaged", z, parts, asked, seed=seed, key=key)

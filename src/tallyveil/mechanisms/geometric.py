@@ -20,7 +20,7 @@ def geometric(
     key: RunKey | None = None,
     replicate: Replicates = 0,
 ) -> Estimates:
-    """Every count of a query at the leaves plus G(z); whole numbers, some negative.
+    """Add G(z) noise to every count of a query at the leaves; the results are whole numbers, some negative.
 
     The noise is G(z) itself, with ratio exp(-z); the authors' notebooks drew ratio 1 - z (erratum 1).
 
@@ -29,17 +29,17 @@ def geometric(
     people
         The counts, or a synthetic census.
     epsilon
-        What is spent. For add-or-remove neighbours, the paper's reading, z is epsilon: adding or removing a person
-        changes one count by 1. Moving a person changes two, so under replace-one neighbours the same noise costs
-        2 epsilon (erratum 10); with ``neighbours="replace-one"`` z is epsilon/2 and epsilon holds for them.
+        The privacy loss. For add-or-remove neighbours, as in the paper, z is epsilon: adding or removing a person
+        changes one count by 1. Replacing a person changes two counts, so under replace-one neighbours the same noise
+        costs 2 epsilon (erratum 10); with ``neighbours="replace-one"`` z is epsilon/2, so that epsilon holds for those.
     query
         What is counted in each leaf.
     neighbours
-        For which neighbours epsilon holds.
+        The neighbours for which epsilon holds.
     seed, key
-        Where randomness comes from: the operating system by default; a seed is for research.
+        The source of randomness, the operating system by default; a seed is for research.
     replicate
-        Which sample of the noise; a range gives one replicate for each number, the same ones as asked one by one.
+        Which sample of the noise to draw. A range gives one replicate for each number, the same as one call each.
 
     Examples
     --------

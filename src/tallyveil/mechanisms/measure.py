@@ -1,10 +1,12 @@
 """Measure: noisy answers to a strategy's queries (step one of TopDown).
 
-Noise is a pure function of its place, so an answer is drawn when it is asked for: for the cells that the parent's
-released estimate leaves open, or for all of them where measurements are published. The values are the same.
+Noise is a pure function of its place, so an answer is drawn only when it is queried: for the cells that are not empty
+in the parent's released estimate, or for all cells where measurements are published. The values are the same.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -23,7 +25,7 @@ from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.stream_words import check_place
 from tallyveil.privacy.streams import measurement_stream
 from tallyveil.release.declared import stamps_of_run
-from tallyveil.release.measurements import Measurements
+from tallyveil.release.measurements import Measurements, Pair
 
 
 def measure(
@@ -33,10 +35,12 @@ def measure(
     *,
     replicate: int = 0,
     optimised: OptimisedSpine | None = None,
+    exact: Mapping[Pair, Counts] | None = None,
 ) -> Measurements:
-    """Noisy answers about these people, one sample of them for each replicate; the ledger says what they cost.
+    """Noisy answers about these people, one sample for each replicate; the ledger checks what they cost.
 
-    With ``optimised``, the answers are about the units of that spine; invariants stay those of the people's own.
+    With ``optimised``, the answers are about the units of that spine; invariants stay those of the people's own spine.
+    ``exact`` are the answers published without noise (``exact_answers``), if they have already been computed.
 
     >>> from tallyveil import Schema, Spine
     >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
@@ -61,11 +65,11 @@ def measure(
         answers = truth[level].looked_up(index, rows.row_of_cell, rows.size)
         spans = noisy.shares[level].spans[index // rows.size]
         for span in np.unique(spans):
-            at = np.flatnonzero(spans == span)
-            answers[at] += draw(
+            places = np.flatnonzero(spans == span)
+            answers[places] += draw(
                 noisy.noise(level, query, int(span)),
                 stream,
-                index[at],
+                index[places],
                 level=histogram.spine.depth(level),
                 query=numbers[query],
                 replicate=replicate,
@@ -77,15 +81,15 @@ def measure(
         schema=histogram.schema,
         strategy=strategy,
         ask=ask,
-        exact=exact_answers(people, strategy),
+        exact=exact_answers(people, strategy) if exact is None else exact,
         optimised=optimised,
         stamps=stamps_of_run(people, strategy, seeded=key.seeded),
     )
     return noisy
 
 
-def exact_answers(people: Histogram, strategy: Strategy) -> dict[tuple[str, str], Counts]:
-    """What is published without noise: the invariants, and everybody, where neighbours are equally many."""
+def exact_answers(people: Histogram, strategy: Strategy) -> dict[Pair, Counts]:
+    """The answers published without noise: invariants, and under replace-one neighbours the number of people."""
     wanted = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
     if strategy.neighbours == "replace-one":
         wanted.append((TOTAL, people.spine.levels[0]))
@@ -93,7 +97,7 @@ def exact_answers(people: Histogram, strategy: Strategy) -> dict[tuple[str, str]
 
 
 def _refuse_undrawable(strategy: Strategy, spine: Spine, replicate: int) -> None:
-    """Refuse noise that cannot be drawn before any is: too wide, or with a number that a stream has no place for."""
+    """Refuse noise that cannot be drawn: too wide, or with a number that does not fit into a stream."""
     check_place(level=len(spine.levels) - 1, query=len(strategy.query_numbers()) - 1, replicate=replicate)
     for level, shares in unit_shares(strategy, spine).items():
         for span in np.unique(shares.spans[shares.spans > 0]).tolist():
@@ -102,7 +106,7 @@ def _refuse_undrawable(strategy: Strategy, spine: Spine, replicate: int) -> None
 
 
 def _spend(strategy: Strategy) -> None:
-    """Write down what each noise costs, worked out from the noise itself; it must be what the strategy allows."""
+    """Enter the privacy loss of each noise into a ledger, which checks that the total is the strategy's budget."""
     ledger = Ledger(strategy)
     changed = 2 if strategy.neighbours == "replace-one" else 1  # counts that a neighbour changes, by 1 each
     for spend in strategy.spends():

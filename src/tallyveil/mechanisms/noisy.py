@@ -1,7 +1,7 @@
 """What the papers' mechanisms have in common: exact geometric noise on a query at a level, replicate by replicate.
 
-Noise is a function of its place in a stream, and the stream one of the key and what is measured (DESIGN, rule 2): the
-people, the mechanism, its parameters z and its query. What is done with the noisy answers afterwards is not in it.
+Noise is a function of its place in a stream, and the stream is a function of the key and of what is measured: the
+people, the mechanism, its parameters z and its query. It does not depend on how the noisy answers are used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Replicates = int | range
 
 
 def noise_parameter(epsilon: Number, neighbours: Neighbours, *, name: str = "epsilon") -> Fraction:
-    """The z of G(z) that spends epsilon on one query: a neighbour changes one count by 1, or two.
+    """The z at which G(z) on one query costs epsilon: neighbours differ by 1 in one count, or in two.
 
     >>> noise_parameter(1, "add-or-remove"), noise_parameter(1, "replace-one")
     (Fraction(1, 1), Fraction(1, 2))
@@ -43,20 +43,25 @@ def people_of(people: People) -> Histogram:
     return people.people if isinstance(people, Population) else people
 
 
-def noise_stream(people: Histogram, *measured: object, seed: int | None, key: RunKey | None) -> Stream:
-    """The stream of a mechanism on these people, by its name and parameters; from the system if neither is given."""
+def run_key(seed: int | None, key: RunKey | None) -> RunKey:
+    """The key of a run: the given one, or one from the seed, or a new one from the operating system."""
     if seed is not None and key is not None:
         raise InputError("a seed and a key are both given. Give one.")
-    run_key = key or (RunKey.from_system() if seed is None else RunKey.from_seed(seed))
-    return run_key.stream(chain([run_key.people(people.identifying_bytes())], _as_bytes(measured)))
+    return key or (RunKey.from_system() if seed is None else RunKey.from_seed(seed))
+
+
+def noise_stream(people: Histogram, *measured: object, seed: int | None, key: RunKey | None) -> Stream:
+    """The noise stream of a mechanism on these people, identified by the mechanism's name and parameters."""
+    secret = run_key(seed, key)
+    return secret.stream(chain([secret.people(people.identifying_bytes())], _as_bytes(measured)))
 
 
 def noisy_answers(
     people: Histogram, stream: Stream, *, z: Fraction, query: str, level: str, replicate: Replicates, number: int = 0
 ) -> Integers:
-    """A query's answers at a level plus G(z), replicates x units x rows; ``number`` tells measurements apart.
+    """The answers to a query at a level plus G(z), replicates x units x rows; each ``number`` has noise of its own.
 
-    Rows that cannot exist (structural zeros) stay 0: that they are empty is public.
+    Structural zeros stay 0: that they are empty is public.
     """
     if not isinstance(replicate, int | np.integer | range) or (isinstance(replicate, range) and len(replicate) == 0):
         raise InputError(f"replicate {replicate!r}: give a whole number, or a range of one or more.")

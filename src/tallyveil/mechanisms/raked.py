@@ -28,17 +28,17 @@ def raked(
 ) -> Estimates:
     """Noisy counts of every level, scaled from the root down so that children sum to their parent, row by row.
 
-    Each of the J + 1 levels, the root's included, spends epsilon/(J + 1). Where the noisy counts of a parent's
-    children sum to 0 no scaling exists (the paper does not say what happens); they then share the difference to the
-    parent's count equally. Where they sum to nearly 0 the scaled counts are huge: that is the paper's mechanism.
+    Each of the J + 1 levels, including the root, spends epsilon/(J + 1). Where the noisy counts of a parent's children
+    sum to 0, no scaling exists (the paper does not discuss this case), and they share the difference to the parent's
+    count equally. Where they sum to nearly 0, the scaled counts are huge, as in the paper's mechanism.
 
     Parameters
     ----------
     epsilon
-        What all levels spend together. For add-or-remove neighbours a person changes one count of each level. Moving a
-        person changes two counts of each level but the root's total: 2J/(J + 1) epsilon, which is 1.5 epsilon for
-        J = 3 (erratum 10), and 2 epsilon for a query that divides people at the root too. With
-        ``neighbours="replace-one"`` the parameter is halved, and those cost at most epsilon.
+        The privacy loss of all levels together, for add-or-remove neighbours, where a person changes one count of each
+        level. Replacing a person changes two counts of each level except the root's total, which costs 2J/(J + 1)
+        epsilon (1.5 epsilon for J = 3, erratum 10), or 2 epsilon for a query that has several rows at the root. With
+        ``neighbours="replace-one"`` the parameter is halved, and replacing a person costs at most epsilon.
     people, query, neighbours, seed, key, replicate
         As for :func:`~tallyveil.mechanisms.geometric.geometric`.
 
@@ -66,7 +66,7 @@ def raked(
 
 
 def rake(noisy: Floats, parents: Floats, first_child: Integers) -> Floats:
-    """Children scaled to sum to their parents, along the middle axis; equal additions where they sum to 0.
+    """Scale children to sum to their parents, along the middle axis; where they sum to 0, add equal amounts instead.
 
     >>> children, parent = np.array([[[1.0], [3.0]], [[-2.0], [2.0]]]), np.array([[[8.0]], [[8.0]]])
     >>> rake(children, parent, np.array([0, 2]))[:, :, 0].tolist()

@@ -47,25 +47,26 @@ def total_and_strata(
     key: RunKey | None = None,
     replicate: Replicates = 0,
 ) -> Estimates:
-    """A noisy total and noisy strata of each unit, reconciled (SA3): non-negative, rarely whole.
+    """Reconcile a noisy total and noisy strata of each unit (SA3); the results are non-negative, rarely whole.
 
     Parameters
     ----------
     epsilon_total, epsilon_strata
-        What the totals and the strata spend; together they cost the sum. Under replace-one neighbours, the default and
-        the appendix's, noise is G(epsilon_total/2) and G(epsilon_strata/2), as a moved person changes two counts of
-        each; with ``neighbours="add-or-remove"`` it is G(epsilon_total) and G(epsilon_strata).
+        The privacy loss of the totals and of the strata; together they cost the sum. Under replace-one neighbours, as
+        in the appendix, the noise is G(epsilon_total/2) and G(epsilon_strata/2), since replacing a person changes two
+        counts of each; with ``neighbours="add-or-remove"`` it is G(epsilon_total) and G(epsilon_strata).
     query
         The strata.
     level
-        Whose units; the leaves by default.
+        The level of the units; the leaves by default.
     weights
-        Of the total and of the strata in the objective; 0.25 and 0.75 are the authors'. They are not in the noise.
+        The weights of the total and of the strata in the objective; the authors used 0.25 and 0.75. The noise does not
+        depend on them.
     people, neighbours, seed, key, replicate
         As for :func:`~tallyveil.mechanisms.geometric.geometric`.
     """
     if len(weights) != 2 or not all(isinstance(weight, int | float) and 0 < weight < np.inf for weight in weights):
-        raise InputError(f"weights of total and strata are above 0. Got {weights}.")
+        raise InputError(f"the weights of total and strata must be above 0. Got {weights} instead.")
     truth = people_of(people)
     where, asked = level or truth.spine.leaf, truth.schema.query(query).name
     z_total = noise_parameter(epsilon_total, neighbours, name="epsilon_total")
@@ -91,26 +92,28 @@ def with_invariant(
     key: RunKey | None = None,
     replicate: Replicates = 0,
 ) -> Estimates:
-    """Noisy strata of the leaves, pulled to the true total of the unit above (SA4): non-negative, rarely whole.
+    """Noisy strata of the leaves, adjusted to the true totals of larger units (SA4); non-negative, rarely whole.
 
-    This is **not** differentially private: the totals at ``above`` are the truth's, without noise. Epsilon describes
-    the strata's noise alone, and holds only between people who agree on all those totals.
+    This is **not** differentially private: the totals at ``above`` are true, without noise. Epsilon describes the noise
+    on the strata alone, and holds only between datasets that agree on all those totals.
 
     Parameters
     ----------
     epsilon
-        Of the strata, for replace-one neighbours: noise G(epsilon/2), the same as the geometric mechanism's.
+        The privacy loss of the strata for replace-one neighbours: the noise is G(epsilon/2), as in ``geometric``.
     above
         The level whose true totals are kept.
     weight
-        Of the squared difference to the true total; 100 is the authors' penalty, which keeps it nearly.
+        The weight of the squared difference to the true total. With 100, as the authors used, it is kept nearly.
     exact
-        Keep it exactly instead (to rounding of floats): the projection on what has that total.
+        Keep the total exactly (to floating-point rounding), by projecting on the tables with that total.
     people, query, seed, key, replicate
         As for :func:`~tallyveil.mechanisms.geometric.geometric`.
     """
     if not (isinstance(weight, int | float) and 0 < weight < np.inf):
-        raise InputError(f"the weight of an invariant is above 0. Got {weight}; exact=True keeps it exactly.")
+        raise InputError(
+            f"the weight of an invariant must be above 0. Got {weight} instead; exact=True keeps it exactly."
+        )
     truth = people_of(people)
     totals = truth.answer(TOTAL, level=above).dense()[:, 0]
     noisy = geometric(
@@ -127,7 +130,7 @@ def with_invariant(
 def _agree_possible(
     truth: Histogram, query: str, strata: Integers, totals: Integers, units: Integers, *, give: float
 ) -> Floats:
-    """Tables (runs x units x rows) that agree with the totals of runs of units; impossible rows stay 0."""
+    """Tables (replicates x units x rows) that agree with the totals of groups of units; impossible rows stay 0."""
     possible = truth.schema.possible_rows(truth.schema.query(query))
     cells = strata[:, :, possible]
     out: Floats = np.zeros(strata.shape)
@@ -138,10 +141,10 @@ def _agree_possible(
 
 
 def agree(strata: Integers, totals: Integers, bounds: Integers, *, give: float) -> Floats:
-    """Non-negative cells near the strata whose sums are near the totals, for all runs and groups.
+    """Non-negative cells near the strata whose sums are near the totals, for all replicates and groups.
 
-    Group ``g`` of a run is its cells ``bounds[g]`` to ``bounds[g + 1]``. ``give`` is the strata's weight over the
-    total's; with 0 the sums are the totals, which must then be 0 or more.
+    Group ``g`` consists of the cells ``bounds[g]`` to ``bounds[g + 1]``. ``give`` is the weight of the strata over
+    that of the total; if it is 0, the sums equal the totals, which must then be 0 or more.
 
     >>> agree(np.array([[5, 1, -2]]), np.array([[4]]), np.array([0, 3]), give=0).tolist()
     [[4.0, 0.0, 0.0]]
@@ -159,7 +162,7 @@ def agree(strata: Integers, totals: Integers, bounds: Integers, *, give: float) 
 
 @compiled
 def _agree(strata, totals, bounds, give, out):  # type: ignore[no-untyped-def]
-    """Newton's method on each group: the cells above 0 only become fewer, so it ends."""
+    """Newton's method on each group; the cells above 0 only become fewer, so it terminates."""
     for run in range(len(strata)):
         cells = strata[run]
         for group in range(len(bounds) - 1):

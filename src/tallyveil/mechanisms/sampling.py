@@ -1,9 +1,9 @@
-"""Simple random sampling without replacement, drawn from counts: what a sample would have done (petti2020).
+"""Simple random sampling without replacement, drawn from counts: the error of a sample, for comparison (petti2020).
 
-Nobody is drawn one by one. How many of each (leaf, cell) are in the sample is multivariate hypergeometric, and comes
-in two exact steps: each person enters with the same probability (a binomial for each entry), which given its size is a
-simple random sample; then the few persons too many leave at random, or the few missing enter. Unlike NumPy's
-multivariate hypergeometric this has no limit of 10^9 persons.
+The number of sampled persons in each (leaf, cell) is multivariate hypergeometric. It is drawn in two exact steps, not
+person by person: each person enters with the same probability (a binomial for each entry), which given its size is a
+simple random sample; then the few excess persons leave at random, or the few missing ones enter. Unlike NumPy's
+multivariate hypergeometric, this has no limit of 10^9 persons.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from tallyveil.privacy.budget import Number, exact
 def sample(people: People, fraction: Number, *, seed: int, replicate: int = 0) -> Sample:
     """A simple random sample without replacement of ``round(fraction x persons)`` persons.
 
-    Sampling is no differential privacy: who is alone in a cell and in the sample is shown as they are. The numbers come
-    from NumPy's generator, for research.
+    Sampling is not differentially private: a person who is alone in a cell and in the sample is published as they are.
+    The random numbers come from NumPy's generator, for research.
 
     Parameters
     ----------
     people
         The counts, or a synthetic census.
     fraction
-        Which share of the people: above 0, at most 1. An exact half is rounded to the even number.
+        The share of the people to sample, above 0 and at most 1. Exact halves are rounded to even.
     seed, replicate
-        Integers numbers from 0. The same pair gives the same sample; any other an independent one.
+        Integers, 0 or more. The same pair gives the same sample, and any other pair an independent one.
 
     Examples
     --------
@@ -55,34 +55,34 @@ def sample(people: People, fraction: Number, *, seed: int, replicate: int = 0) -
 
 
 def as_share(value: Number, name: str) -> Fraction:
-    """A share of the people, from 0 to 1, as the fraction it was written as."""
+    """A share of the people, from 0 to 1, as an exact fraction."""
     share = exact(value, name, zero=True)
     if share > 1:
-        raise InputError(f"{name} is from 0 to 1. Got {value}.")
+        raise InputError(f"{name} must be from 0 to 1. Got {value} instead.")
     return share
 
 
 def generator(purpose: str, seed: int, replicate: int) -> Generator:
-    """Random numbers of their own for each purpose, seed and replicate."""
+    """An independent random number generator for each purpose, seed and replicate."""
     for name, value in (("seed", seed), ("replicate", replicate)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-            raise InputError(f"a {name} is a whole number, 0 or more. Got {value!r}.")
+            raise InputError(f"a {name} must be a whole number, 0 or more. Got {value!r} instead.")
     return Generator(PCG64(SeedSequence(int(seed), spawn_key=(*purpose.encode(), int(replicate)))))
 
 
 def draw_people(counts: NDArray[np.integer], persons: int, rng: Generator) -> Integers:
-    """How many of each count are among ``persons`` drawn from all without replacement.
+    """How many persons of each count are among ``persons`` drawn from all without replacement.
 
     >>> draw_people(np.array([3, 0, 2]), 5, generator("doctest", 1, 0)).tolist()
     [3, 0, 2]
     """
-    there = counts.astype(np.int64)
-    total = int(there.sum())
+    people = counts.astype(np.int64)
+    total = int(people.sum())
     if persons in (0, total):
-        return there if persons else np.zeros_like(there)
-    drawn: Integers = rng.binomial(there, persons / total)
+        return people if persons else np.zeros_like(people)
+    drawn: Integers = rng.binomial(people, persons / total)
     excess = int(drawn.sum()) - persons
-    pool = drawn if excess > 0 else there - drawn  # who leaves again, or enters as well
+    pool = drawn if excess > 0 else people - drawn  # those who may leave again, or enter as well
     who = rng.choice(int(pool.sum()), abs(excess), replace=False, shuffle=False)
     entry = np.searchsorted(np.cumsum(pool), who, side="right")
     few: Integers = np.bincount(entry, minlength=len(drawn))
@@ -90,13 +90,13 @@ def draw_people(counts: NDArray[np.integer], persons: int, rng: Generator) -> In
 
 
 def with_counts(people: Histogram, count: Integers) -> Histogram:
-    """The same people with other counts at the non-empty entries of the leaves, some of them 0 perhaps."""
-    some = count > 0
-    start = np.concatenate([[0], np.cumsum(some)])[people.leaves.start].astype(np.int64)
+    """The same histogram with other counts, which may be 0, at the non-empty entries of the leaves."""
+    positive = count > 0
+    start = np.concatenate([[0], np.cumsum(positive)])[people.leaves.start].astype(np.int64)
     leaves = Counts(
         start=start,
-        cell=people.leaves.cell[some],
-        count=count[some].astype(people.leaves.count.dtype),
+        cell=people.leaves.cell[positive],
+        count=count[positive].astype(people.leaves.count.dtype),
         cells=people.leaves.cells,
     )
     return replace(people, leaves=leaves)

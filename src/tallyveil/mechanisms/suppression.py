@@ -21,11 +21,11 @@ class Suppressed:
     Attributes
     ----------
     estimates
-        The counts as a reader may use them, the hidden cells filled in.
+        The counts as a reader may use them, with the hidden cells filled in.
     hidden
         Which cells are hidden, units x rows.
     primary, complementary
-        How many are hidden because they are small, and how many to protect those.
+        How many cells are hidden because they are small, and how many to protect those.
     """
 
     estimates: Estimates
@@ -51,27 +51,27 @@ def suppress(
     fill: Literal["zero", "half"] = "zero",
     complementary: bool = True,
 ) -> Suppressed:
-    """Hide the counts from 1 to ``below - 1`` of each unit, and what would give one of them away.
+    """Hide the counts from 1 to ``below - 1`` of each unit, and further cells that would reveal one of them.
 
-    Where exactly one cell of a unit is hidden, the unit's total less the other cells is that cell; so the smallest
-    other non-zero cell (the first, if several are) is hidden too, or an empty one where there is no other.
+    Where exactly one cell of a unit is hidden, subtracting the other cells from the unit's total reveals it. So the
+    smallest other non-zero cell (the first, if there are several) is hidden too, or an empty cell if there is no other.
 
-    This protects a cell against its own unit's total only. A reader who has the same counts of the unit above and of
-    the siblings can often subtract; two hidden cells still bound each other; the same table of another year, or a
-    finer query of the same units, may show what is hidden here. It is no differential privacy.
+    This protects a cell against its own unit's total only. Readers who know the same counts of the parent and of the
+    siblings can often subtract; two hidden cells still bound each other; and the same table of another year, or a finer
+    query of the same units, may show what is hidden here. Suppression is not differentially private.
 
     Parameters
     ----------
     people
         The counts, or a synthetic census.
     query, level
-        Which counts, of which units. All are held at once: units x rows.
+        Which counts, of which units. The table of units x rows is held in memory.
     below
         The smallest count that may be shown.
     fill
-        How the reader fills in a hidden cell: with 0, or with ``below / 2``, the middle of what small cells may be.
+        How the reader fills in a hidden cell: with 0, or with ``below / 2``, the middle of the small counts.
     complementary
-        Whether to hide further cells as described.
+        Whether to hide the further cells.
 
     Examples
     --------
@@ -92,8 +92,7 @@ def suppress(
     asked = truth.schema.query(query)
     counts = truth.answer(asked, level=level).dense()
     small = (counts > 0) & (counts < below)
-    possible = np.zeros(asked.size, dtype=np.bool_)
-    possible[asked.row_of_cell[truth.schema.possible]] = True
+    possible = truth.schema.possible_rows(asked)
     hidden = small | _partners(counts, small, possible) if complementary else small
     shown = np.where(hidden, 0, counts) if fill == "zero" else np.where(hidden, below / 2, counts)
     estimates = Estimates(spine=truth.spine, schema=truth.schema, query=asked.name, tables={level: shown[None]})
@@ -105,20 +104,22 @@ def suppress(
 
 def _check_options(below: int, fill: str) -> None:
     if isinstance(below, bool) or not isinstance(below, int | np.integer) or below < 1:
-        raise InputError(f"below is a whole number from 1, the smallest count that may be shown. Got {below!r}.")
+        raise InputError(
+            f"below, the smallest count that may be shown, must be a whole number from 1. Got {below!r} instead."
+        )
     if fill not in ("zero", "half"):
         raise InputError(f'fill must be "zero" or "half". Got {fill!r} instead.')
 
 
 def _partners(counts: Integers, small: Bools, possible: Bools) -> Bools:
-    """For each unit with one small cell, the cell hidden beside it: the smallest non-zero one, else an empty one."""
+    """For each unit with one small cell, the cell hidden beside it: the smallest non-zero one, or an empty one."""
     partners = np.zeros_like(small)
     alone = np.flatnonzero(small.sum(axis=1) == 1)
     size = counts[alone]
     largest = np.iinfo(np.int64).max
-    rank = np.where(size > 0, size, np.where(possible, largest - 1, largest))  # who cannot exist hides nobody
+    rank = np.where(size > 0, size, np.where(possible, largest - 1, largest))  # impossible cells protect nothing
     rank[small[alone]] = largest
     best = rank.argmin(axis=1)
-    found = rank[np.arange(len(alone)), best] < largest
-    partners[alone[found], best[found]] = True
+    exists = rank[np.arange(len(alone)), best] < largest
+    partners[alone[exists], best[exists]] = True
     return partners

@@ -1,8 +1,8 @@
 """Swapping: similar people trade places, as in the censuses before 2020.
 
-Some people are drawn at random. Those who agree on the matching attributes and live under one parent are pooled, and
-dealt back at random so that each leaf receives as many of them as it gave. So each leaf keeps its counts of the
-matching attributes, and the parent keeps everything.
+Some people are drawn at random. Those who agree on the matching attributes and live under one parent are pooled and
+dealt back at random, so that each leaf receives as many of them as it gave. Each leaf thus keeps its counts of the
+matching attributes, and the parent keeps all its counts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tallyveil.privacy.budget import Number
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Swapped:
-    """Counts after swapping, how many people were drawn, and how many of them live in another leaf now.
+    """Counts after swapping, how many people were drawn, and how many of them now live in another leaf.
 
-    Fewer move than are drawn: who finds nobody to trade with stays, and some are dealt back to their own leaf.
+    Fewer people move than are drawn: some have nobody to trade with, and some are dealt back to their own leaf.
     """
 
     people: Histogram
@@ -40,21 +40,21 @@ class Swapped:
 def swap(people: People, *, rate: Number, match: str, level: str, seed: int, replicate: int = 0) -> Swapped:
     """Let similar people trade places between the leaves under one parent.
 
-    Swapping is no differential privacy: what it hides depends on who else lives there, and on the rate and the seed
-    staying secret. The numbers come from NumPy's generator, for research.
+    Swapping is not differentially private: what it hides depends on who else lives there, and on the rate and the seed
+    staying secret. The random numbers come from NumPy's generator, for research.
 
     Parameters
     ----------
     people
         The counts, or a synthetic census.
     rate
-        Which share of all people is drawn, from 0 to 1.
+        The share of all people that is drawn, from 0 to 1.
     match
         The attributes on which people must agree to trade places, written as a query (``"votingage * hispanic"``).
     level
-        Under whose units people trade: a level above the leaves.
+        The level, above the leaves, within whose units people trade places.
     seed, replicate
-        Integers numbers from 0. The same pair gives the same result; any other an independent one.
+        Integers, 0 or more. The same pair gives the same result, and any other pair an independent one.
 
     Examples
     --------
@@ -72,16 +72,16 @@ def swap(people: People, *, rate: Number, match: str, level: str, seed: int, rep
     truth = people_of(people)
     spine, leaves, keys = truth.spine, truth.leaves, truth.schema.query(match)
     if spine.depth(level) == len(spine.levels) - 1:
-        raise InputError(f"level {level!r} is the finest: nobody can move within one. Give a level above it.")
+        raise InputError(f"level {level!r} is the finest, so nobody can move within its units. Give a level above it.")
     rng = generator("swap", seed, replicate)
     drawn = draw_people(leaves.count, round(as_share(rate, "rate") * truth.total()), rng)
-    some = np.flatnonzero(drawn)
+    entry = np.flatnonzero(drawn)
     unit, cell = leaves.unit(), leaves.cell.astype(np.int64)
-    parent = np.searchsorted(spine.leaves_under(level), unit[some], side="right") - 1
-    pool = parent * keys.size + keys.row_of_cell[cell[some]]
+    parent = np.searchsorted(spine.leaves_under(level), unit[entry], side="right") - 1
+    pool = parent * keys.size + keys.row_of_cell[cell[entry]]
     order = np.argsort(pool, kind="stable")
-    persons = np.repeat(some[order], drawn[some[order]])  # the entry that each person drawn comes from, by pool
-    ends = np.flatnonzero(np.diff(np.repeat(pool[order], drawn[some[order]]), append=-1)) + 1
+    persons = np.repeat(entry[order], drawn[entry[order]])  # the entry that each drawn person comes from, by pool
+    ends = np.flatnonzero(np.diff(np.repeat(pool[order], drawn[entry[order]]), append=-1)) + 1
     place, who = unit[persons], persons.copy()
     _shuffle(rng, np.concatenate([[0], ends]).astype(np.int64), who)
     after = Counts.from_entries(

@@ -1,1 +1,1 @@
-"""The whole way: from counts to a release and its folder, and a folder checked again."""
+"""The complete pipeline: from counts to a release and its folder, and the verification of a folder."""

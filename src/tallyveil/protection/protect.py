@@ -1,31 +1,28 @@
-"""Protect: measure, then TopDown. The two steps of the paper, and the certificate.
+"""Protect: measure, then TopDown, the two steps of the paper; and the certificate.
 
-Everything that can be refused is refused before any noise is drawn: whether a run ends after that could depend on the
-noise, and would be information about the people that no budget pays for.
+Every check that can be made is made before any noise is drawn. Whether a run ends after that could depend on the noise,
+and would be information about the people that no budget pays for.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from tallyveil.engine.constraints import check_counts
-from tallyveil.engine.feasibility import check_feasible
-from tallyveil.engine.level import Progress
-from tallyveil.engine.run_limits import RunLimits, run_limits
+from tallyveil.engine.level import Progress, Run
 from tallyveil.engine.topdown import topdown
-from tallyveil.errors import BudgetError, EndedAfterNoise, InputError
+from tallyveil.errors import EndedAfterNoise, InputError
 from tallyveil.files.release_folder.folder import refuse_existing, write_release
 from tallyveil.files.release_folder.measured import measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.write import refuse_clashing_names
-from tallyveil.mechanisms.measure import exact_answers, measure
+from tallyveil.mechanisms.measure import measure
+from tallyveil.mechanisms.noisy import people_of, run_key
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
@@ -34,7 +31,8 @@ from tallyveil.privacy.budget import text
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.release.certificate import Certificate, Observed
+from tallyveil.protection.before_noise import checked_limits
+from tallyveil.release.certificate import Certificate, Declared, Observed
 from tallyveil.release.declared import declared_of, stamps_of_run
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.release import Release
@@ -61,30 +59,30 @@ def protect(
     truth
         The counts, or a synthetic census with its facilities.
     strategy
-        The budget, how it is divided, and what must hold.
+        The budget, how it is divided, and the constraints.
     facilities
         Public counts of households and group quarters, where the strategy bounds persons by them.
     seed, key
-        Where randomness comes from: the operating system by default; a key (from a key file) gives the same noise for
-        the same measurement again; a seed is for research and stamps the release.
+        The source of randomness, the operating system by default. A key (from a key file) gives the same noise again
+        for the same measurement. A seed is for research, and the release is stamped accordingly.
     replicate
-        Which sample of the noise: releases with different numbers are independent.
+        Which sample of the noise to draw; releases with different numbers are independent.
     threads
-        How many to work with; the result does not depend on it. By default, all cores.
+        The number of threads, all cores by default. The result does not depend on it.
     failsafe
-        Change a parent as little as possible where the noise leaves constraints that cannot all hold, and record it.
-        Without it the run ends there, and its budget is spent all the same.
+        Change a parent as little as possible where noise has made it impossible to keep all constraints, and record
+        the change. Without the failsafe the run ends there, and its budget counts as spent.
     optimised
-        A spine to measure and estimate on instead of the counts' own (``Spine.optimised``); the release is on theirs.
+        A spine to measure and estimate on (``Spine.optimised``). The release is on the spine of the counts.
     measurements
-        The (query, level) pairs whose noisy answers the release keeps, in memory; None for all of them.
+        The (query, level) pairs whose noisy answers the release keeps in memory; None for all of them.
     progress
         Called with a level, how many of its parents are done, and how many there are.
 
     Raises
     ------
     InputError
-        Something is wrong with what was given. No noise was drawn, and nothing is spent.
+        The input is invalid. No noise was drawn, and no budget is spent.
     EndedAfterNoise
         The run ended after noise was drawn. Its budget counts as spent.
 
@@ -99,13 +97,14 @@ def protect(
     >>> release.histogram.total()                     # as many people as there are; where and who they are is noisy
     57
     """
-    people, built, run_key = _given(truth, facilities, seed, key)
-    pairs = measured_pairs(strategy, measurements)
-    release, noisy = _protected(
-        people, strategy, built, run_key, replicate=replicate, threads=threads, failsafe=failsafe,
-        optimised=optimised, progress=progress,
+    run = _ProtectionRun(
+        people=people_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
+        key=run_key(seed, key), replicate=replicate, optimised=optimised, failsafe=failsafe, threads=threads,
+        progress=progress,
     )  # fmt: skip
-    with _spent(strategy, run_key):
+    pairs = measured_pairs(strategy, measurements)
+    release, noisy = _protected(run)
+    with _spent(run):
         return replace(release, measurements=noisy.saved(pairs)) if pairs else release
 
 
@@ -135,129 +134,102 @@ def protect_to_folder(
         raise InputError(f"{folder}: cannot be written there. Name a folder in a folder you own.")
     if sign_with is not None:
         read_signing_key(sign_with)
-    people, built, run_key = _given(truth, facilities, seed, key)
-    refuse_clashing_names(people)
-    pairs = measured_pairs(strategy, measurements)
-    release, noisy = _protected(
-        people, strategy, built, run_key, replicate=0, threads=threads, failsafe=failsafe,
-        optimised=optimised, progress=progress,
+    run = _ProtectionRun(
+        people=people_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
+        key=run_key(seed, key), optimised=optimised, failsafe=failsafe, threads=threads, progress=progress,
     )  # fmt: skip
-    with _spent(strategy, run_key):
+    refuse_clashing_names(run.people)
+    pairs = measured_pairs(strategy, measurements)
+    release, noisy = _protected(run)
+    with _spent(run):
         write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with)
     return release
 
 
-def checked_limits(
-    people: Histogram, strategy: Strategy, facilities: Facilities | None, *, optimised: OptimisedSpine | None = None
-) -> RunLimits:
-    """What the constraints bound, after all that can be refused before noise was refused.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _ProtectionRun:
+    """Everything that determines a run, and how it is carried out (the last three)."""
 
-    Whether bounds and invariants can hold together is decided without the data. The data are compared with the bounds
-    only if the strategy says so: the guarantee is then about neighbours that satisfy them.
-    """
-    exact = exact_answers(people, strategy)
-    limits = run_limits(people.spine, people.schema, strategy, exact=exact, facilities=facilities, optimised=optimised)
-    check_feasible(limits, exactly=not strategy.check_constraints)
-    if strategy.neighbours == "add-or-remove" and strategy.check_constraints:
-        _refuse_one_number_of_people(limits)
-    if strategy.check_constraints:  # data that keep them also prove that they can be kept
-        check_counts(people, limits.declared, limits.possible, whose="the data")
-    return limits
+    people: Histogram
+    facilities: Facilities | None
+    strategy: Strategy
+    key: RunKey
+    replicate: int = 0
+    optimised: OptimisedSpine | None
+    failsafe: bool
+    threads: int | None
+    progress: Progress | None
 
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"threads must be 1 or more. Got {self.threads} instead.")
 
-def _refuse_one_number_of_people(limits: RunLimits) -> None:
-    """Refuse bounds that leave one number of people only: no two datasets of which one has a person more keep them."""
-    bounds = [one.all() for one in limits.carried[limits.measured.levels[0]]]
-    least = max((sum(low.ravel().tolist()) for low, _ in bounds), default=0)
-    most = min((sum(high.ravel().tolist()) for _, high in bounds), default=least + 1)
-    if least == most:
-        raise BudgetError(
-            f'neighbours = "add-or-remove", but the constraints leave one number of people, {least:,}: nothing would '
-            f'be protected. Drop a constraint, use --unchecked-constraints, or "replace-one".'
+    def declared(self) -> Declared:
+        """What the certificate declares, from public inputs alone."""
+        shaped = self.optimised is not None and "facilities" in self.optimised.shaped_by
+        return declared_of(
+            self.strategy,
+            self.people.spine,
+            self.people.schema,
+            facilities=self.facilities is not None or shaped,
+            stamps=stamps_of_run(self.people, self.strategy, seeded=self.key.seeded),
+            optimised=self.optimised,
+            filter=self.people.filter,
         )
 
 
-def _given(
-    truth: Histogram | Population, facilities: Facilities | None, seed: int | None, key: RunKey | None
-) -> tuple[Histogram, Facilities | None, RunKey]:
-    """The people, their facilities, and the key of the run."""
-    if seed is not None and key is not None:
-        raise InputError("a seed and a key are both given. Give one.")
-    run_key = key or (RunKey.from_system() if seed is None else RunKey.from_seed(seed))
-    if isinstance(truth, Population):
-        return truth.people, truth.facilities if facilities is None else facilities, run_key
-    return truth, facilities, run_key
+def _facilities_used(
+    truth: Histogram | Population, facilities: Facilities | None, strategy: Strategy
+) -> Facilities | None:
+    """The facilities that the strategy bounds persons by: those of the population unless others are given."""
+    if not any(isinstance(constraint, FacilityBounds) for constraint in strategy.constraints):
+        return None
+    return truth.facilities if facilities is None and isinstance(truth, Population) else facilities
 
 
-def _protected(
-    people: Histogram,
-    strategy: Strategy,
-    facilities: Facilities | None,
-    key: RunKey,
-    *,
-    replicate: int,
-    threads: int | None,
-    failsafe: bool,
-    optimised: OptimisedSpine | None,
-    progress: Progress | None,
-) -> tuple[Release, Measurements]:
-    """A release without measurements, and the measurements it was made from, which can still ask the truth."""
-    bounded = any(isinstance(constraint, FacilityBounds) for constraint in strategy.constraints)
-    used = facilities if bounded else None
-    declared = declared_of(
-        strategy,
-        people.spine,
-        people.schema,
-        facilities=used is not None or (optimised is not None and "facilities" in optimised.shaped_by),
-        stamps=stamps_of_run(people, strategy, seeded=key.seeded),
-        optimised=optimised,
-        filter=people.filter,
+def _protected(run: _ProtectionRun) -> tuple[Release, Measurements]:
+    """A release without measurements, and the measurements it was made from, which can still query the truth."""
+    declared = run.declared()
+    limits = checked_limits(run.people, run.strategy, run.facilities, optimised=run.optimised)
+    noisy = measure(
+        run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact
     )
-    limits = checked_limits(people, strategy, used, optimised=optimised)
-    pool = _pool(threads)
-    noisy = measure(people, strategy, key, replicate=replicate, optimised=optimised)
-    with _spent(strategy, key), pool as run:
-        histogram, solved = topdown(noisy, limits=limits, failsafe=failsafe, run=run, progress=progress)
-    published = histogram if optimised is None else optimised.restored(histogram)
+    with _spent(run), _workers(run.threads) as workers:
+        histogram, solved = topdown(noisy, limits=limits, failsafe=run.failsafe, run=workers, progress=run.progress)
+    published = histogram if run.optimised is None else run.optimised.restored(histogram)
     release = Release(
-        histogram=replace(published, filter=people.filter),
-        strategy=strategy,
-        certificate=Certificate(declared=declared, observed=Observed(levels=tuple(solved))),
-        facilities=used,
-        optimised=optimised,
+        histogram=replace(published, filter=run.people.filter),
+        strategy=run.strategy,
+        certificate=Certificate(declared=declared, observed=Observed(levels=solved)),
+        facilities=run.facilities,
+        optimised=run.optimised,
     )
     return release, noisy
 
 
 @contextmanager
-def _spent(strategy: Strategy, key: RunKey) -> Iterator[None]:
-    """Say of whatever ends a run after noise was drawn that its budget counts, and how to repeat it."""
+def _spent(run: _ProtectionRun) -> Iterator[None]:
+    """Add to any error raised after noise was drawn that the budget counts as spent, and how to repeat the run."""
     try:
         yield
-    except Exception as problem:  # whatever it is: that the run ended is seen
+    except Exception as problem:  # any error at all: that the run ended can be observed
         what = str(problem) or type(problem).__name__
         again = (
             "Run it again with the same key file or seed: it draws the same noise and costs nothing more."
-            if key.repeatable
+            if run.key.repeatable
             else "A run with a key file (--key-file) can be repeated with the same noise; this one cannot."
         )
         raise EndedAfterNoise(
             f"{what.rstrip('.')}. Noise had been drawn, and that a run ends can depend on the noise: its budget "
-            f"({strategy.unit} {text(strategy.budget)}) counts as spent. {again}"
+            f"({run.strategy.unit} {text(run.strategy.budget)}) counts as spent. {again}"
         ) from problem
 
 
-class _pool:  # noqa: N801
-    """Threads that do a level's pieces in order; all work still waiting is dropped when something goes wrong."""
-
-    def __init__(self, threads: int | None) -> None:
-        if threads is not None and threads < 1:
-            raise InputError(f"threads must be 1 or more. Got {threads} instead.")
-        self._threads = threads or os.cpu_count() or 1
-
-    def __enter__(self) -> Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]:
-        self._workers = ThreadPoolExecutor(self._threads)
-        return self._workers.map
-
-    def __exit__(self, *_: object) -> None:
-        self._workers.shutdown(wait=True, cancel_futures=True)
+@contextmanager
+def _workers(threads: int | None) -> Iterator[Run]:
+    """Threads that solve the pieces of a level in order; waiting work is dropped when something goes wrong."""
+    pool = ThreadPoolExecutor(threads or os.cpu_count() or 1)
+    try:
+        yield pool.map
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,11 +1,12 @@
-"""Check a release's folder with nothing but what is in it, and sign one that holds.
+"""Verify a release folder from its own content alone, and sign a folder that passes.
 
-First the certificate and its list of files: a file with another SHA-256 than listed is never parsed. Then the content:
-exact files, columns and types; sums, bounds, invariants, budget; measurements; what is declared. On the versions and
-the platform that made the release, the page is rendered and, where all measurements are saved, TopDown is run again:
-both must come out the same. Each check ends in a finding, whatever the files hold. What cannot be seen is unchecked.
+The certificate and its list of files come first: a file whose SHA-256 differs from the list is never parsed. Then the
+content is checked: files, columns and types; sums, bounds, invariants and budget; measurements; and what is declared.
+On the versions and the platform that made the release, the page is rendered and, where all measurements are saved,
+TopDown is run again; both must give the same result. Each check ends in a finding, whatever the files contain. A check
+that cannot be made is reported as unchecked.
 
-Nobody can tell from an unsigned folder that all its files were changed together, nor from any folder that the noise was
+Verification cannot show that the files of an unsigned folder were not all changed together, nor that the noise was
 drawn as declared.
 """
 
@@ -54,7 +55,7 @@ from tallyveil.release.certificate import Observed
 
 
 def verify_release(folder: str | PathLike[str], public_key: str | PathLike[str] | None = None) -> list[Finding]:
-    """Check a release's folder; with a public key, its signature too. It holds if no finding's ``holds`` is False."""
+    """Verify a release folder, and with a public key its signature. It holds if no finding's ``holds`` is False."""
     place = _folder(folder)
     key = None if public_key is None else read_public_key(public_key)
     with sealed(place) as opened:
@@ -62,7 +63,7 @@ def verify_release(folder: str | PathLike[str], public_key: str | PathLike[str] 
 
 
 def sign_release(folder: str | PathLike[str], key: str | PathLike[str]) -> Path:
-    """Sign a folder that holds: write ``certificate.sig`` into it."""
+    """Verify a release folder and sign it: write ``certificate.sig`` into it."""
     place = _folder(folder)
     private = read_signing_key(key)
     target = place / SIGNATURE
@@ -127,7 +128,7 @@ def _findings(folder: Sealed, key: Ed25519PublicKey | None) -> list[Finding]:
 
 
 def _check_content(findings: Findings, release: ReadRelease, other: str | None) -> None:
-    """The checks that need all that was read."""
+    """The checks that need everything that was read."""
     tables = read_levels(release)
     findings.check("levels", lambda: (check_levels(tables), None))
     findings.check("children", lambda: (check_children(tables), None))
@@ -139,7 +140,7 @@ def _check_content(findings: Findings, release: ReadRelease, other: str | None) 
 
 
 def _check_again(findings: Findings, release: ReadRelease, other: str | None) -> str:
-    """TopDown, run again on the saved measurements, gives the release and what was observed."""
+    """Check that TopDown, run again on the saved measurements, gives the release and the observed figures."""
     saved, all_of_them = all_saved(release)
     if saved < all_of_them:
         raise UncheckedError(f"{saved} of {all_of_them} measured queries are saved: TopDown needs all of them")

@@ -1,4 +1,4 @@
-"""Rounding by integer programs (HiGHS), where the limits of a nest do not nest and a flow cannot do it."""
+"""Rounding by integer programs (HiGHS), for limits that do not nest and so cannot be handled by a flow."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array, csr_array, eye_array, hstack
+from scipy.sparse import csr_matrix, hstack, identity
 
 from tallyveil._arrays import Integers
-from tallyveil.engine.conflict import only_nest, whole_solution
-from tallyveil.engine.nests import UNLIMITED, Limits, Nests
+from tallyveil.engine.integer_program import Rows, sum_matrix, whole_solution
+from tallyveil.engine.nests import UNLIMITED, Limits, Nests, only_nest
 from tallyveil.engine.rounding.stages import Partition, numbered
 
-WHOLE = 1e-6  # as near to a whole number as this counts as whole
+WHOLE = 1e-6  # numbers this near to a whole number count as whole
 
 
 def round_by_program(
     x: NDArray[Any], p: int, nests: Nests, limits: Sequence[Limits], stages: Sequence[Partition]
 ) -> Integers | None:
-    """Round one nest by integer programs, one a stage: to floors and ceilings, or else to any whole numbers."""
+    """Round one nest by one integer program per stage: to floors and ceilings, or else to any whole numbers."""
     n, m = x.shape
     children = slice(int(nests.child_start[p]), int(nests.child_start[p + 1]))
     cells = slice(int(nests.cell_start[p]), int(nests.cell_start[p + 1]))
@@ -29,17 +29,18 @@ def round_by_program(
     near = np.rint(x)
     floor = np.where(np.abs(x - near) <= WHOLE, near, np.floor(x)).astype(np.int64)
     rest = x - floor
-    bound: list[tuple[csr_array, Any, Any]] = []  # matrix, least and most of what is added to the floors
+    bound: list[Rows] = []  # on what is added to the floors
     if count[0] >= 0:
         units = count - floor.sum(axis=0)
-        bound.append((_sums(np.zeros(n, dtype=np.int64), np.arange(m), m), units, units))
+        bound.append((sum_matrix(np.zeros(n, np.int64), np.arange(m), (1, m)), units, units))
     for limit in limits:
         owners, group = np.unique(limit.owner[children], return_inverse=True)
-        matrix = _sums(group.reshape(-1), limit.row_of_cell[cell], limit.least.shape[1])
+        matrix = sum_matrix(group.reshape(-1), limit.row_of_cell[cell], (len(owners), limit.least.shape[1]))
         already = matrix @ floor.reshape(-1)
         least, most = limit.least[owners].reshape(-1), limit.most[owners].reshape(-1)
         bound.append((matrix, least - already, np.where(most >= UNLIMITED, np.inf, most - already)))
-    margins = [_sums(np.arange(n), numbered(stage[cell]), int(numbered(stage[cell]).max()) + 1) for stage in stages]
+    partitions = [numbered(stage[cell]) for stage in stages]
+    margins = [sum_matrix(np.arange(n), rows, (n, int(rows.max()) + 1)) for rows in partitions]
     for low, high in (
         (np.zeros((n, m)), (rest > WHOLE).astype(float)),
         (-floor.astype(float), np.full((n, m), np.inf)),
@@ -54,25 +55,24 @@ def any_table(p: int, nests: Nests, limits: Sequence[Limits]) -> Integers | None
     """Some whole table of a nest that keeps the parent's counts and the limits; None if there is none."""
     nest, own = only_nest(nests, limits, p)
     n, m = nest.shape(0)
-    matrix, least, most = [], [], []
+    rows: list[Rows] = []
     if nest.count[0] >= 0:
-        matrix.append(_sums(np.zeros(n, dtype=np.int64), np.arange(m), m))
-        least.append(nest.count.astype(np.float64))
-        most.append(least[-1])
+        parent = nest.count.astype(np.float64)
+        rows.append((sum_matrix(np.zeros(n, np.int64), np.arange(m), (1, m)), parent, parent))
     for limit in own:
-        matrix.append(_sums(limit.owner, limit.row_of_cell[nest.cell], limit.least.shape[1]))
-        least.append(limit.least.reshape(-1).astype(np.float64))
-        most.append(np.where(limit.most >= UNLIMITED, np.inf, limit.most).reshape(-1))
-    found = whole_solution(np.zeros(n * m), matrix, least, most, np.full(n * m, np.inf))
-    return None if found is None else found.reshape(n, m)
+        most = np.where(limit.most >= UNLIMITED, np.inf, limit.most).reshape(-1)
+        matrix = sum_matrix(limit.owner, limit.row_of_cell[nest.cell], limit.least.shape)
+        rows.append((matrix, limit.least.reshape(-1).astype(np.float64), most))
+    solution = whole_solution(np.zeros(n * m), rows)
+    return None if solution is None else solution.reshape(n, m)
 
 
 def _nearest_whole(
     rest: NDArray[Any],
     low: NDArray[Any],
     high: NDArray[Any],
-    bound: list[tuple[csr_array, Any, Any]],
-    margins: Sequence[csr_array],
+    bound: Sequence[Rows],
+    margins: Sequence[csr_matrix],
 ) -> Integers | None:
     """The whole numbers within bounds whose margins are nearest to those of ``rest``, one margin after another."""
     added, size = None, len(rest)
@@ -82,14 +82,14 @@ def _nearest_whole(
         cost, lower, upper, held = np.zeros(size), low, high, constraints
         if rows == size and (high <= 1).all():  # cells at floor or ceiling: linear
             cost = 1 - 2 * rest
-        else:  # as many variables more, each at least the change of a row in either direction
+        else:  # one more variable per row, at least as large as the row's change in either direction
             cost = np.concatenate([cost, np.ones(rows)])
             lower, upper = np.concatenate([low, np.zeros(rows)]), np.concatenate([high, np.full(rows, np.inf)])
             held = [
-                LinearConstraint(hstack([c.A, csr_array((c.A.shape[0], rows))], format="csr"), c.lb, c.ub)
+                LinearConstraint(hstack([c.A, csr_matrix((c.A.shape[0], rows))], format="csr"), c.lb, c.ub)
                 for c in constraints
             ]
-            wanted, change = margin @ rest, eye_array(rows, format="csr")
+            wanted, change = margin @ rest, identity(rows, format="csr")
             held.append(LinearConstraint(hstack([margin, change], format="csr"), wanted, np.inf))
             held.append(LinearConstraint(hstack([margin, -change], format="csr"), -np.inf, wanted))
         whole = np.concatenate([np.ones(size), np.zeros(len(cost) - size)])
@@ -105,10 +105,3 @@ def _nearest_whole(
         if (sums < least).any() or (sums > most).any():
             return None
     return added
-
-
-def _sums(group: Integers, row: NDArray[Any], rows: int) -> csr_array:
-    """The matrix that adds a table (children by cells) up over groups of children and rows of cells."""
-    target = group[:, None] * rows + row[None, :]
-    shape = ((int(group.max()) + 1) * rows, target.size)
-    return coo_array((np.ones(target.size), (target.reshape(-1), np.arange(target.size))), shape=shape).tocsr()

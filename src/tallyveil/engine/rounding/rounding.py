@@ -1,13 +1,14 @@
-"""From real tables to whole ones: the least total change that keeps parents' counts and limits exactly.
+"""Round real tables to whole numbers: the least total change that keeps the parents' counts and the limits exactly.
 
-Every entry goes to its floor or its ceiling. In mode "cells" the cells change as little as possible in all. In mode
-"margins" the children's totals do first; then, with those held, the first attribute's margin, and so on down to the
-cells. Which of a column's fractions go up is a flow of units from columns (cells of the parent) through each child's
-margins, finest to coarsest: sets that nest, so the best flow is whole [1]_. Where only the parent's counts bind, taking
-the largest fractions of every cell is that optimum. Limits that do not nest need an integer program. So do limits that
-siblings share on rows finer than a margin to be rounded; large nests leave such margins to the later stages instead.
-Should the solver of these programs fail on the way, the cells alone are rounded by one, and then by one that asks for
-no more than a table that keeps everything. It counts as a program too.
+Every entry goes to its floor or its ceiling. In mode "cells" the total change of the cells is minimised. In mode
+"margins" the change of the children's totals is minimised first; then, with these fixed, that of the first attribute's
+margin, and so on down to the cells. Which fractions of a column are rounded up is a flow of units from columns (cells
+of the parent) through each child's margins, finest to coarsest. These sets nest, so the best flow is whole [1]_. Where
+only the parent's counts bind, rounding up the largest fractions of every cell is optimal.
+
+Limits that do not nest need an integer program, and so do limits that siblings share on rows finer than a margin to be
+rounded; large nests leave such margins to the later stages. If the solver fails on these programs, a program rounds the
+cells alone, and if that fails too, a last one looks for any table that keeps everything. These count as programs too.
 
 References
 ----------
@@ -32,7 +33,7 @@ from tallyveil.nouns.schema import Schema
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rounded:
-    """Whole counts laid out like the tables they came from, and how many nests needed more than largest fractions."""
+    """Whole counts, laid out like the tables they came from, and how many nests needed a flow or a program."""
 
     counts: Integers
     flows: int
@@ -68,7 +69,7 @@ def round_nests(x: Floats, nests: Nests, limits: Sequence[Limits], schema: Schem
     stuck = np.flatnonzero(outcome == STUCK)
     for p in map(int, stuck):
         table = round_by_program(nests.table(x, p), p, nests, limits, stages)
-        if table is None:  # the solver lost its way between the stages: the cells alone
+        if table is None:  # the solver failed at some stage: round the cells alone
             table = round_by_program(nests.table(x, p), p, nests, limits, stages[-1:])
         if table is None:
             table = any_table(p, nests, limits)

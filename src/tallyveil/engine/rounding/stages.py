@@ -1,4 +1,4 @@
-"""The stages of rounding: partitions of the cells, coarse to fine, whose change is made least one after another."""
+"""The stages of rounding: partitions of the cells, coarse to fine, whose change is minimised one after another."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ Partition = NDArray[np.int32]
 
 
 def stages_of(schema: Schema, limits_queries: Sequence[Partition], rounding: str) -> tuple[Partition, ...] | None:
-    """The partitions of the cells whose change is made least, one after another; None where limits do not nest.
+    """The partitions of the cells whose change is minimised, one after another; None where limits do not nest.
 
-    "margins": the total, the prefixes of the order of attributes, the cells. Limits on other rows are put among
-    these where they fit; else they come after the total, and the prefixes within their rows after them.
+    In mode "margins" these are the total, the prefixes of the order of attributes, and the cells. Limits on other rows
+    are put among these where they nest; otherwise they follow the total, and are followed by the prefixes within their
+    rows.
 
     >>> schema = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
     >>> [stage.tolist() for stage in stages_of(schema, [], "margins")]
@@ -46,7 +47,7 @@ def stages_of(schema: Schema, limits_queries: Sequence[Partition], rounding: str
 
 
 def nested(partitions: Sequence[Partition]) -> list[Partition] | None:
-    """Partitions from coarse to fine without repeats, or None where one does not refine another."""
+    """The partitions from coarse to fine without repeats, or None where one does not refine another."""
     chain: list[Partition] = []
     for partition in sorted(map(numbered, partitions), key=lambda rows: int(rows.max())):
         if chain:
@@ -60,6 +61,6 @@ def nested(partitions: Sequence[Partition]) -> list[Partition] | None:
 
 
 def numbered(rows: NDArray[Any]) -> Partition:
-    """The same partition with rows numbered in the order in which they are met."""
+    """The same partition with rows numbered in the order in which they first occur."""
     _, first, row = np.unique(rows, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[row.reshape(-1)].astype(np.int32)
