@@ -106,7 +106,7 @@ def test_figures_are_printed_beside_their_bound(town):
     assert lines[3].split("  ")[-1].strip() == "leaf's count alone"
     assert lines[7].startswith("right decisions about a target who has the cell  1.0000 +- 0.0100")
     assert "(no bound)" in lines[7]
-    assert "the commonest released counts of the cell (block, county, us)" in lines
+    assert "the most common released counts of the cell (block, county, us)" in lines
     assert [line.split()[:3] for line in lines if line.startswith(("0, 2, 6", "1, 3, 7"))] == [
         ["0,", "2,", "6"],
         ["1,", "3,", "7"],
