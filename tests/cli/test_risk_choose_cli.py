@@ -151,7 +151,7 @@ def test_a_small_priors_first_budget_and_window_are_told():
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--bound", "2", "--on", "right-decision"], "a bound on a probability is less than 1. Got 2"),
+        (["--bound", "2", "--on", "right-decision"], "a bound on a probability must be less than 1. Got 2"),
         (["--bound", "0.3", "--on", "posterior", "--level", "block"], "are for a strategy. Give --strategy S"),
         (["--bound", "1.1", "--on", "risk", "--allocate"], "are for a strategy. Give --strategy S"),
         (["--bound", "1.1", "--on", "risk", "--strategy", "nowhere.toml"], "neither a file nor a preset"),

@@ -90,6 +90,7 @@ def choose(
       tallyveil risk choose --strategy pl94-2020-us-persons --prior 1/50 --bound 1.05 --on risk --allocate -o moved
     """
     from tallyveil.cli.strategies import find_strategy
+    from tallyveil.cli.tables import records
     from tallyveil.files.release_folder.folder import refuse_existing
     from tallyveil.nouns.schema import DETAILED
     from tallyveil.risk.budget.allocation import allocate as move
@@ -122,10 +123,9 @@ def choose(
         told |= {"level": at, "queries": queries or list(plan.queries[at]), "holds_for": holds_for(plan, at)}
         told["empirical_epsilon"] = [None if one is None else one.as_json() for one in empirical]
     if moved is not None:
-        told["allocation"] = moved.as_json()
+        tables = {name: records(frame) for name, frame in moved.frames().items()}
+        told["allocation"] = moved.as_json() | tables
     if table is not None:
-        from tallyveil.cli.tables import records
-
         told["curve"] = records(table)
     if output is not None:
         _write(output, told, chosen, table, moved)

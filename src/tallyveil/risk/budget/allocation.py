@@ -91,7 +91,7 @@ class Allocation:
         return pa.Table.from_pandas(self.risk, preserve_index=False)
 
     def as_json(self) -> dict[str, Any]:
-        """The figures under their JSON keys; shares are fractions as text."""
+        """The figures under their JSON keys, with shares as fractions in text; ``frames()`` has the tables."""
         shares = {
             name: {"before": text(share), "after": text(self.after.levels[name])}
             for name, share in self.before.levels.items()
@@ -101,7 +101,6 @@ class Allocation:
             "holds_for": self.holds_for,
             "largest_share": float(self.largest_share),
             "shares": shares,
-            **{name: _records(frame) for name, frame in self.frames().items()},
         }
 
 
@@ -193,11 +192,6 @@ def holds_for(strategy: Strategy, level: str) -> str:
     return (
         f"{words}; one that is its {levels[place - 1]}'s only child is measured with it, at the budget of both levels"
     )
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows for JSON; missing values are null."""
-    return [dict(row) for row in frame.astype(object).where(frame.notna(), None).to_dict(orient="records")]
 
 
 def _noise(strategy: Strategy, when: str) -> pd.DataFrame:

@@ -32,7 +32,18 @@ from scipy.special import expit, ndtri
 from tallyveil.errors import InputError
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.risk.budget.decision_stretches import Stretches
-from tallyveil.risk.budget.intervals import Interval, Noises, budget_of, intersection, log_odds, merged, root, short
+from tallyveil.risk.budget.intervals import (
+    Interval,
+    Noises,
+    Progress,
+    Tried,
+    budget_of,
+    intersection,
+    log_odds,
+    merged,
+    root,
+    short,
+)
 from tallyveil.risk.target.intruder import Intruder
 
 PATTERNS = 12  # counts of which all patterns are listed
@@ -43,7 +54,7 @@ def budgets_by_decision(
     noises: Noises,
     intruders: Sequence[Intruder],
     bound: Fraction,
-    progress: Callable[[int], object] | None = None,
+    progress: Progress = None,
 ) -> tuple[list[Interval], str]:
     """Budgets at which each intruder is right with a probability of at most ``bound``, and how they were found.
 
@@ -121,30 +132,27 @@ def _geometric(noises: Noises, needed: float, bound: float) -> list[Interval]:
 
 
 def _by_stretches(
-    noises: Noises, intruders: Sequence[Intruder], bound: Fraction, progress: Callable[[int], object] | None
+    noises: Noises, intruders: Sequence[Intruder], bound: Fraction, progress: Progress
 ) -> tuple[list[Interval], str]:
     """Kept budgets of several counts, one intruder after another, as far as those before are kept."""
     if len({type(noise) for noise in noises}) > 1:
         raise InputError(
             "right decisions are bounded for counts of one kind of noise. Give geometric or Gaussian ones."
         )
-    count = 0
-
-    def tried() -> None:
-        nonlocal count
-        count += 1
-        if progress is not None:
-            progress(count)
-
+    tried = Tried(progress)
     common: list[Interval] = [(0.0, math.inf)]
-    for one in intruders:
+    for intruder in intruders:
         if common:
-            found = _of_one(noises, one, float(bound), Stretches(noises, one, float(bound), tried), common[-1][1])
-            common = intersection([common, found])
-    return common, f"checked on {count} budgets" if count else "exact"
+            stretches = Stretches(noises, intruder, float(bound), tried)
+            kept = _of_one_intruder(noises, intruder, float(bound), stretches, common[-1][1])
+            common = intersection([common, kept])
+    return common, str(tried) if tried.count else "exact"
 
 
-def _of_one(noises: Noises, intruder: Intruder, bound: float, stretches: Stretches, up_to: float) -> list[Interval]:
+def _of_one_intruder(
+    noises: Noises, intruder: Intruder, bound: float, stretches: Stretches, up_to: float
+) -> list[Interval]:
+    """Budgets up to a largest one that keep the bound for one intruder."""
     needed = log_odds(intruder)
     searched = _searched(needed, bound)
     if needed == 0 and isinstance(noises[0], Geometric) and bound <= 0.5:

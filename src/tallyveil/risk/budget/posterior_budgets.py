@@ -43,15 +43,13 @@ def rises(noises: Noises, intruder: Intruder) -> bool:
     return all(isinstance(noise, Geometric) for noise in noises) or low <= Fraction(intruder.prior) <= high
 
 
-def inverse_posterior(noises: Noises, intruder: Intruder, wanted: Number, tried: Tried = lambda: None) -> float | None:
+def inverse_posterior(noises: Noises, intruder: Intruder, wanted: Number) -> float | None:
     """The smallest budget at which the marginal posterior is the wanted one; None where it is too small to be found."""
-    intervals = budgets_by_posterior(noises, intruder, Fraction(wanted), tried)
+    intervals = budgets_by_posterior(noises, intruder, Fraction(wanted), Tried())
     return intervals[0][1] if intervals else None
 
 
-def budgets_by_posterior(
-    noises: Noises, intruder: Intruder, limit: Fraction, tried: Tried = lambda: None
-) -> list[Interval]:
+def budgets_by_posterior(noises: Noises, intruder: Intruder, limit: Fraction, tried: Tried) -> list[Interval]:
     """Budgets at which the marginal posterior is the limit (above the prior, below 1) or less; none if too small."""
 
     def above(log: float) -> float:

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, log_softmax, logsumexp
 
-from tallyveil._arrays import Floats, Integers
+from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
@@ -151,13 +151,10 @@ class SeveralExposure:
     @property
     def right_decision(self) -> float:
         """Probability that the intruder claims the characteristics, rightly (Eq. 18 and 19), averaged over others."""
-        return float(self._share @ self._right(np.arange(self.several.others + 1)))
-
-    def right_decision_given(self, others: int) -> float:
-        """The same where so many of the others really have the characteristics."""
-        if not 0 <= others <= self.several.others:
-            raise InputError(f"from 0 to {self.several.others} of the others have them. Got {others} instead.")
-        return float(self._right(np.array([others]))[0])
+        if math.isinf(self.threshold):
+            return 1.0 if self.threshold < 0 else 0.0
+        others = np.arange(self.several.others + 1)
+        return float(self._share @ self.noise.tail(self.threshold - self._known - 1 - others))
 
     @cached_property
     def tie(self) -> float:
@@ -170,11 +167,6 @@ class SeveralExposure:
     @property
     def _known(self) -> int:
         return self.several.intruder.known
-
-    def _right(self, b: Integers) -> Floats:
-        if math.isinf(self.threshold):
-            return np.full(len(b), 1.0 if self.threshold < 0 else 0.0)
-        return self.noise.tail(self.threshold - self._known - 1 - b)
 
     def _claims(self, released: int) -> int:
         """Sign of h(d - 1) - q h(d), q being the odds needed: 1 for a claim, 0 for a tie."""
