@@ -31,7 +31,7 @@ def scan(
     release: Annotated[
         Path | None, typer.Option(help="Release folder, whose strategy and saved measurements are used.")
     ] = None,
-    strategy: options.StrategyName = None,
+    strategy: options.StrategyOrDefault = None,
     epsilon: options.Epsilon = None,
     rho: options.Rho = None,
     invariant: options.Invariants = None,

@@ -41,7 +41,7 @@ def simulate(
             "add-or-remove neighbours, the target is absent).",
         ),
     ] = None,
-    strategy: options.StrategyName = None,
+    strategy: options.StrategyOrDefault = None,
     epsilon: options.Epsilon = None,
     rho: options.Rho = None,
     facilities: options.FacilitiesFile = None,
