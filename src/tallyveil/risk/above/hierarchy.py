@@ -18,9 +18,9 @@ from scipy.special import expit
 
 from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.risk.above.decision import Decision, decide, thresholds
 from tallyveil.risk.above.levels import Above, Pair, log_values, terms
+from tallyveil.risk.target.evidence import CountNoise
 from tallyveil.risk.target.intruder import Intruder
 
 
@@ -33,6 +33,7 @@ class Hierarchy:
     --------
     The data of Table 5, with the paper's noise (erratum 8: 0.5033, and 12.94, 38.66, 29.79 % for the unit above):
 
+    >>> from tallyveil.privacy import DiscreteGaussian
     >>> own, county = DiscreteGaussian(variance="5.04"), DiscreteGaussian(variance="2.0284")
     >>> above = Above(noise=county, siblings=[own] * 27, approximate=True)
     >>> two = Hierarchy(intruder=Intruder(prior="1/2"), noise=own, above=[above])
@@ -43,7 +44,7 @@ class Hierarchy:
     """
 
     intruder: Intruder
-    noise: Geometric | DiscreteGaussian
+    noise: CountNoise
     above: Sequence[Above]
 
     def __post_init__(self) -> None:

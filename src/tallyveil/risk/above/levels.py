@@ -24,9 +24,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric, Noise
+from tallyveil.privacy.noise import DiscreteGaussian, Noise
 from tallyveil.risk.above.log_sums import log_correlation
 from tallyveil.risk.above.sibling_noise import noise_of_sum
+from tallyveil.risk.target.evidence import CountNoise
 
 LogPrior = Callable[[Integers], Floats]  # log weight of each count of the siblings; any constant may be added
 Pair = tuple[int, int]  # at one level: the count above and the siblings' sum
@@ -44,15 +45,15 @@ class Above:
     ``siblings=[]`` is a unit above that has no other below it; the siblings' sum is then released as 0.
     """
 
-    noise: Geometric | DiscreteGaussian
-    siblings: Sequence[Geometric | DiscreteGaussian]
+    noise: CountNoise
+    siblings: Sequence[CountNoise]
     prior: LogPrior | None = None
     approximate: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "siblings", tuple(self.siblings))
         for one in (self.noise, *self.siblings):
-            if not isinstance(one, Geometric | DiscreteGaussian):
+            if not isinstance(one, CountNoise):
                 raise InputError(f"noise is Geometric or DiscreteGaussian. Got a {type(one).__name__} instead.")
         if self.approximate and not all(isinstance(one, DiscreteGaussian) for one in self.siblings):
             raise InputError("the paper's approximation is for discrete Gaussian noise. Leave approximate out.")

@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike
 from tallyveil._arrays import Floats
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric, Noise
 from tallyveil.privacy.sums import SumOfNoise, approximate_sum, sum_of_noise
+from tallyveil.risk.target.evidence import CountNoise
 
 _TINY = 1e-60  # probability below which wide sums are continued by the tail of a single noise
 
 
 @lru_cache(maxsize=256)
-def noise_of_sum(noises: tuple[Geometric | DiscreteGaussian, ...], approximate: bool) -> Noise:
+def noise_of_sum(noises: tuple[CountNoise, ...], approximate: bool) -> Noise:
     """The noise of a sum.
 
     Discrete Gaussians of variance 4 or more add up to one, by Poisson summation: every probability differs by less than

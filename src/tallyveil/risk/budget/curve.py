@@ -12,10 +12,11 @@ import pandas as pd
 from tallyveil.nouns.schema import DETAILED, TOTAL
 from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.conversions import epsilon_from_rho
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.privacy.noise import Geometric
 from tallyveil.privacy.strategy import REPORTING_DELTA, Mechanism, Strategy
 from tallyveil.risk.budget.exposures import exposures, intruders_of, strategy_noises, unit_noises
 from tallyveil.risk.budget.intervals import at_budget
+from tallyveil.risk.target.evidence import CountNoise
 from tallyveil.risk.target.intruder import Intruder
 
 NOISE = "noise_mean_abs"  # how columns of the error begin: of the noisy counts, before post-processing
@@ -68,9 +69,10 @@ def curve(
     return pd.DataFrame(rows)
 
 
-def mean_abs(noise: Geometric | DiscreteGaussian) -> float:
+def mean_abs(noise: CountNoise) -> float:
     """The noise's expected absolute value.
 
+    >>> from tallyveil.privacy import DiscreteGaussian
     >>> round(mean_abs(Geometric(z=1)), 4), round(mean_abs(DiscreteGaussian(variance=1)), 4)
     (0.8509, 0.7276)
     """

@@ -10,9 +10,10 @@ from typing import final
 from scipy.optimize import brentq
 
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.risk.target.evidence import CountNoise
 from tallyveil.risk.target.intruder import Intruder
 
-Noises = tuple[Geometric | DiscreteGaussian, ...]
+Noises = tuple[CountNoise, ...]
 Interval = tuple[float, float]  # both ends keep the bound; from 0 means every smaller budget
 Progress = Callable[[int], object] | None  # called with the number of budgets tried
 

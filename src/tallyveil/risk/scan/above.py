@@ -22,12 +22,12 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import UnitShares, unit_shares
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.risk.above.hierarchy import Hierarchy
 from tallyveil.risk.above.levels import Above
 from tallyveil.risk.scan.pieces import pieces
+from tallyveil.risk.target.evidence import CountNoise
 from tallyveil.risk.target.intruder import Intruder
 
 if TYPE_CHECKING:
@@ -166,9 +166,9 @@ class _Case:
     """The noise of a unit, of the one above it and of its siblings."""
 
     intruder: Intruder
-    own: Geometric | DiscreteGaussian
-    above: Geometric | DiscreteGaussian
-    others: tuple[Geometric | DiscreteGaussian, ...]
+    own: CountNoise
+    above: CountNoise
+    others: tuple[CountNoise, ...]
 
     @property
     def siblings(self) -> int:
@@ -203,7 +203,7 @@ def _case(
     span: int,
     intruder: Intruder,
 ) -> _Case:
-    def noise(at: str, paid: int) -> Geometric | DiscreteGaussian:
+    def noise(at: str, paid: int) -> CountNoise:
         return strategy.noise(at, DETAILED, level_share=shares[at].shares[paid])
 
     others = family - (np.arange(len(family)) == span)

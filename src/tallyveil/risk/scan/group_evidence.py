@@ -11,11 +11,10 @@ import numpy as np
 from scipy.special import expit
 
 from tallyveil._arrays import Floats
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.risk.scan.groups import Group
 from tallyveil.risk.target.attacks import Attack, noises_of
-from tallyveil.risk.target.evidence import Evidence
+from tallyveil.risk.target.evidence import CountNoise, Evidence
 from tallyveil.risk.target.intruder import Exposure, Intruder
 
 POSTERIOR_BINS = np.linspace(0, 1, 21)
@@ -37,7 +36,7 @@ class GroupEvidence:
     """
 
     counts: tuple[tuple[str, str], ...]
-    noises: tuple[Geometric | DiscreteGaussian, ...]
+    noises: tuple[CountNoise, ...]
     certain: bool
     drawn: bool
 
@@ -45,7 +44,7 @@ class GroupEvidence:
     def of(cls, group: Group, strategy: Strategy, attack: Attack, saved: Mapping[str, Sequence[str]]) -> GroupEvidence:
         """The evidence against a group: the saved counts, or all counts where none was saved."""
         counts: list[tuple[str, str]] = []
-        noises: list[Geometric | DiscreteGaussian] = []
+        noises: list[CountNoise] = []
         every = group.informative_counts(strategy, attack.queries)
         known = [(level, query) for level, query in every if query in saved.get(level, ())]
         for level, query in known or every:

@@ -22,8 +22,8 @@ from typing import Literal, final, get_args
 from tallyveil.errors import InputError
 from tallyveil.nouns.schema import DETAILED, TOTAL, factors_of
 from tallyveil.privacy.constraints import Invariant
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.risk.target.evidence import CountNoise
 
 AttackKind = Literal["characteristics", "responded", "truthful", "attribute", "cell"]
 
@@ -78,7 +78,7 @@ def noises_of(
     attribute: str | None = None,
     queries: Iterable[str] | None = None,
     level_share: Fraction | None = None,
-) -> tuple[Geometric | DiscreteGaussian, ...]:
+) -> tuple[CountNoise, ...]:
     """The noise of each count of a level in which the attack's two hypotheses differ by one.
 
     ``attack``, ``attribute`` and ``queries`` are those of an :class:`Attack`. ``level_share`` is for units that have

@@ -39,7 +39,8 @@ from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact
 from tallyveil.privacy.noise import DiscreteGaussian
 from tallyveil.privacy.thresholds import floor_of_log
-from tallyveil.risk.target.intruder import Intruder, Noise, log_ratio
+from tallyveil.risk.target.evidence import CountNoise
+from tallyveil.risk.target.intruder import Intruder, log_ratio
 
 _STEP = 0.25  # of the integral, see above
 _LOW, _HIGH = 40, 4  # what lies outside is below e^-40 and exp(-e^4)
@@ -71,7 +72,7 @@ class Attribute:
     """
 
     priors: Mapping[str, Number]
-    noises: Noise | Mapping[str, Noise]
+    noises: CountNoise | Mapping[str, CountNoise]
     known: int | Mapping[str, int] = 0
 
     def __post_init__(self) -> None:
@@ -161,14 +162,14 @@ class Attribute:
         return Fraction(self.priors[value])
 
     @property
-    def _noises(self) -> Frozen[str, Noise]:
+    def _noises(self) -> Frozen[str, CountNoise]:
         return _by_value(self.noises, self.priors, "noises")
 
     @property
     def _known(self) -> Frozen[str, int]:
         return _by_value(self.known, self.priors, "known")
 
-    def _others(self, value: str) -> Counter[tuple[Fraction, Noise]]:
+    def _others(self, value: str) -> Counter[tuple[Fraction, CountNoise]]:
         """Prior and noise of the other values; known counts shift released ones and change no average."""
         return Counter((self._prior(other), self._noises[other]) for other in self.priors if other != value)
 
@@ -182,7 +183,7 @@ def _by_value(given: Any, values: Mapping[str, Any], name: str) -> Frozen[str, A
     return Frozen({value: given[value] for value in values})
 
 
-def _outcomes(noise: Noise, shift: int, cut: float) -> tuple[Floats, Floats]:
+def _outcomes(noise: CountNoise, shift: int, cut: float) -> tuple[Floats, Floats]:
     """What the evidence can be for a cell with so many more than the known: values of d, and their probabilities.
 
     Geometric counts tell only whether d is 1 or more, so 0 and 1 stand for all.
@@ -196,7 +197,7 @@ def _outcomes(noise: Noise, shift: int, cut: float) -> tuple[Floats, Floats]:
     return d[mass > cut], mass[mass > cut]
 
 
-def _exponents(noise: Noise, d: Floats) -> _Exponents:
+def _exponents(noise: CountNoise, d: Floats) -> _Exponents:
     """The evidence l(d), exactly."""
     if isinstance(noise, DiscreteGaussian):
         s = noise.variance
@@ -204,7 +205,7 @@ def _exponents(noise: Noise, d: Floats) -> _Exponents:
     return [noise.z.numerator if at >= 1 else -noise.z.numerator for at in d], noise.z.denominator
 
 
-def _compared(odds: Fraction, exponents: _Exponents, noise: Noise) -> tuple[Floats, Floats]:
+def _compared(odds: Fraction, exponents: _Exponents, noise: CountNoise) -> tuple[Floats, Floats]:
     """For each exponent x: probabilities that a cell without the target has l < log(odds) + x, and that l equals it."""
     if isinstance(noise, DiscreteGaussian):  # (2 d - 1) / 2 s below it: d below s (log odds + x) + 1/2
         place, whole = _floors(odds, exponents, times=noise.variance, plus=Fraction(1, 2))

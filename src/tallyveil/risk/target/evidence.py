@@ -26,6 +26,7 @@ from tallyveil.errors import InputError
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.sums import convolved_by_fourier
 
+CountNoise = Geometric | DiscreteGaussian  # the noise of one released count
 CUT = 1e-20  # probability of each count's noise that is left out where there are several
 BY_PLACES = 1 << 28  # products up to which a convolution is added up place by place
 WIDEST = 10**10  # variance of a noise
@@ -47,14 +48,14 @@ class Evidence:
     (Fraction(1, 5), Fraction(1, 1), 0.12)
     """
 
-    noises: tuple[Geometric | DiscreteGaussian, ...]
+    noises: tuple[CountNoise, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noises", tuple(self.noises))
         if not self.noises:
             raise InputError("evidence needs at least one noisy count. Got none.")
         for noise in self.noises:
-            if not isinstance(noise, Geometric | DiscreteGaussian):
+            if not isinstance(noise, CountNoise):
                 raise InputError(f"noise is Geometric or DiscreteGaussian. Got a {type(noise).__name__} instead.")
             if isinstance(noise, DiscreteGaussian) and noise.variance > WIDEST:
                 raise InputError(
@@ -127,7 +128,7 @@ class Evidence:
         points = 2 * math.sqrt(variance) / float(self.exact_step) if len(self.noises) > 1 else 1.0
         return max(1, math.ceil(points / LARGEST))
 
-    def _reach(self, noise: Geometric | DiscreteGaussian) -> int:
+    def _reach(self, noise: CountNoise) -> int:
         if isinstance(noise, Geometric):
             return 1
         if len(self.noises) > 1:
@@ -141,7 +142,7 @@ class Evidence:
             return self._sum(self.noises[0], 1)
         return _convolved(tuple(sorted(self.noises, key=weight_of)))
 
-    def _sum(self, noise: Geometric | DiscreteGaussian, times: int) -> tuple[int, Floats]:
+    def _sum(self, noise: CountNoise, times: int) -> tuple[int, Floats]:
         """The first of the values that so many equal noises add up to, and their probabilities.
 
         Of geometric ones, the values are -1 and 1: whether the noise lowers the count. Discrete Gaussians of variance 4
@@ -162,7 +163,7 @@ class Evidence:
 
 
 @lru_cache(maxsize=16)
-def _convolved(noises: tuple[Geometric | DiscreteGaussian, ...]) -> tuple[int, Floats]:
+def _convolved(noises: tuple[CountNoise, ...]) -> tuple[int, Floats]:
     evidence = Evidence(noises=noises)
     first, total = 0, np.ones(1)
     for noise, times in Counter(noises).items():
@@ -187,7 +188,7 @@ def _trimmed(first: int, chances: Floats) -> tuple[int, Floats]:
     return first + below, chances[below : len(chances) - above]
 
 
-def weight_of(noise: Geometric | DiscreteGaussian) -> Fraction:
+def weight_of(noise: CountNoise) -> Fraction:
     """By how much the logarithm of the likelihood ratio moves with a count: 1/s, or z."""
     return noise.z if isinstance(noise, Geometric) else 1 / noise.variance
 

@@ -27,11 +27,9 @@ from scipy.special import expit
 from tallyveil._arrays import Bools, Floats
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.privacy.noise import DiscreteGaussian
 from tallyveil.privacy.thresholds import floor_of_log
-from tallyveil.risk.target.evidence import Evidence
-
-Noise = Geometric | DiscreteGaussian
+from tallyveil.risk.target.evidence import CountNoise, Evidence
 
 
 @final
@@ -81,7 +79,7 @@ class Intruder:
         for name in ("false_accusation", "miss"):
             object.__setattr__(self, name, exact(getattr(self, name), f"the cost {name}"))
 
-    def against(self, noise: Noise, *more: Noise, known: Sequence[int] | None = None) -> Exposure:
+    def against(self, noise: CountNoise, *more: CountNoise, known: Sequence[int] | None = None) -> Exposure:
         """What this intruder learns from the unit's count with this noise, and from more counts of the target.
 
         ``known`` says how many others each of several counts has; as many as have the characteristics by default.
@@ -211,7 +209,7 @@ class Exposure:
         return floor_of_log(self.intruder.odds_needed, times=1 / self.evidence.step, plus=-self.evidence.offset) + 1
 
 
-def log_ratio(noise: Noise, d: Floats) -> Floats:
+def log_ratio(noise: CountNoise, d: Floats) -> Floats:
     """Log of P[x* | the target has them] / P[x* | not], d being x* less the known others."""
     if isinstance(noise, DiscreteGaussian):
         return (2 * d - 1) / (2 * float(noise.variance))

@@ -34,7 +34,8 @@ from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.thresholds import ball_of, precision
-from tallyveil.risk.target.intruder import Exposure, Intruder, Noise, log_ratio
+from tallyveil.risk.target.evidence import CountNoise
+from tallyveil.risk.target.intruder import Exposure, Intruder, log_ratio
 
 _REACH = 39  # standard deviations; what lies beyond is no normal float
 
@@ -74,7 +75,7 @@ class Several:
         object.__setattr__(self, "others", int(self.others))
         object.__setattr__(self, "share", share)
 
-    def against(self, noise: Noise) -> SeveralExposure:
+    def against(self, noise: CountNoise) -> SeveralExposure:
         """What this intruder learns from the unit's count with this noise."""
         return SeveralExposure(several=self, noise=noise, alone=self.intruder.against(noise))
 
@@ -88,7 +89,7 @@ class SeveralExposure:
     """
 
     several: Several
-    noise: Noise
+    noise: CountNoise
     alone: Exposure
 
     def posterior(self, released: ArrayLike) -> Floats:
@@ -201,7 +202,7 @@ class SeveralExposure:
         return np.array([math.log(p) if p > 1e-300 else math.log(weight) - whole for p, weight in pairs])
 
 
-def _exponent(noise: Noise, m: int) -> Fraction:
+def _exponent(noise: CountNoise, m: int) -> Fraction:
     """What f(m) has in the exponent, less its sign."""
     return Fraction(m * m) / (2 * noise.variance) if isinstance(noise, DiscreteGaussian) else m * noise.z
 
