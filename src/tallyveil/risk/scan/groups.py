@@ -39,8 +39,7 @@ class Group:
     Attributes
     ----------
     measured
-        The levels at which they are measured, with the share of the budget: their own level, or others that count the
-        same people.
+        The levels that count these people, their own or others, and the share of the budget of each.
     settled
         Factors that exact counts settle; ``"total"`` where they settle that the target is there.
     if_there

@@ -7,10 +7,10 @@ they use the noise that was drawn, person by person. Everything here is computed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,80 +27,17 @@ from tallyveil.risk.scan.frames import level_frames
 from tallyveil.risk.scan.group_evidence import NO_ALTERNATIVE, GroupEvidence
 from tallyveil.risk.scan.groups import grouped
 from tallyveil.risk.scan.pieces import Sums, adder, pieces
+from tallyveil.risk.scan.result import FRAMES, Scan
 from tallyveil.risk.scan.saved import check_counts_match, levels_to_scan, saved_by_level
 from tallyveil.risk.target.attacks import Attack
 from tallyveil.risk.target.intruder import Intruder
+from tallyveil.runs.batches import Map
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
-Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # the built-in map, or a pool's
 Progress = Callable[[str, int, int], None]  # called with a level, its pieces that are done, and all its pieces
 DEFAULT_ATTACK = Attack()
-FRAMES = ("levels", "groups", "cells", "sizes", "posteriors", "exposed")
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Scan:
-    """Who is exposed, as tidy frames. Averages are over people.
-
-    Attributes
-    ----------
-    when
-        ``"before"`` a release (averages over the noise) or ``"after"`` it (given the noise that was drawn).
-    attack
-        What the intruder wants to know, and the queries that they use.
-    levels
-        By level and prior: people, how many are unique in their cell, and their average ``posterior``, ``risk`` (over
-        the prior), ``right_decision`` and ``tie``. ``certain`` counts people whom exact counts alone give away.
-    groups, cells, sizes
-        The same by group of people who are measured in the same way, by cell, and by the number of people in the unit.
-    posteriors
-        The number of people with a posterior in each interval (before a release: the expected number).
-    exposed
-        The most exposed units with their true counts, for the data holder only.
-
-    Examples
-    --------
-    >>> from tallyveil import Schema, Spine
-    >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
-    >>> people = Histogram.from_entries(
-    ...     spine, Schema(attributes={"age": ["child", "adult"]}), unit=[0, 0, 1], cell=[0, 1, 1], count=[10, 40, 1]
-    ... )
-    >>> found = scan(people, Strategy.default(spine, people.schema, rho=1), levels=["block"])
-    >>> found.levels[["level", "people", "unique", "right_decision"]].round(3).values.tolist()
-    [['block', 51, 1, 0.571]]
-    """
-
-    when: str
-    attack: Attack
-    levels: pd.DataFrame
-    groups: pd.DataFrame
-    cells: pd.DataFrame
-    sizes: pd.DataFrame
-    posteriors: pd.DataFrame
-    exposed: pd.DataFrame
-
-    def frames(self) -> dict[str, pd.DataFrame]:
-        """The frames by name."""
-        return {name: getattr(self, name) for name in FRAMES}
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The table by level and prior; ``frames()`` has the others."""
-        return self.levels
-
-    def to_arrow(self) -> pa.Table:
-        """The table by level and prior as an Arrow table."""
-        import pyarrow as pa
-
-        return pa.Table.from_pandas(self.levels, preserve_index=False)
-
-    def as_json(self) -> dict[str, Any]:
-        """What was scanned, under its JSON keys; the frames are separate."""
-        attack = self.attack
-        return {"when": self.when, "attack": attack.kind, "attribute": attack.attribute, "queries": attack.queries}
 
 
 def scan(
@@ -113,7 +50,7 @@ def scan(
     attack: Attack = DEFAULT_ATTACK,
     facilities: Facilities | None = None,
     most: int = 20,
-    run: Run = map,
+    run: Map = map,
     progress: Progress | None = None,
 ) -> Scan:
     """Measure how exposed every person is, before a release or, with its measurements, after it.
@@ -170,7 +107,7 @@ class _Scanner:
     facilities: Facilities | None
     most: int
 
-    def frames(self, level: str, run: Run, progress: Progress | None) -> dict[str, pd.DataFrame]:
+    def frames(self, level: str, run: Map, progress: Progress | None) -> dict[str, pd.DataFrame]:
         """The tables of one level, by name."""
         counts = self.truth.at(level)
         kinds = grouped(self.truth, self.strategy, level, self.facilities)
@@ -230,7 +167,7 @@ def _added_up(
     add: Callable[[tuple[int, int]], Sums],
     todo: Sequence[tuple[int, int]],
     level: str,
-    run: Run,
+    run: Map,
     progress: Progress | None,
 ) -> Sums:
     """The sums over all pieces of a level."""
