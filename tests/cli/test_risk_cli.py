@@ -67,7 +67,7 @@ def test_figures_that_were_drawn_have_their_standard_error_and_sums_say_that_the
         ([*PAPER, "--upper-rho", "1", "--siblings", "0", "--upper-count", "1"], "--siblings must be 1 or more"),
         ([*PAPER, "--upper-rho", "1", "--siblings", "3"], "say what is known above"),
         ([*PAPER, "--upper-rho", "1", "--siblings", "3", "--upper-released", "1"], "is needed of all three"),
-        ([*PAPER, "--upper-rho", "1", "--siblings", "3", "--upper-count", "0"], "the unit above has 1 or more"),
+        ([*PAPER, "--upper-rho", "1", "--siblings", "3", "--upper-count", "0"], "the unit above must have 1 or more"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line_and_exit_2(words, line):

@@ -295,16 +295,19 @@ def test_levels_that_cannot_be_are_refused():
     geometric = Geometric(z=1)
     for wrong, words in (
         (lambda: two_levels(siblings=[]).posterior(1, [(3, 2)]), "without siblings, give 0 for their sum. Got 2"),
-        (lambda: two_levels(siblings=[]).decision([2]), "above has 1 with the characteristics, as has the only one"),
-        (lambda: two_levels(prior=lambda y: np.full(len(y), -np.inf)).posterior(1, [(1, 1)]), "is too far apart"),
+        (
+            lambda: two_levels(siblings=[]).decision([2]),
+            "above must have 1 with the characteristics, like the only unit",
+        ),
+        (lambda: two_levels(prior=lambda y: np.full(len(y), -np.inf)).posterior(1, [(1, 1)]), "are too far apart"),
         (lambda: two_levels(prior=lambda y: np.full(len(y), -np.inf)).decision([3]), "far from their true count, 2"),
-        (lambda: two_levels(siblings=[3]), "noise is Geometric or DiscreteGaussian. Got a int"),
+        (lambda: two_levels(siblings=[3]), "noise must be Geometric or DiscreteGaussian. Got a int"),
         (lambda: two_levels(siblings=[geometric], approximate=True), "the paper's approximation is for discrete"),
         (lambda: hierarchy(Intruder(prior="1/2"), OWN, []), "a hierarchy needs at least one level above"),
-        (lambda: two_levels().decision([0]), "the unit above has 1 or more with the characteristics"),
+        (lambda: two_levels().decision([0]), "the unit above must have 1 or more with the characteristics"),
         (lambda: two_levels().decision([3, 4]), "a true count is needed at each of the 1 levels above"),
         (lambda: two_levels().posterior(1, []), "a count and the siblings' sum are needed at each of the 1 levels"),
-        (lambda: two_levels().posterior(1, [(1.5, 0)]), "a released noisy count is a whole number"),
+        (lambda: two_levels().posterior(1, [(1.5, 0)]), "a released noisy count must be a whole number"),
     ):
         with pytest.raises(InputError, match=words):
             wrong()
@@ -315,7 +318,7 @@ def test_counts_that_the_prior_cannot_believe_are_refused_where_the_sum_would_be
     surprised = two_levels(noise=wide, siblings=[wide], prior=Poisson(mean=1))
     assert surprised.posterior(1, [(10**5, 10**5)]) > 0.5
     monkeypatch.setattr("tallyveil.risk.above.levels._WIDEST", 4000)
-    with pytest.raises(InputError, match=r"released above, \[\(100000, 100000\)\], is too far apart for the noise"):
+    with pytest.raises(InputError, match=r"released above, \[\(100000, 100000\)\], are too far apart for the noise"):
         surprised.posterior(1, [(10**5, 10**5)])
 
 

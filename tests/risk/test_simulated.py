@@ -348,8 +348,8 @@ def test_the_commonest_other_cell_is_that_of_the_parent_and_possible():
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        (Target(leaf=0, cell=1, instead=2), "block 11 has nobody in the cell 'child\\*m'. Name a cell in which"),
-        (Target(leaf=0, cell=0, instead=0), "the same cell instead"),
+        (Target(leaf=0, cell=1, instead=2), "block 11 has nobody in the cell 'child\\*m'. Name the cell of the target"),
+        (Target(leaf=0, cell=0, instead=0), "the same cell as the target's"),
         (Target(leaf=3, cell=0, instead=1), "leaf 3 is not between 0 and 2"),
         (Target(leaf=0, cell=4, instead=1), "cell 4 is not between 0 and 3"),
         (Target(leaf=0, cell=0, instead=-1), "cell -1 is not between 0 and 3"),
@@ -361,7 +361,7 @@ def test_a_target_that_cannot_be_is_refused(target, message):
 
 
 def test_hypotheses_that_exact_counts_tell_apart_are_refused():
-    with pytest.raises(InputError, match="how many people there are is exact, so an absent target shows"):
+    with pytest.raises(InputError, match="the number of people is exact, so an absent target shows"):
         simulate(Noisy(), people(), replace(TARGET, instead=None), prior="1/2", runs=100, strategy=plan())
     kept = plan(constraints=(Invariant(query="age", level="county"),))
     with pytest.raises(InputError, match="differ in an invariant \\(age is exact for every county\\)"):
