@@ -484,7 +484,7 @@ def test_a_pure_strategy_has_an_epsilon():
         ({"measure": "regret"}, "unknown measure 'regret'. Known are risk, posterior, right_decision"),
         ({"bound": 1}, "a bound on a probability must be less than 1. Got 1"),
         ({"bound": 0}, "bound must be greater than 0"),
-        ({"priors": []}, "a bound is for one prior or more"),
+        ({"priors": []}, "no prior is given"),
         ({"level": "block"}, "a level and queries belong to a strategy"),
         ({"mechanism": "laplace"}, "unknown mechanism 'laplace'"),
         ({"measure": "risk", "bound": 3}, "a bound of 3 on R is never broken"),
@@ -567,9 +567,9 @@ def test_an_empirical_epsilon_needs_a_prior_and_a_posterior_above_it():
         empirical_epsilon(exposed, "1/2")
     with pytest.raises(InputError, match="needs the prior it belongs to"):
         empirical_epsilon(0.6)
-    with pytest.raises(InputError, match=r"lies between the prior 1/2 and 1\. Got 0\.4"):
+    with pytest.raises(InputError, match=r"must lie between the prior 1/2 and 1\. Got 0\.4"):
         empirical_epsilon(0.4, "1/2")
-    with pytest.raises(InputError, match="too near to the prior 1/2"):
+    with pytest.raises(InputError, match="too close to the prior 1/2"):
         empirical_epsilon(0.5 + 1e-12, "1/2")
 
 
