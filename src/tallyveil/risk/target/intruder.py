@@ -196,10 +196,10 @@ class Exposure:
 
     def as_json(self, released: int | None = None) -> dict[str, Any]:
         """The figures under their JSON keys; ``posterior`` and ``ratio`` where a released count is given."""
-        told: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         if released is not None:
-            told = {"posterior": float(self.posterior(released)), "ratio": float(self.ratio(released))}
-        return told | {
+            figures = {"posterior": float(self.posterior(released)), "ratio": float(self.ratio(released))}
+        return figures | {
             "marginal_posterior": self.marginal_posterior,
             "risk": self.risk,
             "threshold": None if math.isinf(self.threshold) else int(self.threshold),
