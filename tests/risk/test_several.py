@@ -47,6 +47,9 @@ def test_all_figures_are_those_of_everybody_gone_through(noise, prior, others, s
     assert exposed.tie == pytest.approx(float(has[seen][near].sum()), abs=1e-9)
     if not math.isinf(exposed.threshold):
         assert exposed.threshold == x[seen][claims].min()
+        for b in range(others + 1):
+            right = float(noise.pmf(x - known - b - 1)[seen][claims].sum())
+            assert exposed.right_decision_given(b) == pytest.approx(right, abs=1e-9)
 
 
 @settings(max_examples=35)
@@ -59,7 +62,7 @@ def test_with_nobody_else_unknown_it_is_the_intruder_who_knows_all_but_one(noise
     assert (exposed.ratio(x) == alone.ratio(x)).all()
     assert (exposed.marginal_posterior, exposed.risk) == (alone.marginal_posterior, alone.risk)
     assert (exposed.threshold, exposed.tie) == (alone.threshold, alone.tie)
-    assert exposed.right_decision == alone.right_decision
+    assert exposed.right_decision == exposed.right_decision_given(0) == alone.right_decision
 
 
 @settings(max_examples=35)
@@ -128,6 +131,7 @@ def test_a_thousand_unknown_people_and_any_variance(variance, prior):
     assert before <= 0.5 + 1e-12
     assert at >= 0.5 - 1e-12
     assert np.isfinite(exposed.posterior([-(10**9), 10**9])).all()
+    assert exposed.right_decision_given(0) <= exposed.right_decision <= exposed.right_decision_given(999)
 
 
 def test_without_noise_it_is_the_binomial_itself():
@@ -143,6 +147,7 @@ def test_a_geometric_count_is_claimed_always_or_never_whoever_the_others_are():
 
     assert (exposed("1/5").threshold, exposed("1/5").right_decision, exposed("1/5").tie) == (math.inf, 0, 0)
     assert (exposed("4/5").threshold, exposed("4/5").right_decision, exposed("4/5").tie) == (-math.inf, 1, 0)
+    assert exposed("4/5").right_decision_given(3) == 1
 
 
 @pytest.mark.parametrize(
@@ -157,5 +162,7 @@ def test_several_that_cannot_be_are_refused(changed, words):
     with pytest.raises(InputError, match=words):
         Several(**{"intruder": Intruder(prior="1/2"), "others": 2} | changed)
     exposed = Several(intruder=Intruder(prior="1/2"), others=2).against(PAPER)
+    with pytest.raises(InputError, match=r"from 0 to 2 of the others have them\. Got 3"):
+        exposed.right_decision_given(3)
     with pytest.raises(InputError, match="a released noisy count must be a whole number"):
         exposed.posterior([1, 2.5])

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, log_softmax, logsumexp
 
-from tallyveil._arrays import Floats
+from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
@@ -154,10 +154,13 @@ class SeveralExposure:
     @property
     def right_decision(self) -> float:
         """Probability that the intruder rightly claims the characteristics (Eq. 18, 19), averaged over the others."""
-        if math.isinf(self.threshold):
-            return 1.0 if self.threshold < 0 else 0.0
-        others = np.arange(self.several.others + 1)
-        return float(self._share @ self.noise.tail(self.threshold - self._known - 1 - others))
+        return float(self._share @ self._right(np.arange(self.several.others + 1)))
+
+    def right_decision_given(self, others: int) -> float:
+        """The same if this many of the others have the characteristics."""
+        if not 0 <= others <= self.several.others:
+            raise InputError(f"from 0 to {self.several.others} of the others have them. Got {others} instead.")
+        return float(self._right(np.array([others]))[0])
 
     @cached_property
     def tie(self) -> float:
@@ -170,6 +173,11 @@ class SeveralExposure:
     @property
     def _known(self) -> int:
         return self.several.intruder.known
+
+    def _right(self, others: Integers) -> Floats:
+        if math.isinf(self.threshold):
+            return np.full(len(others), 1.0 if self.threshold < 0 else 0.0)
+        return self.noise.tail(self.threshold - self._known - 1 - others)
 
     def _claims(self, released: int) -> int:
         """Sign of h(d - 1) - q h(d), where q is the odds needed: 1 for a claim, 0 for a tie."""
