@@ -15,11 +15,11 @@ import numpy as np
 
 from tallyveil.privacy.noise import DiscreteGaussian
 from tallyveil.privacy.sums import approximate_sum, sum_of_noise
-from tallyveil.risk.above.gibbs import Steps, gibbs, misfit
 from tallyveil.risk.above.hierarchy import Hierarchy
 from tallyveil.risk.above.levels import Above
 from tallyveil.risk.target.intruder import Intruder
 from tallyveil.risk.target.priors import NegativeBinomial, Poisson
+from tallyveil_papers.kazan.gibbs import Steps, gibbs, misfit
 
 RHO_1 = Fraction("2.56") * Fraction(165, 4099) * Fraction(3945, 4097)  # 0.0992
 RHO_2 = Fraction("2.56") * Fraction(1256, 4099) * Fraction(1288, 4099)  # 0.2465

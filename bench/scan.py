@@ -19,16 +19,17 @@ def main(persons: int) -> None:
     people, strategy = census.people, tv.Strategy.preset("pl94-2020-us-persons")
     print(f"{people}: {people.total():,} persons, {people.leaves.entries:,} counts, {perf_counter() - start:.0f} s")
     noisy = measure(people, strategy, RunKey.from_seed(1))
+    detail = tv.risk.Attack(queries=["detailed"])
     with ThreadPoolExecutor(2) as pool:
         for name, more in {
             "before release, all levels": {},
             "before release, blocks": {"levels": ["block"]},
-            "before release, blocks, detail alone": {"levels": ["block"], "queries": ["detailed"]},
+            "before release, blocks, detail alone": {"levels": ["block"], "attack": detail},
             "after release, blocks": {"levels": ["block"], "measurements": noisy},
             "after release, blocks, detail alone": {
                 "levels": ["block"],
                 "measurements": noisy,
-                "queries": ["detailed"],
+                "attack": detail,
             },
         }.items():
             start = perf_counter()

@@ -13,7 +13,6 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Schema
 from tallyveil.privacy import DiscreteGaussian, Strategy
 from tallyveil.risk import Attribute, Exposure, Hierarchy, Intruder
-from tallyveil.risk.above.gibbs import Steps, gibbs
 from tallyveil_papers import items
 from tallyveil_papers.figure import AGREES, DIFFERS, ERRATUM, SHOWN
 from tallyveil_papers.kazan import budgets as kazan_budgets
@@ -24,6 +23,7 @@ from tallyveil_papers.kazan import right as kazan_right
 from tallyveil_papers.kazan import sums as kazan_sums
 from tallyveil_papers.kazan import tiles as kazan_tiles
 from tallyveil_papers.kazan.facts import PUBLISHED, bureau, rho_of
+from tallyveil_papers.kazan.gibbs import Steps, gibbs
 from tallyveil_papers.kazan.levels import TABLE_5, two_levels
 from tallyveil_papers.kazan.near_ties import is_claimed, settled
 from tallyveil_papers.kazan.sampler import Chains, sampled

@@ -100,7 +100,7 @@ def test_people_read_tables(plan):
     assert done.returncode == 0, done.stderr
     for words in (
         "R rises with rho for this prior, and is 1.1 there",
-        "no guarantee",
+        "not a guarantee",
         "before post-processing",
         "Noise by level",
         "Risk by unit",
@@ -139,7 +139,7 @@ def test_a_long_search_says_how_far_it_is(monkeypatch, capsys):
     tried(1200)
     monkeypatch.setattr(risk_choose, "EVERY", 1e9)
     tried(1201)
-    assert capsys.readouterr().err.splitlines() == [f"looking for the budget: {n} tried" for n in ("1", "1,200")]
+    assert capsys.readouterr().err.splitlines() == [f"searching for the budget: {n} tried" for n in ("1", "1,200")]
 
 
 def test_a_small_priors_first_budget_and_window_are_told():
@@ -151,7 +151,7 @@ def test_a_small_priors_first_budget_and_window_are_told():
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--bound", "2", "--on", "right-decision"], "a bound on a probability is less than 1. Got 2"),
+        (["--bound", "2", "--on", "right-decision"], "a bound on a probability must be less than 1. Got 2"),
         (["--bound", "0.3", "--on", "posterior", "--level", "block"], "are for a strategy. Give --strategy S"),
         (["--bound", "1.1", "--on", "risk", "--allocate"], "are for a strategy. Give --strategy S"),
         (["--bound", "1.1", "--on", "risk", "--strategy", "nowhere.toml"], "neither a file nor a preset"),

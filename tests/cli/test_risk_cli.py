@@ -49,7 +49,7 @@ def test_figures_that_were_drawn_have_their_standard_error_and_sums_say_that_the
     told = figures("risk", *summed)["hierarchy"]
     assert [told[name] for name in ("draws", "right_decision_se", "gain_se", "loss_se", "tie_se")] == [None] * 5
     shown = run("risk", *summed).stdout
-    assert "exact: summed over all that may be released, but for the truncation" in shown
+    assert "exact: summed over all released counts, apart from the truncation" in shown
     assert ", drawn" not in shown
 
 
@@ -65,9 +65,12 @@ def test_figures_that_were_drawn_have_their_standard_error_and_sums_say_that_the
         ),
         ([*PAPER, "--siblings", "3"], "a unit above needs --upper-rho R and --siblings D"),
         ([*PAPER, "--upper-rho", "1", "--siblings", "0", "--upper-count", "1"], "--siblings must be 1 or more"),
-        ([*PAPER, "--upper-rho", "1", "--siblings", "3"], "say what is known above"),
-        ([*PAPER, "--upper-rho", "1", "--siblings", "3", "--upper-released", "1"], "is needed of all three"),
-        ([*PAPER, "--upper-rho", "1", "--siblings", "3", "--upper-count", "0"], "the unit above has 1 or more"),
+        ([*PAPER, "--upper-rho", "1", "--siblings", "3"], "give the counts above"),
+        (
+            [*PAPER, "--upper-rho", "1", "--siblings", "3", "--upper-released", "1"],
+            "all three released counts are needed",
+        ),
+        ([*PAPER, "--upper-rho", "1", "--siblings", "3", "--upper-count", "0"], "the unit above must have 1 or more"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line_and_exit_2(words, line):

@@ -106,7 +106,7 @@ def test_figures_are_printed_beside_their_bound(town):
     assert lines[3].split("  ")[-1].strip() == "leaf's count alone"
     assert lines[7].startswith("right decisions about a target who has the cell  1.0000 +- 0.0100")
     assert "(no bound)" in lines[7]
-    assert "the commonest released counts of the cell (block, county, us)" in lines
+    assert "the most common released counts of the cell (block, county, us)" in lines
     assert [line.split()[:3] for line in lines if line.startswith(("0, 2, 6", "1, 3, 7"))] == [
         ["0,", "2,", "6"],
         ["1,", "3,", "7"],
@@ -149,7 +149,7 @@ def test_a_simulation_of_hours_must_be_asked_for(town, monkeypatch):
         (["--rho", "1", *CHILD, "--unit", "99"], "'99' is not among the 4 units of level 'block'."),
         (["--rho", "1", *CHILD, "--cell", "baby"], "'baby' is not a cell. Cells are child, adult"),
         (["--rho", "1", *CHILD, "--instead", "baby"], "--unit and --instead '11:baby': 'baby' is not a cell."),
-        (["--rho", "1", *CHILD, "--instead", "child"], "the same cell instead"),
+        (["--rho", "1", *CHILD, "--instead", "child"], "the same cell as the target's"),
         (["--rho", "1", *CHILD, "--unit", "22"], "block 22 has nobody in the cell 'child'"),
         (["--rho", "1", *CHILD, "--invariant", "age@county"], "differ in an invariant (age is exact for every county)"),
         (["--rho", "1", *CHILD, "--released", "1,2"], "give one whole number for each of block, county, us"),

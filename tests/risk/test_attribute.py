@@ -210,7 +210,7 @@ def test_many_values_are_one_integral():
     ("changed", "words"),
     [
         ({"priors": {"a": "1/2", "b": "1/4"}}, r"priors sum to 3/4, not 1 \(a=1/2, b=1/4\)"),
-        ({"priors": {"a": 1}}, "an unknown attribute has two values or more. Got a"),
+        ({"priors": {"a": 1}}, "an unknown attribute must have two values or more. Got a"),
         ({"priors": {"a": 0, "b": 1}}, 'the prior of "a" must be greater than 0'),
         ({"noises": {"a": Geometric(z=1)}}, "noises needs one entry for each of a, b. Got a"),
         ({"noises": 3}, "noise is Geometric or DiscreteGaussian. Got a int"),
@@ -224,11 +224,11 @@ def test_attributes_that_cannot_be_are_refused(changed, words):
 
 def test_questions_that_cannot_be_answered_are_refused():
     attribute = Attribute(priors={"a": "1/2", "b": "1/2"}, noises=Geometric(z=1))
-    with pytest.raises(InputError, match='"c" is none of the values a, b'):
+    with pytest.raises(InputError, match='"c" is not one of the values a, b'):
         attribute.risk("c")
     with pytest.raises(InputError, match=r"released needs one entry for each of a, b\. Got a"):
         attribute.posterior({"a": 1})
-    with pytest.raises(InputError, match="the last axis has a count for each of a, b"):
+    with pytest.raises(InputError, match="the last axis must have a count for each of a, b"):
         attribute.posterior([1, 2, 3])
-    with pytest.raises(InputError, match=r'a released noisy count is a whole number\. Got 1\.5 for "b"'):
+    with pytest.raises(InputError, match=r'a released noisy count must be a whole number\. Got 1\.5 for "b"'):
         attribute.posterior({"a": 1, "b": 1.5})

@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 from tallyveil import Strategy
 from tallyveil.errors import InputError
-from tallyveil.privacy import DiscreteGaussian, Geometric, account_of
+from tallyveil.privacy import DiscreteGaussian, Geometric, Invariant, account_of
 from tallyveil.risk.above.hierarchy import Hierarchy
 from tallyveil.risk.above.levels import Above
 from tallyveil.risk.budget.allocation import allocate, holds_for
-from tallyveil.risk.budget.choose import choose, choose_for
+from tallyveil.risk.budget.choose import choose
 from tallyveil.risk.budget.curve import curve, mean_abs
 from tallyveil.risk.budget.decision_budgets import _searched, budgets_by_decision
 from tallyveil.risk.budget.empirical import ASSUMPTIONS, empirical_epsilon
 from tallyveil.risk.budget.exposures import exposures, unit_noises
 from tallyveil.risk.budget.intervals import at_budget
 from tallyveil.risk.budget.posterior_budgets import inverse_posterior
+from tallyveil.risk.budget.searches import largest_by_decision, largest_by_posterior
 from tallyveil.risk.target.attacks import noises_of
 from tallyveil.risk.target.evidence import Evidence
 from tallyveil.risk.target.intruder import Exposure, Intruder
@@ -154,7 +155,7 @@ def test_a_narrow_break_below_is_not_missed(variances, bound, prior, broken):
     for budget in broken:
         assert right_of_gaussians(budget, numbers, float(Fraction(prior))) > float(bound)
     noises = tuple(DiscreteGaussian(variance=s) for s in variances)
-    found = choose_for(noises, "right_decision", bound, priors=[prior], parameter="rho")
+    found = largest_by_decision(noises, [Intruder(prior=prior)], Fraction(bound), "rho", None)
     assert found.value < broken[0]
     for budget in float(found.value) * np.geomspace(0.1, 1, 800):
         assert right_of_gaussians(budget, numbers, float(Fraction(prior))) <= float(bound) + 1e-12
@@ -217,10 +218,10 @@ def test_many_geometric_counts_at_even_odds_have_ties_and_a_budget_below_one_hal
 
     for count in (12, 14):
         noises = (Geometric(z=1),) * count
-        found = choose_for(noises, "right_decision", "0.45", priors=["1/2"], parameter="epsilon")
+        found = largest_by_decision(noises, [Intruder(prior="1/2")], Fraction("0.45"), "epsilon", None)
         assert right(float(found.value), count) == pytest.approx(0.45, abs=1e-8)
         assert right(float(found.value), count) <= 0.45 + 1e-12
-    none = choose_for(noises, "right_decision", "0.39", priors=["1/2"], parameter="epsilon")
+    none = largest_by_decision(noises, [Intruder(prior="1/2")], Fraction("0.39"), "epsilon", None)
     assert right(1e-9, 14) > 0.39
     assert none.value is None
     assert "however small epsilon is" in none.reason
@@ -231,9 +232,7 @@ def test_even_odds_take_few_budgets_however_near_the_bound_is_to_one_half():
     noises = (DiscreteGaussian(variance=1), DiscreteGaussian(variance=3))
     for bound in ("0.7", "0.55", "0.502"):
         tried.clear()
-        found = choose_for(
-            noises, "right_decision", bound, priors=["1/2"], parameter="rho", progress=lambda n: tried.append(n)
-        )
+        found = largest_by_decision(noises, [Intruder(prior="1/2")], Fraction(bound), "rho", tried.append)
         assert tried == list(range(1, len(tried) + 1))
         assert found.checked == f"checked on {len(tried)} budgets"
         assert len(tried) <= 12
@@ -245,7 +244,7 @@ def test_even_odds_take_few_budgets_however_near_the_bound_is_to_one_half():
 def test_next_to_even_odds_the_smallest_budget_that_is_looked_at_must_keep_the_bound(bound, is_kept):
     noises = (DiscreteGaussian(variance=1), DiscreteGaussian(variance=3))
     prior = Fraction(49999999, 100000000)
-    found = choose_for(noises, "right_decision", bound, priors=[prior], parameter="rho")
+    found = largest_by_decision(noises, [Intruder(prior=prior)], Fraction(bound), "rho", None)
     if is_kept:
         exposed = Intruder(prior=prior).against(*at_budget(noises, found.value))
         assert exposed.right_decision <= float(bound)
@@ -265,8 +264,10 @@ def test_all_queries_of_a_block_take_few_budgets_too(bound):
 
 
 def test_counts_of_two_kinds_of_noise_are_refused_and_so_is_none():
+    invariant = (Invariant(query="detailed", level="block"),)
+    exact = replace(SMALL, attributes=("sex", "age"), constraints=invariant)
     with pytest.raises(InputError, match="invariants answer every query of this level"):
-        choose_for((), "risk", "1.1", priors=["1/5"], parameter="rho")
+        choose("risk", "1.1", priors=["1/5"], strategy=exact)
     with pytest.raises(InputError, match="counts of one kind of noise"):
         budgets_by_decision((Geometric(z=1), DiscreteGaussian(variance=1)), [Intruder(prior="1/5")], Fraction(1, 2))
 
@@ -361,7 +362,7 @@ def test_of_several_counts_too_the_first_budget_counts():
     drop = int(np.argmax(highest / risks))
     assert highest[drop] / risks[drop] > 1.02
     bound = Fraction(float(f"{(highest[drop] + risks[drop]) / 2:.6g}"))
-    found = choose_for(noises, "risk", bound, priors=[prior], parameter="rho")
+    found = largest_by_posterior(noises, [Intruder(prior=prior)], "risk", bound, "rho", None)
     first = int(np.argmax(risks > bound))
     assert budgets[first - 1] <= found.value <= budgets[first]
     assert any(low <= budgets[drop] <= high for low, high in found.windows)
@@ -481,10 +482,10 @@ def test_a_pure_strategy_has_an_epsilon():
     ("asked", "line"),
     [
         ({"measure": "regret"}, "unknown measure 'regret'. Known are risk, posterior, right_decision"),
-        ({"bound": 1}, "a bound on a probability is less than 1. Got 1"),
+        ({"bound": 1}, "a bound on a probability must be less than 1. Got 1"),
         ({"bound": 0}, "bound must be greater than 0"),
-        ({"priors": []}, "a bound is for one prior or more"),
-        ({"level": "block"}, "a level and queries are a strategy's"),
+        ({"priors": []}, "no prior is given"),
+        ({"level": "block"}, "a level and queries belong to a strategy"),
         ({"mechanism": "laplace"}, "unknown mechanism 'laplace'"),
         ({"measure": "risk", "bound": 3}, "a bound of 3 on R is never broken"),
         ({"strategy": SMALL, "level": "state"}, "unknown level 'state'"),
@@ -566,9 +567,9 @@ def test_an_empirical_epsilon_needs_a_prior_and_a_posterior_above_it():
         empirical_epsilon(exposed, "1/2")
     with pytest.raises(InputError, match="needs the prior it belongs to"):
         empirical_epsilon(0.6)
-    with pytest.raises(InputError, match=r"lies between the prior 1/2 and 1\. Got 0\.4"):
+    with pytest.raises(InputError, match=r"must lie between the prior 1/2 and 1\. Got 0\.4"):
         empirical_epsilon(0.4, "1/2")
-    with pytest.raises(InputError, match="too near to the prior 1/2"):
+    with pytest.raises(InputError, match="too close to the prior 1/2"):
         empirical_epsilon(0.5 + 1e-12, "1/2")
 
 
@@ -686,7 +687,8 @@ def test_without_the_only_child_rule_the_bound_is_for_every_unit():
 
 def test_choosing_for_given_noise_is_the_same_as_for_a_strategy():
     noises = noises_of(SMALL.with_budget(rho=1), "block", queries=["detailed"])
-    one = choose_for(noises, "posterior", "0.3", priors=["1/5"], parameter="rho")
-    assert one == choose("posterior", "0.3", priors=["1/5"], strategy=SMALL, queries=["detailed"])
+    one = choose("posterior", "0.3", priors=["1/5"], strategy=SMALL, queries=["detailed"])
+    same = largest_by_posterior(noises, [Intruder(prior="1/5")], "posterior", Fraction("0.3"), "rho", None)
+    assert (one.value, one.reason, one.checked) == (same.value, same.reason, same.checked)
     evidence = Evidence(noises=noises_of(SMALL.with_budget(rho=one.value), "block", queries=["detailed"]))
     assert Exposure(intruder=Intruder(prior="1/5"), evidence=evidence).marginal_posterior <= 0.3

@@ -103,7 +103,7 @@ def test_counts_that_do_not_fit_are_refused():
         Intruder(prior="1/2").against(*two, known=(0, 1, 2))
     with pytest.raises(InputError, match="2 counts were released"):
         Intruder(prior="1/2").against(*two).posterior([1, 2, 3])
-    with pytest.raises(InputError, match="no one threshold"):
+    with pytest.raises(InputError, match="no single threshold"):
         _ = Intruder(prior="1/2").against(*two).threshold
 
 

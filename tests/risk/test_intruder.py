@@ -140,14 +140,17 @@ def test_a_dear_accusation_is_made_less_often():
     [
         ({"prior": 1}, "a prior is a probability strictly between 0 and 1, such as 1/2 or 0.1. Got 1"),
         ({"prior": 0}, "a prior is a probability strictly between 0 and 1, such as 1/2 or 0.1. Got 0"),
-        ({"prior": "1/2", "known": -1}, "known is how many others have the characteristics, 0 or more. Got -1"),
+        (
+            {"prior": "1/2", "known": -1},
+            "known is the number of others who have the characteristics, 0 or more. Got -1",
+        ),
         ({"prior": "1/2", "miss": 0}, "the cost miss must be greater than 0"),
     ],
 )
 def test_intruders_that_cannot_be_are_refused(given, words):
     with pytest.raises(InputError, match=words.replace(".", "[.]")):
         Intruder(**given)
-    with pytest.raises(InputError, match="a released noisy count is a whole number"):
+    with pytest.raises(InputError, match="a released noisy count must be a whole number"):
         Intruder(prior="1/2").against(PAPER).posterior(1.5)
     with pytest.raises(InputError, match=r"noise is Geometric or DiscreteGaussian\. Got a int"):
         Intruder(prior="1/2").against(3)

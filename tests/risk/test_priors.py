@@ -70,12 +70,15 @@ def test_the_flat_prior_drives_what_happens_where_the_target_is_alone_above():
     ("wrong", "words"),
     [
         (lambda: Poisson(mean=0), "the mean of a prior must be greater than 0. Got 0"),
-        (lambda: NegativeBinomial(mean=2, variance=2), "variance is above its mean .2.. Got 2. Use Poisson"),
-        (lambda: AtMost(count=-1), "at most so many people have the characteristics: 0 or more. Got -1"),
-        (lambda: fitted([3], 1), "two or more sums in a row"),
-        (lambda: fitted([3, 4], [1, 2, 3]), "noise variances are 0 or more"),
-        (lambda: fitted([3, 4], -1), "noise variances are 0 or more"),
-        (lambda: fitted([3, np.nan], 1), "a noisy sum is no finite number"),
+        (
+            lambda: NegativeBinomial(mean=2, variance=2),
+            "variance must be above the mean .2.. Got 2 instead. Use Poisson",
+        ),
+        (lambda: AtMost(count=-1), "the largest number of people with the characteristics must be 0 or more. Got -1"),
+        (lambda: fitted([3], 1), "list of two or more sums"),
+        (lambda: fitted([3, 4], [1, 2, 3]), "noise variances must be 0 or more"),
+        (lambda: fitted([3, 4], -1), "noise variances must be 0 or more"),
+        (lambda: fitted([3, np.nan], 1), "a noisy sum is not a finite number"),
     ],
 )
 def test_priors_that_cannot_be_are_refused(wrong, words):

@@ -13,7 +13,7 @@ from tallyveil.errors import InputError
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import RunKey
 from tallyveil.privacy.constraints import FacilityBounds, Invariant
-from tallyveil.risk import Intruder
+from tallyveil.risk import Attack, Intruder
 from tallyveil.risk.scan.groups import grouped
 from tallyveil.risk.scan.scan import scan
 
@@ -57,7 +57,7 @@ def test_without_the_only_child_rule_the_same_people_are_measured_twice():
         twice = (("block", Fraction(1, 4)), ("county", Fraction(1, 4)))
         assert [plain.groups[i].measured for i in plain.of_unit][:2] == [twice, (twice[level == "county"],)]
     strategy = plan(only_child=False)
-    found = scan(PEOPLE, strategy, levels=["block"], queries=["detailed"]).groups
+    found = scan(PEOPLE, strategy, levels=["block"], attack=Attack(queries=["detailed"])).groups
     noise = strategy.noise("block", "detailed")
     both = Intruder(prior="1/2").against(noise, noise)
     row = found[found.measured_at == "block, county"].iloc[0]
@@ -98,7 +98,7 @@ def test_a_chain_of_only_children_is_measured_at_its_top():
 @pytest.mark.parametrize("queries", [None, ["detailed"]])
 def test_expected_figures_are_those_of_every_person_one_by_one(mechanism, queries):
     strategy = plan(mechanism)
-    found = scan(PEOPLE, strategy, priors=["1/2", "1/5"], queries=queries)
+    found = scan(PEOPLE, strategy, priors=["1/2", "1/5"], attack=Attack(queries=queries))
     asked = QUERIES if queries is None else queries
     for level in SPINE.levels:
         truth = PEOPLE.at(level).dense()
@@ -186,7 +186,7 @@ def test_blocks_under_the_2020_strategy_detail_alone():
     spine = Spine.from_columns({**above, "block": ["0", "1"]}, root="us")
     preset = Strategy.preset("pl94-2020-us-persons")
     people = Histogram.from_entries(spine, tv.schemas.PERSONS_2020, unit=[0, 1, 1], cell=[0, 0, 9], count=[20, 1, 5])
-    found = scan(people, preset, levels=["block"], queries=["detailed"])
+    found = scan(people, preset, levels=["block"], attack=Attack(queries=["detailed"]))
     assert found.levels.right_decision[0] == pytest.approx(0.5628, abs=5e-5)  # erratum 9
     every = scan(people, preset, levels=["block"])
     assert every.levels.right_decision[0] == pytest.approx(0.5637, abs=5e-5)
@@ -196,12 +196,12 @@ def test_exact_counts_settle_what_they_say():
     kept = plan(constraints=(Invariant(query="home", level="block"),))
     group = grouped(PEOPLE, kept, "block").groups[-1]
     assert group.settled == {"home", "total"}
-    assert {query for _, query in group.told_by(kept)} == {"detailed"}
-    assert scan(PEOPLE, kept, attack="responded", levels=["block"]).levels.right_decision[0] == 1
-    alone = scan(PEOPLE, kept, attack="attribute", attribute="home", levels=["block"]).levels
+    assert {query for _, query in group.informative_counts(kept)} == {"detailed"}
+    assert scan(PEOPLE, kept, attack=Attack(kind="responded"), levels=["block"]).levels.right_decision[0] == 1
+    alone = scan(PEOPLE, kept, attack=Attack(kind="attribute", attribute="home"), levels=["block"]).levels
     assert alone.certain[0] == PEOPLE.total()
     assert alone.risk[0] == 2
-    age = scan(PEOPLE, kept, attack="attribute", attribute="age", levels=["block"]).groups
+    age = scan(PEOPLE, kept, attack=Attack(kind="attribute", attribute="age"), levels=["block"]).groups
     strategy_noise = kept.noise("block", "detailed")
     two = Intruder(prior="1/2").against(strategy_noise, strategy_noise)
     assert age[age.measured_at == "block"].right_decision.iloc[0] == pytest.approx(two.right_decision, rel=1e-12)
@@ -219,15 +219,19 @@ def test_the_only_inmate_of_a_prison_is_given_away():
         count=[3, 3, 1, 1, 1, 9],
     )
     kept = plan(constraints=(bounds,))
-    found = scan(PEOPLE, kept, attack="responded", levels=["block"], facilities=built)
+    found = scan(PEOPLE, kept, attack=Attack(kind="responded"), levels=["block"], facilities=built)
     assert found.levels.certain[0] == 2  # in B1 and C1; of the two in B2's prison neither
     asked = scan(PEOPLE, kept, levels=["block"], facilities=built).groups
     assert set(asked[asked.settled == "home, total"].queries) == {"detailed"}
     assert asked[asked.settled == "home, total"].people.sum() == 2
     assert set(asked[asked.settled == ""].queries) == {"total, home, detailed"}
-    home = scan(PEOPLE, kept, attack="attribute", attribute="home", levels=["block"], facilities=built).levels
+    home = scan(
+        PEOPLE, kept, attack=Attack(kind="attribute", attribute="home"), levels=["block"], facilities=built
+    ).levels
     assert home.certain[0] == PEOPLE.total() - 5  # where there are facilities of one type; in B1 of the inmate only
-    age = scan(PEOPLE, kept, attack="attribute", attribute="age", levels=["block"], facilities=built).levels
+    age = scan(
+        PEOPLE, kept, attack=Attack(kind="attribute", attribute="age"), levels=["block"], facilities=built
+    ).levels
     assert age.certain[0] == 0
 
 
@@ -246,14 +250,16 @@ def test_tables_add_up_and_name_the_most_exposed():
 
 
 def test_a_query_named_twice_is_used_once_and_priors_that_are_equal_are_one():
-    once = scan(PEOPLE, plan(), queries=["detailed"], priors=["1/2"]).levels
-    again = scan(PEOPLE, plan(), queries=["detailed", "detailed"], priors=["1/2", 0.5, Fraction(1, 2)]).levels
+    once = scan(PEOPLE, plan(), attack=Attack(queries=["detailed"]), priors=["1/2"]).levels
+    again = scan(
+        PEOPLE, plan(), attack=Attack(queries=["detailed", "detailed"]), priors=["1/2", 0.5, Fraction(1, 2)]
+    ).levels
     assert again.equals(once)
 
 
 def test_two_cells_that_differ_in_everything_are_compared_in_every_query_but_the_total():
     strategy = plan()
-    found = scan(PEOPLE, strategy, attack="cell", levels=["block"]).groups
+    found = scan(PEOPLE, strategy, attack=Attack(kind="cell"), levels=["block"]).groups
     noises = [strategy.noise("block", query) for query in ("home", "home", "detailed", "detailed")]
     row = found[found.measured_at == "block"].iloc[0]
     assert row.right_decision == pytest.approx(Intruder(prior="1/2").against(*noises).right_decision, rel=1e-12)
@@ -263,9 +269,11 @@ def test_two_cells_that_differ_in_everything_are_compared_in_every_query_but_the
 def test_people_who_can_have_no_other_value_are_given_away():
     schema = Schema(attributes=SCHEMA.attributes, zeros=[{"home": ["prison"], "age": ["child"]}])
     people = Histogram.from_entries(SPINE, schema, unit=[0, 1, 1], cell=[0, 1, 3], count=[3, 5, 2])
-    found = scan(people, plan(), attack="attribute", attribute="age", levels=["block"])
+    found = scan(people, plan(), attack=Attack(kind="attribute", attribute="age"), levels=["block"])
     assert found.levels.certain[0] == 2  # adults in prison
-    assert scan(people, plan(), attack="attribute", attribute="home", levels=["block"]).levels.certain[0] == 3
+    assert (
+        scan(people, plan(), attack=Attack(kind="attribute", attribute="home"), levels=["block"]).levels.certain[0] == 3
+    )
 
 
 def test_what_was_not_saved_is_expected():
@@ -318,19 +326,19 @@ def test_pieces_and_threads_do_not_change_anything(monkeypatch):
     ("given", "words"),
     [
         ({"priors": []}, "no prior is given"),
-        ({"attack": "guess"}, "unknown attack 'guess'"),
-        ({"attack": "attribute"}, "needs the attribute that is unknown"),
-        ({"attack": "attribute", "attribute": "shoe"}, "unknown attribute 'shoe'"),
+        ({"attack": {"kind": "guess"}}, "unknown attack 'guess'"),
+        ({"attack": {"kind": "attribute"}}, "needs the unknown attribute"),
+        ({"attack": {"kind": "attribute", "attribute": "shoe"}}, "unknown attribute 'shoe'"),
         ({"levels": ["street"]}, "unknown level 'street'"),
-        ({"queries": ["shoe"]}, "shoe"),
-        ({"queries": []}, "no query or no level is left"),
+        ({"attack": {"queries": ["shoe"]}}, "shoe"),
+        ({"attack": {"queries": []}}, "no query or no level is left"),
         ({"levels": []}, "no query or no level is left"),
-        ({"levels": ["block"], "queries": ["age"]}, "query 'age' is not measured at level 'block'"),
+        ({"levels": ["block"], "attack": {"queries": ["age"]}}, "query 'age' is not measured at level 'block'"),
     ],
 )
 def test_scans_that_cannot_be_are_refused(given, words):
     with pytest.raises(InputError, match=words):
-        scan(PEOPLE, plan(), **given)
+        scan(PEOPLE, plan(), **{**given, "attack": Attack(**given.get("attack", {}))})
     noisy = measure(PEOPLE, plan(), RunKey.from_seed(1))
-    with pytest.raises(InputError, match="Scan before it"):
-        scan(PEOPLE, plan(), measurements=noisy, attack="attribute", attribute="age")
+    with pytest.raises(InputError, match="Scan before the release"):
+        scan(PEOPLE, plan(), measurements=noisy, attack=Attack(kind="attribute", attribute="age"))

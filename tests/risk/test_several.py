@@ -153,9 +153,9 @@ def test_a_geometric_count_is_claimed_always_or_never_whoever_the_others_are():
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"others": -1}, "others is how many more are unknown, 0 or more. Got -1"),
-        ({"share": 0}, "a share is strictly between 0 and 1. Got 0: count sure people in known"),
-        ({"share": 1}, "a share is strictly between 0 and 1. Got 1"),
+        ({"others": -1}, "others is the number of further unknown people, 0 or more. Got -1"),
+        ({"share": 0}, "a share must be strictly between 0 and 1. Got 0. Count people who are certain in known"),
+        ({"share": 1}, "a share must be strictly between 0 and 1. Got 1"),
     ],
 )
 def test_several_that_cannot_be_are_refused(changed, words):
@@ -164,5 +164,5 @@ def test_several_that_cannot_be_are_refused(changed, words):
     exposed = Several(intruder=Intruder(prior="1/2"), others=2).against(PAPER)
     with pytest.raises(InputError, match=r"from 0 to 2 of the others have them\. Got 3"):
         exposed.right_decision_given(3)
-    with pytest.raises(InputError, match="a released noisy count is a whole number"):
+    with pytest.raises(InputError, match="a released noisy count must be a whole number"):
         exposed.posterior([1, 2.5])

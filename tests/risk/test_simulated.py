@@ -16,9 +16,11 @@ from tallyveil.errors import InputError
 from tallyveil.mechanisms.geometric import geometric
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import DiscreteGaussian, Geometric, Invariant, RunKey
-from tallyveil.risk.simulate.simulated import batch_names, simulate
+from tallyveil.risk.simulate.simulated import simulate
+from tallyveil.risk.simulate.target_runs import SIDES
 from tallyveil.risk.target.intruder import Intruder
 from tallyveil.risk.target.target import Figures, Target, before_postprocessing, most_common_other, path_of
+from tallyveil.runs.batches import Execution, batches_of
 
 SPINE = Spine.from_columns({"county": ["1", "1", "2"], "block": ["11", "12", "21"]}, root="us")
 SCHEMA = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
@@ -61,7 +63,10 @@ def _chances(noise, values):
 
 
 def simulated(*noises, prior="1/2", runs=20_000, strategy=None, count=1, **how):
-    return simulate(Noisy(*noises, **how), people(count), TARGET, prior=prior, runs=runs, strategy=strategy, batch=runs)
+    once = Execution(batch=runs)
+    return simulate(
+        Noisy(*noises, **how), people(count), TARGET, prior=prior, runs=runs, strategy=strategy, execution=once
+    )
 
 
 def by_enumeration(noises, prior, after=lambda x: x, reach=40) -> tuple[float, float, float]:
@@ -196,7 +201,7 @@ def test_geometric_noise_summed_to_the_levels_above_tells_what_the_block_tells()
     def run(side: Histogram, runs: range):
         return geometric(side, epsilon=1, query="detailed", seed=3, replicate=runs)
 
-    found = simulate(run, people(), TARGET, prior="1/2", runs=10_000, batch=10_000)
+    found = simulate(run, people(), TARGET, prior="1/2", runs=10_000, execution=Execution(batch=10_000))
     exact, more = (Figures.of(Intruder(prior="1/2").against(Geometric(z=z))) for z in ("1", "1.1"))
     assert abs(found.marginal_posterior - exact.marginal_posterior) < 3.5 * found.marginal_posterior_se
     assert found.marginal_posterior < more.marginal_posterior - 4 * found.marginal_posterior_se
@@ -278,15 +283,14 @@ def test_neither_batches_nor_what_is_kept_change_the_result():
 
     kept: dict = {}
     seen: list = []
-    whole = simulate(run, people(), TARGET, prior="1/5", runs=250, batch=250)
-    parts = simulate(
-        run, people(), TARGET, prior="1/5", runs=250, batch=100, store=kept, progress=lambda *x: seen.append(x)
-    )
+    whole = simulate(run, people(), TARGET, prior="1/5", runs=250, execution=Execution(batch=250))
+    in_parts = Execution(batch=100, store=kept, progress=lambda *x: seen.append(x))
+    parts = simulate(run, people(), TARGET, prior="1/5", runs=250, execution=in_parts)
     assert parts.as_json() == whole.as_json()
-    assert sorted(kept) == sorted(batch_names(250, 100))
+    assert sorted(kept) == sorted(batch.name for batch in batches_of(SIDES, 250, 100))
     assert (seen[0], seen[-1]) == ((0, 500), (500, 500))
     del made[:], kept["has-000000100-000000200"]
-    again = simulate(run, people(), TARGET, prior="1/5", runs=250, batch=100, store=kept)
+    again = simulate(run, people(), TARGET, prior="1/5", runs=250, execution=Execution(batch=100, store=kept))
     assert made == [range(100, 200)]
     assert again.as_json() == whole.as_json()
 
@@ -344,8 +348,8 @@ def test_the_commonest_other_cell_is_that_of_the_parent_and_possible():
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        (Target(leaf=0, cell=1, instead=2), "block 11 has nobody in the cell 'child\\*m'. Name a cell in which"),
-        (Target(leaf=0, cell=0, instead=0), "the same cell instead"),
+        (Target(leaf=0, cell=1, instead=2), "block 11 has nobody in the cell 'child\\*m'. Name the cell of the target"),
+        (Target(leaf=0, cell=0, instead=0), "the same cell as the target's"),
         (Target(leaf=3, cell=0, instead=1), "leaf 3 is not between 0 and 2"),
         (Target(leaf=0, cell=4, instead=1), "cell 4 is not between 0 and 3"),
         (Target(leaf=0, cell=0, instead=-1), "cell -1 is not between 0 and 3"),
@@ -357,7 +361,7 @@ def test_a_target_that_cannot_be_is_refused(target, message):
 
 
 def test_hypotheses_that_exact_counts_tell_apart_are_refused():
-    with pytest.raises(InputError, match="how many people there are is exact, so an absent target shows"):
+    with pytest.raises(InputError, match="the number of people is exact, so an absent target shows"):
         simulate(Noisy(), people(), replace(TARGET, instead=None), prior="1/2", runs=100, strategy=plan())
     kept = plan(constraints=(Invariant(query="age", level="county"),))
     with pytest.raises(InputError, match="differ in an invariant \\(age is exact for every county\\)"):
@@ -373,7 +377,7 @@ def test_what_cannot_be_simulated_is_refused():
     with pytest.raises(InputError, match="99 runs of each hypothesis are too few"):
         simulated(DiscreteGaussian(variance=1), runs=99)
     with pytest.raises(InputError, match=r"a batch must have 1 run or more\. Got 0 instead\."):
-        simulate(Noisy(), people(), TARGET, prior="1/2", runs=100, batch=0)
+        simulate(Noisy(), people(), TARGET, prior="1/2", runs=100, execution=Execution(batch=0))
     with pytest.raises(InputError, match="strictly between 0 and 1"):
         simulated(DiscreteGaussian(variance=1), prior="1", runs=100)
     with pytest.raises(InputError, match=r"gave 100 x 3 values of float64 for 100 runs and 3 levels\. Give whole"):

@@ -17,6 +17,9 @@ FacilitiesFile = Annotated[
     Path | None, typer.Option("--facilities", help="Table of facilities by leaf and type, from which bounds follow.")
 ]
 StrategyName = Annotated[str | None, typer.Option("--strategy", help="Name of a preset, or a TOML file.")]
+StrategyOrDefault = Annotated[
+    str | None, typer.Option("--strategy", help="Name of a preset, or a TOML file (default: equal shares).")
+]
 Epsilon = Annotated[str | None, typer.Option(help="Privacy-loss budget, as epsilon of pure differential privacy.")]
 Rho = Annotated[str | None, typer.Option(help="Privacy-loss budget, as rho of zero-concentrated differential privacy.")]
 Delta = Annotated[float | None, typer.Option(help="Delta at which epsilon is reported.")]

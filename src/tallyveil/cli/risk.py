@@ -1,4 +1,4 @@
-"""``tallyveil risk``: what an intruder who knows all but one person of a unit learns from its noisy count."""
+"""``tallyveil risk``: what an intruder who knows everybody in a unit but one person learns from its noisy count."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ if TYPE_CHECKING:
     from tallyveil.risk import Intruder
 
 LABELS = {
-    "posterior": "probability that the target has the characteristics, given what was released",
+    "posterior": "probability that the target has the characteristics, given the released count",
     "ratio": "that over the prior",
-    "marginal_posterior": "probability that the target has them, averaged over what may be released",
+    "marginal_posterior": "probability that the target has them, averaged over the released count",
     "risk": "that over the prior",
     "threshold": "smallest released count at which the intruder claims it",
     "right_decision": "how often a target who has the characteristics is rightly claimed",
     "tie": "how often both answers are equally probable",
 }
 HIERARCHY = {
-    "posterior": "given the counts of three: the unit, the unit above, the siblings' sum",
-    "upper_posterior": "how many have the characteristics above: 0, 1, 2, ...",
+    "posterior": "given the released counts of the unit, the unit above and the siblings' sum",
+    "upper_posterior": "probability of 0, 1, 2, ... people with the characteristics above",
     "right_decision": "rightly claimed, with the count above and the siblings' sum",
     "gain": "wrong without the hierarchy, right with it",
     "loss": "right without the hierarchy, wrong with it",
     "tie": "how often both answers are equally probable",
     "truncation": "probability left out of the sums",
 }
+
+DECISION = ("right_decision", "gain", "loss", "tie", "truncation", "draws", "right_decision_se", "gain_se", "loss_se",
+            "tie_se")  # fmt: skip
 
 
 class Mechanism(StrEnum):
@@ -89,18 +92,18 @@ def risk(
         raise InputError("an intruder needs a prior: --prior P, such as 1/2.")
     noise = _noise(mechanism, rho=rho, variance=variance, epsilon=epsilon)
     intruder = Intruder(prior=prior, known=known)
-    told: dict[str, Any] = intruder.against(noise).as_json(released)
+    result: dict[str, Any] = intruder.against(noise).as_json(released)
     above = {"upper_count": upper_count, "upper_released": upper_released, "siblings_released": siblings_released}
     if upper_rho is not None or siblings is not None or any(value is not None for value in above.values()):
-        told["hierarchy"] = _hierarchy(intruder, noise, upper_rho, siblings, released, **above)
+        result["hierarchy"] = _hierarchy(intruder, noise, upper_rho, siblings, released, **above)
     if as_json:
-        emit_json(told)
+        emit_json(result)
         return
-    _show(told, intruder)
+    _show(result, intruder)
 
 
 def _refuse_options(context: typer.Context) -> None:
-    """Refuse options before a subcommand, which would be ignored."""
+    """Refuse options in front of a subcommand, since they would be ignored."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
     if given:
@@ -146,22 +149,21 @@ def _hierarchy(
         raise InputError(f"--siblings must be 1 or more. Got {siblings} instead.")
     upper = DiscreteGaussian(variance=1 / (2 * exact(upper_rho, "upper-rho")))
     two = Hierarchy(intruder=intruder, noise=noise, above=[Above(noise=upper, siblings=[noise] * siblings)])
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if upper_count is not None:
-        found = two.decision([upper_count])
-        told |= {name: getattr(found, name) for name in ("right_decision", "gain", "loss", "tie", "truncation")}
-        told |= {name: getattr(found, name) for name in ("draws", "right_decision_se", "gain_se", "loss_se", "tie_se")}
+        decision = two.decision([upper_count])
+        result = {name: getattr(decision, name) for name in DECISION}
     if upper_released is not None and siblings_released is not None and released is not None:
-        told["posterior"] = two.posterior(released, [(upper_released, siblings_released)])
-        told["upper_posterior"] = two.above_posterior(released, [(upper_released, siblings_released)]).tolist()
+        result["posterior"] = two.posterior(released, [(upper_released, siblings_released)])
+        result["upper_posterior"] = two.above_posterior(released, [(upper_released, siblings_released)]).tolist()
     elif upper_released is not None or siblings_released is not None:
-        raise InputError("what was released is needed of all three: --released, --upper-released, --siblings-released.")
-    if not told:
-        raise InputError("say what is known above: --upper-count C, or --upper-released X with --siblings-released Y.")
-    return told
+        raise InputError("all three released counts are needed: --released, --upper-released and --siblings-released.")
+    if not result:
+        raise InputError("give the counts above: --upper-count C, or --upper-released X with --siblings-released Y.")
+    return result
 
 
-def _show(told: dict[str, Any], intruder: Intruder) -> None:
+def _show(result: dict[str, Any], intruder: Intruder) -> None:
     from tallyveil.cli.tables import with_error
 
     def line(name: str, value: Any, label: str, error: float | None = None) -> None:
@@ -171,18 +173,18 @@ def _show(told: dict[str, Any], intruder: Intruder) -> None:
 
     typer.echo(f"prior {intruder.prior}, {intruder.known} known; figures are exact unless they are marked as drawn\n")
     for name, label in LABELS.items():
-        if name in told:
-            never = name == "threshold" and told[name] is None
-            always = math.isclose(told["right_decision"], 1.0)
+        if name in result:
+            never = name == "threshold" and result[name] is None
+            always = math.isclose(result["right_decision"], 1.0)
             words = f"{'always' if always else 'never'} claims it" if never else label
-            line(name, told[name], words)
-    if "hierarchy" in told:
+            line(name, result[name], words)
+    if "hierarchy" in result:
         typer.echo("\nwith the unit above (an intruder who uses the siblings' sum only; flat prior on their count)\n")
-        upper = told["hierarchy"]
+        upper = result["hierarchy"]
         for name, label in HIERARCHY.items():
             if name in upper:
                 line(name, upper[name], label, upper.get(f"{name}_se"))
         if upper.get("draws"):
             typer.echo(f"\ndrawn: from {upper['draws']:,} sets of released counts; +- is one standard error")
         elif "draws" in upper:
-            typer.echo("\nexact: summed over all that may be released, but for the truncation")
+            typer.echo("\nexact: summed over all released counts, apart from the truncation")

@@ -7,21 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli.options import (
-    Codebook,
-    Epsilon,
-    FacilitiesFile,
-    Invariants,
-    Json,
-    Long,
-    Rho,
-    StrategyName,
-    Units,
-    Workers,
-    emit_json,
-    json_text,
-)
-from tallyveil.cli.tables import INTERNAL, write_internal
+from tallyveil.cli import options
+from tallyveil.cli.tables import INTERNAL
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +16,7 @@ if TYPE_CHECKING:
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.risk.simulate.simulated import Simulated
     from tallyveil.risk.target.target import Target
+    from tallyveil.runs.store import FolderStore
 
 BATCH = 100  # runs that are made, and kept, together
 LINES = {
@@ -41,7 +29,7 @@ LINES = {
 
 def simulate(
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file of people or counts, with at most 200 leaves.")],
-    codebook: Codebook,
+    codebook: options.Codebook,
     unit: Annotated[str, typer.Option(metavar="CODE", help="Leaf of the target.")],
     cell: Annotated[str, typer.Option(metavar="LABEL*LABEL", help="Cell of the target.")],
     prior: Annotated[str, typer.Option(help="Prior probability that the target has this cell.")],
@@ -53,12 +41,12 @@ def simulate(
             "add-or-remove neighbours, the target is absent).",
         ),
     ] = None,
-    strategy: StrategyName = None,
-    epsilon: Epsilon = None,
-    rho: Rho = None,
-    facilities: FacilitiesFile = None,
-    units: Units = None,
-    invariant: Invariants = None,
+    strategy: options.StrategyOrDefault = None,
+    epsilon: options.Epsilon = None,
+    rho: options.Rho = None,
+    facilities: options.FacilitiesFile = None,
+    units: options.Units = None,
+    invariant: options.Invariants = None,
     released: Annotated[
         str | None,
         typer.Option(metavar="X,X,...", help="Released counts of the cell, leaf first, to compute the posterior for."),
@@ -67,12 +55,10 @@ def simulate(
         int, typer.Option(help="Number of runs per hypothesis; half are used to learn, half to judge.")
     ] = 20_000,
     seed: Annotated[int, typer.Option(help="Seed of the noise. These runs are not for publication.")] = 0,
-    workers: Workers = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for the runs; resumes an existing folder.")
-    ] = None,
-    long: Long = False,
-    as_json: Json = False,
+    workers: options.Workers = None,
+    output: options.ResumableFolder = None,
+    long: options.Long = False,
+    as_json: options.Json = False,
 ) -> None:
     """Simulate what an intruder who knows everyone but one person learns from released counts.
 
@@ -87,57 +73,59 @@ def simulate(
       tallyveil risk simulate blocks.csv --codebook blocks.toml --epsilon 2 --unit 11 --cell "adult*f"
       --instead "adult*m" --prior 1/5 -o simulated
     """
-    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.cli.tables import open_run_store, write_result
     from tallyveil.files.tables.read import read_counts
-    from tallyveil.risk.simulate.simulated import batch_names, check_simulation
-    from tallyveil.risk.simulate.simulated import simulate as run_simulation
+    from tallyveil.risk.simulate.simulated import check_simulation
     from tallyveil.risk.target.intruder import Intruder
-    from tallyveil.risk.target.target import check_target
-    from tallyveil.runs.pool import Batches
-    from tallyveil.runs.store import FolderStore
+    from tallyveil.runs.pool import check_workers
 
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers must be 1 or more. Got {workers} instead.")
-    if output is not None and not (output / "runs" / "job.json").exists():
-        refuse_existing(output)
-    Intruder(prior=prior)  # refuses what is no prior
+    check_workers(workers)
+    options.refuse_unless_resumable(output, "runs")
+    Intruder(prior=prior)  # refuses what is not a prior
     people = read_counts(data, codebook, units=units)
     check_simulation(people, runs)
     run = _mechanism(people, strategy, epsilon, rho, invariant or [], facilities, seed)
     target = _target(people, run, unit, cell, instead)
-    check_target(run.strategy, people, target)
-    _check_counts(run, {"the data": people, "the alternative": target.gone(people)})
-    seen = _released(released, people)
+    _check_hypotheses(run, people, target)
+    counts = _released(released, people)
     words = _in_words(people, target)
     typer.echo(f"simulating topdown on {people}\n{words}", err=True)
-    batch = min(BATCH, runs)
-    store = None if output is None else FolderStore(output / "runs", job=_job(people, run, words))
-    if output is not None:
-        write_internal(output)
-    so_many, remedy = f"{runs:,} runs of each hypothesis", "Cut the tree to fewer leaves"
-    work = Batches(run=run, people=people, names=batch_names(runs, batch), batch=batch, store=store)
-    with work.made(workers, so_many, remedy, long=long) as (spread, progress):
-        found = run_simulation(
-            run,
-            people,
-            target,
-            prior=prior,
-            runs=runs,
-            strategy=run.strategy,
-            batch=batch,
-            map=spread,
-            store=store,
-            progress=progress,
-        )
-    told = {"hypotheses": words, **found.as_json(), "note": INTERNAL}
-    if seen is not None:
-        told |= {"posterior": float(found.posterior(seen)), "posterior_se": found.posterior_se(seen)}
-    if output is not None:
-        _write(told, output)
+    store = open_run_store(output, _job(people, run, words))
+    found = _simulated(run, people, target, prior=prior, runs=runs, workers=workers, store=store, long=long)
+    result = {"hypotheses": words, **found.as_json(), "note": INTERNAL}
+    if counts is not None:
+        result |= {"posterior": float(found.posterior(counts)), "posterior_se": found.posterior_se(counts)}
+    write_result(result, output, "simulated.json")
     if as_json:
-        emit_json(told)
-        return
-    _show(told, found)
+        options.emit_json(result)
+    else:
+        _show(result, found)
+
+
+def _simulated(
+    run: TopDownRuns,
+    people: Histogram,
+    target: Target,
+    *,
+    prior: str,
+    runs: int,
+    workers: int | None,
+    store: FolderStore | None,
+    long: bool,
+) -> Simulated:
+    """Make the runs that are missing, in several processes where that pays, and learn from all of them."""
+    from tallyveil.risk.simulate.simulated import simulate
+    from tallyveil.risk.simulate.target_runs import SIDES
+    from tallyveil.runs.batches import Execution, batches_of
+    from tallyveil.runs.pool import Batches
+
+    batch = min(BATCH, runs)
+    names = [part.name for part in batches_of(SIDES, runs, batch)]
+    work = Batches(run=run, people=people, names=names, batch=batch, store=store)
+    so_many, remedy = f"{runs:,} runs of each hypothesis", "Cut the tree to fewer leaves"
+    with work.made(workers, so_many, remedy, long=long) as (pool_map, progress):
+        execution = Execution(batch=batch, map=pool_map, store=store, progress=progress)
+        return simulate(run, people, target, prior=prior, runs=runs, strategy=run.strategy, execution=execution)
 
 
 def _mechanism(
@@ -154,7 +142,7 @@ def _mechanism(
 
     if epsilon is None and rho is None and strategy is None:
         raise InputError("risk simulate needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
-    chosen = choose_strategy(people, strategy, epsilon=epsilon, rho=rho, delta=None, invariants=invariants)
+    chosen = choose_strategy(people, strategy, epsilon=epsilon, rho=rho, invariants=invariants)
     return TopDownRuns(
         strategy=chosen, facilities=find_facilities(facilities, chosen, people), seed=seed, delta=float(chosen.delta)
     )
@@ -173,18 +161,14 @@ def _target(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: 
     return Target(leaf=leaf, cell=number, instead=other)
 
 
-def _check_counts(run: TopDownRuns, sides: dict[str, Histogram]) -> None:
-    """Refuse hypotheses that the constraints rule out: then nothing needs to be learned."""
-    from tallyveil.engine.constraints import check_counts, declared_limits, possible_cells
-    from tallyveil.mechanisms.measure import measure
-    from tallyveil.privacy import RunKey
+def _check_hypotheses(run: TopDownRuns, people: Histogram, target: Target) -> None:
+    """Refuse hypotheses that invariants tell apart or constraints rule out: then there is nothing to learn."""
+    from tallyveil.risk.target.target import check_target
 
-    if not run.strategy.check_constraints:
-        return
-    for whose, people in sides.items():
-        exact = measure(people, run.strategy, RunKey.from_seed(run.seed)).exact
-        limits = declared_limits(people.spine, people.schema, run.strategy, exact=exact, facilities=run.facilities)
-        check_counts(people, limits, possible_cells(people.schema, run.strategy), whose=whose)
+    check_target(run.strategy, people, target)
+    if run.strategy.check_constraints:
+        run.check(people, whose="the data")
+        run.check(target.gone(people), whose="the alternative")
 
 
 def _released(text: str | None, people: Histogram) -> list[int] | None:
@@ -213,27 +197,20 @@ def _job(people: Histogram, run: TopDownRuns, words: str) -> dict[str, Any]:
     return {"command": "risk simulate", **input_digest(people, run.facilities), **run.settings(), "hypotheses": words}
 
 
-def _write(told: dict[str, Any], output: Path) -> None:
-    from tallyveil.files.atomic import replacing
-
-    with replacing(output / "simulated.json") as file:
-        file.write_text(json_text(told) + "\n", encoding="utf-8")
-
-
-def _show(told: dict[str, Any], found: Simulated) -> None:
-    """Print the figures beside their bounds, and what the commonest counts say."""
+def _show(result: dict[str, Any], found: Simulated) -> None:
+    """Print the figures beside their bounds, and the posterior given each of the most common counts."""
     import pandas as pd
 
     from tallyveil.cli.tables import print_table
 
     def exact(side: str, name: str) -> str:
         unbounded = " (no bound)" if side == "bound" and name == "right_decision" else ""
-        return f"{told[side][name]:.4f}{unbounded}" if told[side] is not None else "-"
+        return f"{result[side][name]:.4f}{unbounded}" if result[side] is not None else "-"
 
     rows = [
         {
             "figure": label,
-            "released": f"{told[name]:.4f} +- {told[f'{name}_se']:.4f}",
+            "released": f"{result[name]:.4f} +- {result[f'{name}_se']:.4f}",
             "bound": exact("bound", name),
             "alone": exact("alone", name),
         }
@@ -245,18 +222,18 @@ def _show(told: dict[str, Any], found: Simulated) -> None:
         "bound": "bound: all measurements",
         "alone": "leaf's count alone",
     }
-    title = f"{told['hypotheses']}; prior {found.prior}, {found.runs:,} runs of each"
+    title = f"{result['hypotheses']}; prior {found.prior}, {found.runs:,} runs of each"
     typer.echo(f"{INTERNAL}\n")
     print_table(pd.DataFrame(rows), title=title, headings=headings)
-    common = pd.DataFrame(told["tuples"][:10])
+    common = pd.DataFrame(result["tuples"][:10])
     common["counts"] = [", ".join(map(str, counts)) for counts in common["counts"]]
     common["posterior"] = [
         f"{q:.3f} +- {error:.3f}" for q, error in zip(common["posterior"], common["posterior_se"], strict=True)
     ]
     print_table(
         common,
-        title=f"the commonest released counts of the cell ({', '.join(found.levels)})",
+        title=f"the most common released counts of the cell ({', '.join(found.levels)})",
         headings={"counts": "counts", "posterior": "posterior", "runs_has": "runs with", "runs_not": "runs without"},
     )
-    if "posterior" in told:
-        typer.echo(f"given the released counts: posterior {told['posterior']:.4f} +- {told['posterior_se']:.4f}")
+    if "posterior" in result:
+        typer.echo(f"given the released counts: posterior {result['posterior']:.4f} +- {result['posterior_se']:.4f}")

@@ -8,10 +8,11 @@ from tallyveil.risk.budget.choose import Choice, choose
 from tallyveil.risk.budget.curve import curve
 from tallyveil.risk.budget.empirical import Empirical, empirical_epsilon
 from tallyveil.risk.scan.above import scan_above
-from tallyveil.risk.scan.scan import Scan, scan
+from tallyveil.risk.scan.result import Scan
+from tallyveil.risk.scan.scan import scan
 from tallyveil.risk.simulate.simulated import Simulated, simulate
 from tallyveil.risk.target import priors
-from tallyveil.risk.target.attacks import noises_of
+from tallyveil.risk.target.attacks import Attack, noises_of
 from tallyveil.risk.target.attribute import Attribute
 from tallyveil.risk.target.evidence import Evidence
 from tallyveil.risk.target.intruder import Exposure, Intruder
@@ -21,6 +22,7 @@ from tallyveil.risk.target.target import Target, before_postprocessing
 __all__ = [
     "Above",
     "Allocation",
+    "Attack",
     "Attribute",
     "Choice",
     "Decision",

@@ -18,10 +18,10 @@ from tallyveil._arrays import Floats
 from tallyveil.privacy import DiscreteGaussian
 from tallyveil.privacy.budget import Number
 from tallyveil.risk import Above, Hierarchy, Intruder
-from tallyveil.risk.above.gibbs import Steps, misfit
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.kazan import plain_sums
 from tallyveil_papers.kazan.facts import beside, bureau_noise, paper_noise, rho_of, rounding
+from tallyveil_papers.kazan.gibbs import Steps, misfit
 from tallyveil_papers.registry import Outcome, Setting
 
 OTHERS = 27  # other enumeration districts of Granville County

@@ -5,7 +5,7 @@ two probabilities to change: the share of draws with x1 = 1 in the long run, and
 
 .. math:: \pi (1 - \pi) \frac{1 + \lambda}{1 - \lambda} / n, \qquad \lambda = 1 - P[0 \to 1] - P[1 \to 0],
 
-how often it is at least one half of n draws. :class:`tallyveil.risk.above.gibbs.Steps` has the same for one set of
+how often it is at least one half of n draws. :class:`tallyveil_papers.kazan.gibbs.Steps` has the same for one set of
 counts.
 """
 

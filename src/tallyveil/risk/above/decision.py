@@ -1,6 +1,6 @@
-"""How often an intruder who uses the hierarchy is right: a sum over what may be released.
+"""How often an intruder who uses the hierarchy is right: a sum over the released counts.
 
-The evidence of the levels above does not depend on X1*, the released count of the target's unit, so a decision is a
+The evidence of the levels above does not depend on X1*, the released count of the target's unit. So a decision is a
 threshold on X1* (kazan2022, Eq. 19), and the probability of a right decision is a sum over the other released counts.
 """
 
@@ -41,21 +41,21 @@ class Decision:
     Attributes
     ----------
     right_decision
-        Probability of the right claim (Eq. 18: strictly more probable than not, or than the costs ask for).
+        Probability of the right claim (Eq. 18: strictly more probable than not, or than the costs require).
     alone
         The same for an intruder who uses the target's unit alone.
     gain, loss
         Probability that the hierarchy turns a wrong decision into the right one, and the reverse.
     tie
-        Probability that the odds are those needed, to within a factor of 1 + 1e-10, which floats do not tell from a
-        tie; counted as wrong. So ``right_decision`` is at most that much too small.
+        Probability that the odds equal those needed to within a factor of 1 + 1e-10, which floats cannot distinguish
+        from a tie. It counts as wrong, so ``right_decision`` is too small by at most this much.
     truncation
         Probability of the released counts that were left out of the sums.
     draws
-        How many sets of released counts were drawn, where a sum over all would take too long; None where all is summed.
+        The number of sets of released counts that were drawn, if a sum over all would take too long; otherwise None.
     right_decision_se, gain_se, loss_se, tie_se
-        Standard errors of the figures that were drawn; None where all is summed. Where every draw gave the same figure,
-        they cannot tell what would be seen less often than once in that many: then it is 1 over their number.
+        Standard errors of figures that were drawn; None for sums. If every draw gave the same figure, the standard
+        error is 1 over the number of draws, since rarer outcomes would not have been seen.
     """
 
     right_decision: float
@@ -72,7 +72,7 @@ class Decision:
 
 
 def decide(hierarchy: Hierarchy, truths: Sequence[Pair], *, draws: int, seed: int) -> Decision:
-    """The decision figures, given the true count and that of the siblings at each level above."""
+    """The decision figures, given the true counts of the unit and of the siblings at each level above."""
     inner = NearestLevel(hierarchy, truths[0][1])
     for cut in (*_CUTS, _CUTS[0]):
         ways = [
@@ -116,7 +116,7 @@ class NearestLevel:
         self.low, self.high = max(0, math.floor(others - reach)), math.ceil(others + reach) + 1  # of the siblings
 
     def sums(self, above: Values, siblings: Values, upper: Sequence[Pair]) -> tuple[float, ...]:
-        """The probability that is summed over, and of it that of a right claim, a gain, a loss and a tie."""
+        """The total probability of the sum, and the parts with a right claim, a gain, a loss and a tie."""
         total = np.zeros(5)
         step = max(1, _CELLS // len(above[0]))
         for start in range(0, len(siblings[0]), step):
@@ -126,11 +126,11 @@ class NearestLevel:
         return tuple(total.tolist())
 
     def one(self, pairs: Sequence[Pair]) -> tuple[float, ...]:
-        """The same, given the released counts of all levels."""
+        """The same given the released counts of all levels."""
         return tuple(float(cell) for cell in self._figures(np.array(self.hierarchy.evidence(pairs))))
 
     def seconds(self, above: int = 0, siblings: int = 0) -> float:
-        """About how long one sum over so many released counts takes, or what is known if they are given."""
+        """Approximate seconds for one sum over this many released counts, or for one set of released counts if 0."""
         deviation = math.sqrt(min(self.near.variances))
         wide = self.high - self.low + 1 if above else int(10 * deviation + min(10 * deviation, self.others))
         total = 3e-4 + above * siblings * (2e-7 + 1.5e-10 * wide)
@@ -152,7 +152,7 @@ class NearestLevel:
         while True:
             y = np.arange(self.low, self.high + 1)
             log_prior = near.log_prior(y)
-            below, beyond = self.low > 0, True  # where all of these are ruled out
+            below, beyond = self.low > 0, True  # if the prior rules out all of these
             if not np.isneginf(log_prior).all():
                 further = log_values(self.hierarchy.above[1:], k + self.low, k + self.high + 1, upper)
                 log_f = near.noise.log_pmf(np.arange(above[0] - k - 1 - self.high, above[-1] - k - self.low + 1))
@@ -174,7 +174,7 @@ class NearestLevel:
 
 
 def _standard_errors(drawn: Floats) -> dict[str, float]:
-    """Of the means of the figures, a column each, over the draws; figures lie between 0 and 1."""
+    """Standard errors of the means of figures (columns) over the draws; figures lie between 0 and 1."""
     n = len(drawn)
     spread = drawn.std(axis=0, ddof=1) / math.sqrt(n)
     errors = np.where(np.ptp(drawn, axis=0) > 0, spread, 1 / n)
@@ -182,7 +182,7 @@ def _standard_errors(drawn: Floats) -> dict[str, float]:
 
 
 def thresholds(hierarchy: Hierarchy, evidence: Floats) -> tuple[Floats, Floats]:
-    """The smallest X1* - k that is claimed given the evidence above, strictly and with ties taken as claims."""
+    """The smallest X1* - k that is claimed given the evidence above: strictly, and with ties as claims."""
     odds, noise = hierarchy.intruder.odds_needed, hierarchy.noise
     needed = math.log(odds.numerator) - math.log(odds.denominator) - evidence
     if isinstance(noise, DiscreteGaussian):  # log odds of (2 d - 1) / 2 s
@@ -199,13 +199,13 @@ def _reach(noise: Noise, cut: float) -> int:
 
 
 def _likely(noise: Noise, count: int, cut: float) -> Values:
-    """Released counts that leave out a probability of ``cut`` in all, and the probability of each."""
+    """The likely released counts, which leave out a total probability of ``cut``, and the probability of each."""
     eta = np.arange(-_reach(noise, cut), _reach(noise, cut) + 1)
     return count + eta, noise.pmf(eta)
 
 
 def _all(ways: Sequence[tuple[Values, Values]], cut: float) -> Iterator[tuple[float, list[Pair]]]:
-    """All sets of released counts with their probabilities, but for the least probable that make up ``cut``."""
+    """All sets of released counts with their probabilities, except the least probable, which sum to ``cut``."""
     if not ways:
         yield 1.0, []
         return
@@ -219,7 +219,7 @@ def _all(ways: Sequence[tuple[Values, Values]], cut: float) -> Iterator[tuple[fl
 
 
 def _drawn(ways: Sequence[tuple[Values, Values]], draws: int, seed: int) -> Iterator[tuple[float, list[Pair]]]:
-    """Sets of released counts, drawn, with what each stands for."""
+    """Random sets of released counts, with the weight of each."""
     rng = np.random.default_rng(seed)
     counts = [[rng.choice(values, draws, p=mass / mass.sum()) for values, mass in pair] for pair in ways]
     weight = math.prod(float(mass.sum()) for pair in ways for _, mass in pair) / draws

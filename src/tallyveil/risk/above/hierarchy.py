@@ -1,9 +1,9 @@
 r"""The hierarchy: an intruder who also uses the counts of the units that contain the target's unit (kazan2022, 3.2).
 
-Released are the count of the target's unit, X1*, and at each level above the count of the unit and those of its
-siblings. **This intruder uses only the sum of the siblings' counts.** The posterior odds are those of the target's own
-count times V(k + 1) / V(k), where V is the probability of what was released above (``levels``). The paper samples this
-posterior with Gibbs; here it is summed.
+The count of the target's unit, X1*, is released, and at each level above the count of the unit and the counts of the
+siblings. **This intruder uses only the sum of the siblings' counts.** The posterior odds are those from the target's
+own count times V(k + 1) / V(k), where V is the probability of the counts released above (``levels``). The paper samples
+this posterior with a Gibbs sampler; here it is a sum.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from scipy.special import expit
 
 from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.risk.above.decision import Decision, decide, thresholds
 from tallyveil.risk.above.levels import Above, Pair, log_values, terms
+from tallyveil.risk.target.evidence import CountNoise
 from tallyveil.risk.target.intruder import Intruder
 
 
@@ -33,6 +33,7 @@ class Hierarchy:
     --------
     The data of Table 5, with the paper's noise (erratum 8: 0.5033, and 12.94, 38.66, 29.79 % for the unit above):
 
+    >>> from tallyveil.privacy import DiscreteGaussian
     >>> own, county = DiscreteGaussian(variance="5.04"), DiscreteGaussian(variance="2.0284")
     >>> above = Above(noise=county, siblings=[own] * 27, approximate=True)
     >>> two = Hierarchy(intruder=Intruder(prior="1/2"), noise=own, above=[above])
@@ -43,11 +44,11 @@ class Hierarchy:
     """
 
     intruder: Intruder
-    noise: Geometric | DiscreteGaussian
+    noise: CountNoise
     above: Sequence[Above]
 
     def __post_init__(self) -> None:
-        self.intruder.against(self.noise)  # refuses what is no noise
+        self.intruder.against(self.noise)  # refuses what is not noise
         if not self.above:
             raise InputError("a hierarchy needs at least one level above. Without any, use Intruder.against(noise).")
         object.__setattr__(self, "above", tuple(self.above))
@@ -60,7 +61,7 @@ class Hierarchy:
         return float(expit(self.log_odds(released, above)))
 
     def log_odds(self, released: int, above: Sequence[Pair]) -> float:
-        """Logarithm of the posterior odds: exact where the posterior itself would round to 0 or 1."""
+        """Logarithm of the posterior odds, which is exact where the posterior itself would round to 0 or 1."""
         return float(self.intruder.against(self.noise).log_odds(released)) + self.evidence(above)
 
     def evidence(self, above: Sequence[Pair]) -> float:
@@ -70,15 +71,15 @@ class Hierarchy:
         return float(has - not_)
 
     def threshold(self, above: Sequence[Pair]) -> float:
-        """The smallest count of the target's unit at which the characteristics are claimed, given what is above.
+        """The smallest count of the target's unit at which the characteristics are claimed, given the counts above.
 
-        Minus or plus infinity where they always or never are.
+        Minus or plus infinity if they always or never are.
         """
         strict, _ = thresholds(self, np.array(self.evidence(above)))
         return self.intruder.known + float(strict)
 
     def above_posterior(self, released: int, above: Sequence[Pair]) -> Floats:
-        """Probabilities that the unit next above has 0, 1, 2, ... people with the characteristics."""
+        """Probabilities that the nearest unit above has 0, 1, 2, ... people with the characteristics."""
         k, p = self.intruder.known, self.posterior(released, above)
         found = terms(self.above, k, k + 1, self._pairs(above))
         shares = np.exp(found.each - found.log_values[:, None])
@@ -87,10 +88,10 @@ class Hierarchy:
     def decision(self, counts: Sequence[int], *, draws: int = 1000, seed: int = 0) -> Decision:
         """How often the target is rightly claimed, given the true counts of the units above, nearest first.
 
-        A sum over what may be released, but for a probability of 1e-12 a count, or where that takes many seconds 1e-9
-        (``truncation``). Where that is too long too, as for most hierarchies of four levels, ``draws`` sets of the
-        upper levels' counts are drawn, with exact sums over the nearest's; where the noise is very wide, those of all
-        levels, and fewer if each takes long (``draws`` and the standard errors).
+        This is a sum over the released counts that leaves out a probability of 1e-12 per count, or of 1e-9 if the sum
+        would take many seconds (``truncation``). If that is still too long, as for most hierarchies of four levels,
+        ``draws`` sets of the upper levels' counts are drawn, with exact sums over those of the nearest level. If the
+        noise is very wide, the counts of all levels are drawn, and fewer sets of them if each takes long.
         """
         return decide(self, self._truths(counts), draws=draws, seed=seed)
 
@@ -103,26 +104,26 @@ class Hierarchy:
         try:
             pairs = [(operator.index(count), operator.index(siblings)) for count, siblings in above]
         except TypeError:
-            raise InputError(f"a released noisy count is a whole number. Got {list(above)} instead.") from None
+            raise InputError(f"a released noisy count must be a whole number. Got {list(above)} instead.") from None
         for level, (_, siblings) in zip(self.above, pairs, strict=True):
             if siblings and not level.siblings:
                 raise InputError(f"at a level without siblings, give 0 for their sum. Got {siblings} instead.")
         return pairs
 
     def _truths(self, counts: Sequence[int]) -> list[Pair]:
-        """At each level the true count and the siblings'."""
+        """The true counts of the unit and of the siblings at each level."""
         if len(counts) != len(self.above):
             raise InputError(f"a true count is needed at each of the {len(self.above)} levels above. Got {counts!r}.")
         below, truths = self.intruder.known + 1, []
         for level, count in zip(self.above, counts, strict=True):
             if count > below and not level.siblings:
                 raise InputError(
-                    f"the unit above has {below} with the characteristics, as has the only one below it. "
+                    f"the unit above must have {below} with the characteristics, like the only unit below it. "
                     f"Got {count} instead."
                 )
             if count < below:
                 raise InputError(
-                    f"the unit above has {below} or more with the characteristics, as has the one below it. "
+                    f"the unit above must have {below} or more with the characteristics, like the unit below it. "
                     f"Got {count} instead."
                 )
             truths.append((int(count), int(count) - below))

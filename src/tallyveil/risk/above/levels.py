@@ -1,13 +1,13 @@
-r"""What the levels above say about a unit's count: a sum over true counts, level by level, in log space.
+r"""What the levels above reveal about the count of a unit: a sum over true counts, level by level, in log space.
 
-At a level the unit above counts X' = X + Y, Y being the siblings together; both are released with noise, X'* and Y*.
+The unit above counts X' = X + Y, where Y is the sum of the siblings. Both are released with noise, as X'* and Y*.
 With f the noise of the unit above, g that of the siblings' sum, :math:`\pi` the prior on their true sum, and V' the
 same for the levels further up (1 above the last),
 
 .. math:: V(x) = \sum_{y \ge 0} \pi(y)\, g(y^* - y)\, f(x'^* - x - y)\, V'(x + y)
 
-is the probability of what was released, given that the unit counts x (kazan2022, Eq. 22 to 25 for one level above, with
-y for :math:`x_2 - x_1`). A level without siblings counts the same people again: Y and Y* are 0, and V(x) is
+is the probability of the released counts, given that the unit counts x (kazan2022, Eq. 22 to 25 for one level above,
+with y for :math:`x_2 - x_1`). A level without siblings counts the same people again: Y and Y* are 0, and V(x) is
 :math:`f(x'^* - x) V'(x)`.
 """
 
@@ -24,9 +24,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric, Noise
+from tallyveil.privacy.noise import DiscreteGaussian, Noise
 from tallyveil.risk.above.log_sums import log_correlation
 from tallyveil.risk.above.sibling_noise import noise_of_sum
+from tallyveil.risk.target.evidence import CountNoise
 
 LogPrior = Callable[[Integers], Floats]  # log weight of each count of the siblings; any constant may be added
 Pair = tuple[int, int]  # at one level: the count above and the siblings' sum
@@ -37,23 +38,23 @@ _WIDEST = 1 << 22  # range of true counts that is summed over
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Above:
-    """One level above: the unit's noise, each sibling's below it, and the prior on the siblings' true sum.
+    """One level above: the noise of the unit, the noise of each sibling below it, and the prior on the siblings' sum.
 
-    ``prior`` is a logarithm as a function of counts (see ``risk.target.priors``); None is the paper's flat one. The
-    noise of the siblings' sum is a convolution; ``approximate=True`` takes the paper's DG(d/(2 rho)) (Eq. 21).
-    ``siblings=[]`` is a unit above that has no other below it; the siblings' sum is then released as 0.
+    ``prior`` is the log prior as a function of counts (see ``risk.target.priors``); None is the paper's flat prior. The
+    noise of the siblings' sum is a convolution, or with ``approximate=True`` the paper's DG(d/(2 rho)) (Eq. 21).
+    ``siblings=[]`` is for a unit above that contains no other unit; the siblings' sum is then released as 0.
     """
 
-    noise: Geometric | DiscreteGaussian
-    siblings: Sequence[Geometric | DiscreteGaussian]
+    noise: CountNoise
+    siblings: Sequence[CountNoise]
     prior: LogPrior | None = None
     approximate: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "siblings", tuple(self.siblings))
         for one in (self.noise, *self.siblings):
-            if not isinstance(one, Geometric | DiscreteGaussian):
-                raise InputError(f"noise is Geometric or DiscreteGaussian. Got a {type(one).__name__} instead.")
+            if not isinstance(one, CountNoise):
+                raise InputError(f"noise must be Geometric or DiscreteGaussian. Got a {type(one).__name__} instead.")
         if self.approximate and not all(isinstance(one, DiscreteGaussian) for one in self.siblings):
             raise InputError("the paper's approximation is for discrete Gaussian noise. Leave approximate out.")
 
@@ -64,7 +65,7 @@ class Above:
 
     @cached_property
     def variances(self) -> tuple[float, float]:
-        """Of the unit's noise and of the siblings' sum; never quite 0."""
+        """Variances of the noise of the unit and of the siblings' sum; never exactly 0."""
         return max(self.noise.actual_variance(), 1e-9), max(self.together.actual_variance(), 1e-9)
 
     def log_prior(self, y: Integers) -> Floats:
@@ -78,7 +79,7 @@ class Above:
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of V(x) for x in a row: that for x and x' = x + y is ``kernel`` at x' - x plus ``base`` at x'."""
+    """The log terms of V(x) for consecutive x: ``kernel`` at x' - x plus ``base`` at x', where x' = x + y."""
 
     first: int  # the smallest x'
     kernel: Floats
@@ -92,7 +93,7 @@ class Terms:
 
 
 def log_values(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]) -> Floats:
-    """Log V(x) for x from low to high, given what was released at each level."""
+    """Log V(x) for x from low to high, given the released counts of each level."""
     return terms(levels, low, high, released).log_values if levels else np.zeros(high - low + 1)
 
 
@@ -100,9 +101,9 @@ def terms(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]
     """The terms that matter for x from low to high.
 
     The range of counts above is widened until each x has a term and those at both ends are negligible. All noises and
-    the priors here are log-concave, so the terms beyond are negligible too. But for the negative binomial of a shape r
-    below 1, which falls from 0 to y by a factor of up to y / r more than a log-concave one: as far above 0, what is
-    left out may be exp(NEGLIGIBLE) y / r of the sum, 1e-9 for r = 1e-9 and y = 30.
+    priors here are log-concave, so the terms beyond are negligible too. The exception is the negative binomial with a
+    shape r below 1, which from 0 to y falls by a factor of up to y / r more than a log-concave prior. Far above 0, the
+    terms left out may be exp(NEGLIGIBLE) y / r of the sum: 1e-9 for r = 1e-9 and y = 30.
     """
     (count, siblings), near = released[0], levels[0]
     first, last = _guess(levels, low, high, released)
@@ -118,16 +119,16 @@ def terms(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]
             return Terms(first, kernel, base, sums)
         width = last - first + 1
         first, last = max(low, first - below * width), last + beyond * width
-    raise InputError(f"what was released above, {list(released)}, is too far apart for the noise. Check the counts.")
+    raise InputError(f"the counts released above, {list(released)}, are too far apart for the noise. Check the counts.")
 
 
 def matter(at_the_end: Floats, sums: Floats) -> bool:
-    """Whether the terms at an end of a range matter to any of the sums, or a sum has no term yet."""
+    """Whether the terms at an end of a range matter for any of the sums, or a sum has no terms yet."""
     return bool(np.isneginf(sums).any()) or bool((at_the_end - sums > NEGLIGIBLE).any())
 
 
 def _guess(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]) -> Pair:
-    """Where the count above would lie if all were Gaussian and counts could be negative: 10 standard deviations."""
+    """A range for the count above: 10 standard deviations, if all noise were Gaussian and counts could be negative."""
     n = len(levels)
     precision, pull = np.zeros((n, n)), np.zeros((n, 2))  # for x at low and at high
     for j, (level, (count, siblings)) in enumerate(zip(levels, released, strict=True)):

@@ -1,4 +1,4 @@
-"""Sums and products of exponentials in log space, fast where floats suffice and exact where they underflow."""
+"""Sums and products of exponentials in log space: fast where floats suffice, and exact where they underflow."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SMALL = 1e-120  # sums of scaled terms below this are computed from logarithms
 
 
 def log_product(a: Floats, b: Floats) -> Floats:
-    """log(exp(a) @ exp(b)): a product of scaled matrices, and where that is too small for a float, term by term.
+    """log(exp(a) @ exp(b)): a product of scaled matrices, or term by term where that is too small for a float.
 
-    Few products are too small, since b is first divided by its middle column and a multiplied by it, and columns are
-    scaled to be near 1 where the middle row of a is largest.
+    Few products are too small, because b is first divided by its middle column and a is multiplied by it, and columns
+    are scaled to be near 1 where the middle row of a is largest.
     """
     middle = b[:, b.shape[1] // 2]
     a, b = a + middle, np.where(np.isneginf(middle)[:, None], b, b - _top(middle)[:, None])
@@ -34,7 +34,7 @@ def log_product(a: Floats, b: Floats) -> Floats:
 
 
 def log_correlation(kernel: Floats, base: Floats) -> Floats:
-    """Log V(x) from the two parts of its terms, in the same way."""
+    """Log V(x) from the kernel and the base of its terms, computed in the same way."""
     tops, rows = (_top(kernel.max()), _top(base.max())), len(kernel) - len(base) + 1
     one, two = _exp(kernel - tops[0]), _exp(base - tops[1])
     scaled = np.zeros(rows)
@@ -52,7 +52,7 @@ def log_correlation(kernel: Floats, base: Floats) -> Floats:
 
 
 def _exp(logs: Floats) -> Floats:
-    """Without what is negligible in any sum above ``_SMALL``, so that no product is a denormal: those are slow."""
+    """Exponentials, with 0 for terms that are negligible in any sum above ``_SMALL``: denormal products are slow."""
     return np.where(logs > -345, np.exp(logs), 0.0)
 
 
@@ -64,5 +64,5 @@ def _log_sum(rows: Floats) -> Floats:
 
 
 def _top(logs: Floats) -> Floats:
-    """What logarithms are taken relative to: the largest, or 0 where all are of 0."""
+    """The scale of logarithms: the largest, or 0 if it is minus infinity."""
     return np.where(np.isneginf(logs), 0.0, logs)

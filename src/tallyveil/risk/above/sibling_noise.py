@@ -15,16 +15,17 @@ from numpy.typing import ArrayLike
 from tallyveil._arrays import Floats
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric, Noise
 from tallyveil.privacy.sums import SumOfNoise, approximate_sum, sum_of_noise
+from tallyveil.risk.target.evidence import CountNoise
 
 _TINY = 1e-60  # probability below which wide sums are continued by the tail of a single noise
 
 
 @lru_cache(maxsize=256)
-def noise_of_sum(noises: tuple[Geometric | DiscreteGaussian, ...], approximate: bool) -> Noise:
+def noise_of_sum(noises: tuple[CountNoise, ...], approximate: bool) -> Noise:
     """The noise of a sum.
 
-    Discrete Gaussians of variance 4 or more add up to one, by Poisson summation: every probability differs by less than
-    4 exp(-4 pi^2) = 3e-17 of itself, in the tails too. The others are convolved.
+    A sum of discrete Gaussians of variance 4 or more is a discrete Gaussian by Poisson summation: the relative error of
+    every probability is below 4 exp(-4 pi^2) = 3e-17, also in the tails. Other noises are convolved.
     """
     if not noises:
         return _NoNoise()
@@ -46,15 +47,16 @@ def noise_of_sum(noises: tuple[Geometric | DiscreteGaussian, ...], approximate: 
 
 
 def _tilted(parts: Sequence[Noise], slowest: Fraction | None, reach: float) -> SumOfNoise:
-    """A sum too wide to be convolved term by term, down to probabilities of ``_TINY``.
+    """A sum that is too wide to be convolved directly, down to probabilities of ``_TINY``.
 
-    Fourier transforms are exact to a rounding of the largest probability, so the tail is not right. That of noise with
-    probabilities times exp(t k) is right near its mean, and is the sum's times exp(t k): t is raised until the mean is
-    where probabilities are too small, and each is taken from the t for which it is nearest to the largest.
+    A Fourier transform has errors relative to the largest probability, so its tail is wrong. The sum of noises tilted
+    by exp(t k) is accurate near its own mean, and equals the sum's probabilities times exp(t k). So t is raised until
+    the mean reaches probabilities that are too small, and each probability is taken from the t for which it is largest
+    relative to the peak.
     """
     size = 1 << math.ceil(math.log2(8 * reach))
     k = np.arange(-(size // 2), size // 2, dtype=np.float64)
-    most = math.inf if slowest is None else float(slowest) - 8 / reach  # more, and the tail would come round again
+    most = math.inf if slowest is None else float(slowest) - 8 / reach  # with more, the tail would wrap around
     noises = [(noise.log_pmf(k), times) for noise, times in Counter(parts).items()]
     logs, best, tilt = np.full(size // 2, -np.inf), np.full(size // 2, -np.inf), 0.0
     while True:
@@ -81,7 +83,7 @@ def _tilted(parts: Sequence[Noise], slowest: Fraction | None, reach: float) -> S
 
 @final
 class _NoNoise(Noise):
-    """No noise, of no siblings."""
+    """The noise of no siblings, which is 0."""
 
     def log_pmf(self, k: ArrayLike) -> Floats:
         """0 at 0, minus infinity elsewhere."""
@@ -98,7 +100,7 @@ class _NoNoise(Noise):
 
 @final
 class _Continued(Noise):
-    """A sum by convolution; beyond its reach, the tail of a noise like it, so that no released count is impossible."""
+    """A sum by convolution, continued by the tail of a similar noise, so that no released count is impossible."""
 
     def __init__(self, table: SumOfNoise, like: Noise) -> None:
         self.table, self.like = table, like

@@ -20,8 +20,8 @@ from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.strategy import Mechanism, Strategy
 from tallyveil.risk.budget.exposures import intruders_of, strategy_noises, unit_noises
-from tallyveil.risk.budget.intervals import Noises
-from tallyveil.risk.budget.searches import Measure, Progress, largest_by_decision, largest_by_posterior
+from tallyveil.risk.budget.intervals import Progress
+from tallyveil.risk.budget.searches import Measure, largest_by_decision, largest_by_posterior
 from tallyveil.risk.target.intruder import Intruder
 
 
@@ -87,8 +87,8 @@ def choose(
 ) -> Choice:
     """The largest budget of a single count, or of a strategy, that keeps the bound with every smaller one.
 
-    ``priors`` may be intruders, with their costs. With a ``strategy``, its shares stay as they are, and the evidence is
-    that of all ``queries`` of a ``level`` (all of the leaf level's if not given; ``["detailed"]`` is the paper's).
+    ``priors`` may also be intruders, with their costs. A ``strategy`` keeps its shares, and the evidence is that of the
+    ``queries`` of a ``level`` (by default all queries of the leaf level; ``["detailed"]`` is the paper's intruder).
     ``progress`` is called with the number of budgets tried.
 
     >>> found = choose("right_decision", "0.29", priors=["1/5"])
@@ -98,30 +98,19 @@ def choose(
     True
     """
     if strategy is None and (level is not None or queries is not None):
-        raise InputError("a level and queries are a strategy's. Give the strategy too, or leave them out.")
+        raise InputError("a level and queries belong to a strategy. Give the strategy too, or leave them out.")
     noises = unit_noises(mechanism) if strategy is None else strategy_noises(strategy, level, queries)
     parameter = {"gaussian": "rho", "geometric": "epsilon"}[mechanism] if strategy is None else strategy.unit
-    return choose_for(noises, measure, bound, priors=priors, parameter=parameter, progress=progress)
-
-
-def choose_for(
-    noises: Noises,
-    measure: Measure,
-    bound: Number,
-    *,
-    priors: Iterable[Number | Intruder],
-    parameter: str,
-    progress: Progress = None,
-) -> Choice:
-    """Choose a budget for counts whose noise at a budget of one is ``noises``."""
     if measure not in get_args(Measure):
         raise InputError(f"unknown measure {measure!r}. Known are {', '.join(get_args(Measure))}.")
     if not noises:
-        raise InputError("invariants answer every query of this level: no noise keeps a bound. Name another level.")
+        raise InputError(
+            "invariants answer every query of this level, so no noise can keep a bound. Name another level."
+        )
     intruders = intruders_of(priors)
     limit = exact(bound, "bound")
     if measure != "risk" and float(limit) >= 1:
-        raise InputError(f"a bound on a probability is less than 1. Got {bound} instead.")
+        raise InputError(f"a bound on a probability must be less than 1. Got {bound} instead.")
     if measure == "right_decision":
         largest = largest_by_decision(noises, intruders, limit, parameter, progress)
     else:
@@ -129,7 +118,7 @@ def choose_for(
     return Choice(
         measure=measure,
         bound=limit,
-        priors=tuple(Fraction(one.prior) for one in intruders),
+        priors=tuple(Fraction(intruder.prior) for intruder in intruders),
         parameter=parameter,
         value=largest.value,
         reason=largest.reason,

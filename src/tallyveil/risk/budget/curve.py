@@ -1,4 +1,4 @@
-"""Risk and error side by side along a curve of budgets."""
+"""Risk and error side by side, along a curve of budgets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pandas as pd
 from tallyveil.nouns.schema import DETAILED, TOTAL
 from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.conversions import epsilon_from_rho
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.privacy.noise import Geometric
 from tallyveil.privacy.strategy import REPORTING_DELTA, Mechanism, Strategy
 from tallyveil.risk.budget.exposures import exposures, intruders_of, strategy_noises, unit_noises
 from tallyveil.risk.budget.intervals import at_budget
+from tallyveil.risk.target.evidence import CountNoise
 from tallyveil.risk.target.intruder import Intruder
 
-NOISE = "noise_mean_abs"  # how columns of the error begin: of the noisy counts, before post-processing
+NOISE = "noise_mean_abs"  # prefix of the columns with the error of noisy counts before post-processing
 
 
 def curve(
@@ -32,18 +33,17 @@ def curve(
 ) -> pd.DataFrame:
     """A row for each budget and prior: what the intruder learns, and the expected absolute error of noisy counts.
 
-    Columns ``budget``, ``epsilon`` (of a Gaussian budget: at the strategy's delta, or at 1e-10), ``prior``,
-    ``posterior`` (Eq. 14), ``risk`` (15), ``right_decision`` (18), then ``noise_mean_abs`` of a single count, or of a
-    strategy ``noise_mean_abs:detailed@block`` and so on: for each level its detailed and total counts as they are
-    measured, before post-processing.
+    The columns are ``budget``, ``epsilon`` (for a Gaussian budget, at the strategy's delta or at 1e-10), ``prior``,
+    ``posterior`` (Eq. 14), ``risk`` (Eq. 15) and ``right_decision`` (Eq. 18). They are followed by ``noise_mean_abs``
+    for a single count. For a strategy, there is a column for the detailed and total counts of each level, such as
+    ``noise_mean_abs:detailed@block``, as they are measured before post-processing.
 
     >>> curve(["0.0992"], priors=["1/2"]).round(3).iloc[0].to_dict()  # doctest: +NORMALIZE_WHITESPACE
     {'budget': 0.099, 'epsilon': 2.87, 'prior': '1/2', 'posterior': 0.524, 'risk': 1.047, 'right_decision': 0.589,
      'noise_mean_abs': 1.761}
     """
     intruders = intruders_of(priors)
-    told = list(queries) if queries is not None else None
-    noises = unit_noises(mechanism) if strategy is None else strategy_noises(strategy, level, told)
+    noises = unit_noises(mechanism) if strategy is None else strategy_noises(strategy, level, queries)
     gaussian = (mechanism if strategy is None else strategy.mechanism) == "gaussian"
     delta = REPORTING_DELTA if strategy is None else strategy.delta
     rows = []
@@ -68,9 +68,10 @@ def curve(
     return pd.DataFrame(rows)
 
 
-def mean_abs(noise: Geometric | DiscreteGaussian) -> float:
-    """The noise's expected absolute value.
+def mean_abs(noise: CountNoise) -> float:
+    """The expected absolute value of the noise.
 
+    >>> from tallyveil.privacy import DiscreteGaussian
     >>> round(mean_abs(Geometric(z=1)), 4), round(mean_abs(DiscreteGaussian(variance=1)), 4)
     (0.8509, 0.7276)
     """

@@ -1,22 +1,22 @@
-r"""Budgets at which a target is rightly claimed no more often than a bound allows: all of them, as closed intervals.
+r"""All budgets at which a target is rightly claimed no more often than a bound allows, as closed intervals.
 
-The probability of a right decision (Eq. 18, 19) is not monotone in the budget: as it grows, the threshold falls at some
-budgets, and between them extreme noise gets rarer. With L the logarithm of the odds needed:
+The probability of a right decision (Eq. 18, 19) is not monotone in the budget. As the budget grows, the threshold falls
+at some budgets, and between them extreme noise becomes rarer. With L the logarithm of the odds needed:
 
-- **One discrete Gaussian count** with the paper's rho: claimed where :math:`\rho (2\eta + 1) > L`. For L > 0 that is
+- **One discrete Gaussian count** with the paper's rho: claimed if :math:`\rho (2\eta + 1) > L`. For L > 0 that is
   :math:`\eta \ge j` for rho in (L/(2j+1), L/(2j-1)], and :math:`\eta \ge 0` above L. For L < 0 it is
   :math:`\eta \ge -i` for rho in [\|L\|/(2i+1), \|L\|/(2i-1)), and :math:`\eta \ge 0` from \|L\| on.
   :math:`P[\eta \ge j]` falls with rho for j >= 1: it is A/(2A + B), A and B being the sums of
   :math:`e^{-\rho a^2}` over a >= j and over \|b\| < j, and each term of A falls against each of B, as a > \|b\|. For
   j <= 0 it is :math:`1 - P[\eta \ge 1 - j]` and rises. So each piece's extremes are at its ends: **exact**.
-- **Geometric counts**: claimed are some patterns of raised and lowered counts. Which ones changes at finitely many
-  budgets; between them each count is more often not lowered, and their probability rises: **exact**.
+- **Geometric counts**: the target is claimed for some patterns of raised and lowered counts. The set of patterns
+  changes at finitely many budgets. Between them each count is less often lowered, so the probability rises: **exact**.
 - **Several discrete Gaussian counts**, or many geometric ones: stretch by stretch (``decision_stretches``), on as many
-  budgets as that takes. Where jumps lie very dense, the largest budget is found to 1e-6 of it.
+  budgets as needed. Where jumps are very dense, the largest budget is found to a relative 1e-6.
 
-How far to look: the logarithm of the likelihood ratio has mean V/2 and is sub-Gaussian with variance V, V being
-:math:`1/s` for a discrete Gaussian (canonne2020) and :math:`2 z \tanh(z/2)` for a geometric count (Kearns & Saul 1998),
-added up. So :math:`P[\mathrm{ratio} > L] \le e^{-(L - V/2)^2 / 2V}` for V < 2L, and likewise below the mean.
+The range of the search: the log likelihood ratio has mean V/2 and is sub-Gaussian with variance V, where V is the sum
+of :math:`1/s` for discrete Gaussian counts (canonne2020) and :math:`2 z \tanh(z/2)` for geometric counts (Kearns & Saul
+1998). So :math:`P[\mathrm{ratio} > L] \le e^{-(L - V/2)^2 / 2V}` for V < 2L, and likewise below the mean.
 """
 
 from __future__ import annotations
@@ -32,22 +32,33 @@ from scipy.special import expit, ndtri
 from tallyveil.errors import InputError
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.risk.budget.decision_stretches import Stretches
-from tallyveil.risk.budget.intervals import Interval, Noises, budget_of, intersection, log_odds, merged, root, short
+from tallyveil.risk.budget.intervals import (
+    Interval,
+    Noises,
+    Progress,
+    Tried,
+    budget_of,
+    intersection,
+    log_odds,
+    merged,
+    root,
+    short,
+)
 from tallyveil.risk.target.intruder import Intruder
 
-PATTERNS = 12  # counts of which all patterns are listed
-TINY = 1e-7  # the smallest V that is looked at, of several counts
+PATTERNS = 12  # largest number of counts whose patterns are all listed
+TINY = 1e-7  # the smallest V that is searched, for several counts
 
 
 def budgets_by_decision(
     noises: Noises,
     intruders: Sequence[Intruder],
     bound: Fraction,
-    progress: Callable[[int], object] | None = None,
+    progress: Progress = None,
 ) -> tuple[list[Interval], str]:
     """Budgets at which each intruder is right with a probability of at most ``bound``, and how they were found.
 
-    ``noises`` are the counts' at a budget of one. ``progress`` is called with the number of budgets tried.
+    ``noises`` is the noise of the counts at a budget of one. ``progress`` is called with the number of budgets tried.
 
     >>> paper = DiscreteGaussian(variance="1/2")
     >>> intervals, how = budgets_by_decision((paper,), [Intruder(prior="1/5")], Fraction(29, 100))
@@ -64,13 +75,13 @@ def budgets_by_decision(
 
 
 def _gaussian(needed: float, bound: float) -> list[Interval]:
-    """Kept values of the paper's rho, for one discrete Gaussian count."""
+    """Values of the paper's rho that keep the bound, for one discrete Gaussian count."""
 
     def tail(rho: float, j: int) -> float:
         return float(DiscreteGaussian(variance=1 / (2 * rho)).tail(j))  # type: ignore[arg-type]
 
     def pieces(low: int, high: int) -> Iterator[Interval]:
-        """Kept parts of the pieces from low to high, settled together where their extremes allow it."""
+        """The parts of the pieces from low to high that keep the bound, decided together if their extremes allow it."""
         left, right = abs(needed) / (2 * high + 1), abs(needed) / (2 * low - 1)
         most, least = (tail(left, low), tail(right, high)) if needed > 0 else (tail(right, -high), tail(left, -low))
         if most <= bound:
@@ -95,14 +106,14 @@ def _gaussian(needed: float, bound: float) -> list[Interval]:
 
 
 def _geometric(noises: Noises, needed: float, bound: float) -> list[Interval]:
-    """Kept budgets, for geometric counts: a sum over their patterns, piece by piece."""
+    """Budgets that keep the bound for geometric counts: a sum over their patterns, piece by piece."""
     z = [noise.z for noise in noises if isinstance(noise, Geometric)]
     whole = math.lcm(*(part.denominator for part in z))
     signs = np.array(list(product((1, -1), repeat=len(z))))
     sums = [sum(sign * int(part * whole) for sign, part in zip(row, z, strict=True)) for row in signs.tolist()]
 
     def claimed(least: int) -> Callable[[float], float]:
-        """Probability of the patterns whose sum is this or more, by budget."""
+        """Probability of the patterns with this sum or more, as a function of the budget."""
         rows = signs[[total >= least for total in sums]]
         return lambda budget: float(expit(budget * rows * np.array(z, dtype=np.float64)).prod(axis=1).sum())
 
@@ -121,30 +132,27 @@ def _geometric(noises: Noises, needed: float, bound: float) -> list[Interval]:
 
 
 def _by_stretches(
-    noises: Noises, intruders: Sequence[Intruder], bound: Fraction, progress: Callable[[int], object] | None
+    noises: Noises, intruders: Sequence[Intruder], bound: Fraction, progress: Progress
 ) -> tuple[list[Interval], str]:
-    """Kept budgets of several counts, one intruder after another, as far as those before are kept."""
+    """Budgets that keep the bound for several counts: one intruder after another, among the budgets left so far."""
     if len({type(noise) for noise in noises}) > 1:
         raise InputError(
             "right decisions are bounded for counts of one kind of noise. Give geometric or Gaussian ones."
         )
-    count = 0
-
-    def tried() -> None:
-        nonlocal count
-        count += 1
-        if progress is not None:
-            progress(count)
-
+    tried = Tried(progress)
     common: list[Interval] = [(0.0, math.inf)]
-    for one in intruders:
+    for intruder in intruders:
         if common:
-            found = _of_one(noises, one, float(bound), Stretches(noises, one, float(bound), tried), common[-1][1])
-            common = intersection([common, found])
-    return common, f"checked on {count} budgets" if count else "exact"
+            stretches = Stretches(noises, intruder, float(bound), tried)
+            kept = _of_one_intruder(noises, intruder, float(bound), stretches, common[-1][1])
+            common = intersection([common, kept])
+    return common, str(tried) if tried.count else "exact"
 
 
-def _of_one(noises: Noises, intruder: Intruder, bound: float, stretches: Stretches, up_to: float) -> list[Interval]:
+def _of_one_intruder(
+    noises: Noises, intruder: Intruder, bound: float, stretches: Stretches, up_to: float
+) -> list[Interval]:
+    """Budgets up to a largest one that keep the bound for one intruder."""
     needed = log_odds(intruder)
     searched = _searched(needed, bound)
     if needed == 0 and isinstance(noises[0], Geometric) and bound <= 0.5:
@@ -154,7 +162,7 @@ def _of_one(noises: Noises, intruder: Intruder, bound: float, stretches: Stretch
     low, high = (budget_of(noises, max(v, TINY)) for v in searched)
     low, high = short(low * (1 - 1e-8)), short(min(high * (1 + 1e-8), up_to))
     if needed >= 0 and (needed == 0 or searched[0] < TINY) and not stretches.keeps(low):
-        return []  # only a budget too small to be of use could keep it
+        return []  # only a budget that is too small to be useful could keep the bound
     found = [(0.0, low)] if needed >= 0 else []
     if low < high:
         normal = 2 * float(ndtri(bound))  # normal noise is right with Phi((V/2 - L) / sqrt(V)); at even odds:
@@ -164,7 +172,7 @@ def _of_one(noises: Noises, intruder: Intruder, bound: float, stretches: Stretch
 
 
 def _searched(needed: float, bound: float) -> Interval | None:
-    """Between which V the bound may be met or not: below, always (never for L < 0); above, never. None: nowhere met."""
+    """The range of V to search: below, the bound is always kept (never for L < 0); above, never. None: never kept."""
     met, missed = -math.log(bound), -math.log1p(-bound)
     if needed < 0:
         if missed <= -needed:
@@ -178,7 +186,7 @@ def _searched(needed: float, bound: float) -> Interval | None:
 
 
 def _rising(right: Callable[[float], float], start: float, end: float, bound: float) -> list[Interval]:
-    """The kept part of a piece on which the probability rises."""
+    """The part of a piece that keeps the bound, where the probability rises."""
     if right(max(start, 1e-12)) > bound:
         return []
     high = max(2 * start, 1.0)

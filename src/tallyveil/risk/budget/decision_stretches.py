@@ -1,21 +1,22 @@
 r"""Several counts: budgets at which a target is rightly claimed no more often than a bound allows, stretch by stretch.
 
-With L the logarithm of the odds needed, a target is claimed where the evidence is above it. In units of its grid at a
-budget of one (``step``, ``offset``; both scale with the budget b) that is from a point u(b) on, the first with
-:math:`b\,\mathrm{step}\,(u + \mathrm{offset}) > L`. So u moves one way as b grows, and the probability jumps only at
+A target is claimed if the evidence exceeds L, the logarithm of the odds needed. On the grid of the evidence at a budget
+of one (``step``, ``offset``; both scale with the budget b), these are the points from u(b) on, the first point with
+:math:`b\,\mathrm{step}\,(u + \mathrm{offset}) > L`. So u is monotone in b, and the probability jumps only at
 
 .. math:: b_m = L / (\mathrm{step}\,(m + \mathrm{offset})).
 
-For one u, the probability :math:`T_b(u)` of u or more moves one way too. For geometric counts it rises: each is more
-often not lowered. For discrete Gaussian ones it falls for u > 0 and rises for u <= 0: for equal variances because sums
-of symmetric unimodal whole numbers keep the order of their concentration (Birnbaum 1948); for others it was checked
-numerically, no exception being found.
+For a fixed u, the probability :math:`T_b(u)` of u or more is monotone in b too. For geometric counts it rises, since
+each count is less often lowered. For discrete Gaussian counts it falls for u > 0 and rises for u <= 0. For equal
+variances this holds because sums of symmetric unimodal integers keep the order of their concentration (Birnbaum 1948);
+for other variances it was checked numerically, and no exception was found.
 
-So from b to b' nothing is above :math:`\max(T_b, T_{b'})` at the smaller of u(b), u(b'), nor below their minimum at the
-larger. A stretch that this does not settle is divided, until at most one jump is in it: then each side of it is
-settled at its ends. **No budget between is left out.** A stretch that is still open at a relative width of 1e-6 counts
-as not kept (above the first budget that is not kept: 1e-3, since what follows is not used). Where a grid is too fine to
-hold and is rounded (``Evidence.rounding``), this holds for the rounded one.
+So between b and b' the probability is at most :math:`\max(T_b, T_{b'})` at the smaller of u(b), u(b'), and at least
+their minimum at the larger. A stretch that this does not decide is divided until it has at most one jump. Then each
+side of the jump is decided at its ends. **No budget in between is left out.** A stretch that is still undecided at a
+relative width of 1e-6 counts as breaking the bound. (Above the first budget that breaks it, the width is 1e-3, since
+what follows is not used.) If a grid is too fine to store and is rounded (``Evidence.rounding``), this holds for the
+rounded grid.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from tallyveil.risk.budget.intervals import Interval, Noises, Tried, at_budget, 
 from tallyveil.risk.target.evidence import Evidence
 from tallyveil.risk.target.intruder import Intruder
 
-FINEST, COARSEST = 1e-6, 1e-3  # relative widths of stretches that are not divided: before and after a first break
-EXACTLY = 1e-10  # how exactly an end is found, and how far inside it is taken: relative
-NEAR = 1.001  # around the budget at which normal noise would meet the bound
+FINEST, COARSEST = 1e-6, 1e-3  # smallest relative widths: before and after the first budget that breaks the bound
+EXACTLY = 1e-10  # relative precision of an end, which is then moved inwards by as much
+NEAR = 1.001  # factor around the budget at which normal noise would reach the bound
 
 
 @final
@@ -48,20 +49,20 @@ class _At:
     evidence: Evidence
 
     def tail(self, u: int) -> float:
-        """P[u or more], u being a point of the grid at a budget of one."""
+        """P[u or more], where u is a point of the grid at a budget of one."""
         return min(self.evidence.above(-(-u // self.coarser)), 1.0)
 
 
 @final
 class Stretches:
-    """Kept budgets of one intruder between two budgets."""
+    """Budgets between two budgets that keep the bound for one intruder."""
 
     def __init__(self, noises: Noises, intruder: Intruder, bound: float, tried: Tried) -> None:
         self._noises, self._intruder, self._bound, self._tried = noises, intruder, bound, tried
-        self._broken = False  # whether a budget that is not kept was met
+        self._broken = False  # whether a budget that breaks the bound was found
 
     def between(self, low: float, high: float, *, guess: float | None = None) -> list[Interval]:
-        """Kept budgets from low to high, divided first where the bound is likely to be met."""
+        """Budgets from low to high that keep the bound, divided first where the bound is likely to be reached."""
         near = [] if guess is None else [guess / NEAR, guess * NEAR]
         points = sorted({low, high, *(short(b) for b in near if low < short(b) < high)})
         if log_odds(self._intruder):
@@ -111,7 +112,7 @@ class Stretches:
             yield from self._stretch(middle, right)
 
     def _piece(self, left: _At, right: _At, u: int) -> Iterator[Interval]:
-        """Between two jumps: claimed from u on, with a probability that moves one way."""
+        """Between two jumps: claimed from u on, with a probability that is monotone."""
         ends = {at.budget: at.tail(u) - self._bound for at in (left, right)}
         kept_left, kept_right = (ends[at.budget] <= 0 for at in (left, right))
         if kept_left and kept_right:

@@ -1,9 +1,10 @@
-"""The "empirical" epsilon that section 6 of kazan2022 asks for: which single count would expose a target as much.
+"""The "empirical" epsilon that section 6 of kazan2022 asks for: the single count that would expose a target as much.
 
-Composition adds up what all levels spend; an intruder may learn far less. This turns what one intruder learns on
-average (the marginal posterior, Eq. 14) back into a budget: that of one noisy count, geometric or discrete Gaussian,
-from which the same intruder would learn the same; the smallest where there are several, as of a discrete Gaussian count
-and a prior below 1/500 or above 499/500 (``posterior_budgets``). It compares. It guarantees nothing.
+Composition adds up the budgets of all levels, but an intruder may learn far less. The empirical epsilon converts what
+one intruder learns on average (the marginal posterior, Eq. 14) back into a budget: that of one noisy count, geometric
+or discrete Gaussian, from which the same intruder would learn as much. If there are several such budgets, it is the
+smallest, as for a discrete Gaussian count and a prior below 1/500 or above 499/500 (``posterior_budgets``). It is a
+comparison, not a guarantee.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ ASSUMPTIONS = (
 @final
 @dataclass(frozen=True, kw_only=True)
 class Empirical:
-    """Budgets of a single count that would tell an intruder as much.
+    """Budgets of a single count that would reveal as much to an intruder.
 
     Attributes
     ----------
     prior, marginal_posterior
-        What the intruder believes before, and after on average (Eq. 14).
+        The intruder's prior, and their average posterior (Eq. 14).
     geometric_epsilon
-        Of a geometric count, with ratio exp(-epsilon).
+        Epsilon of a geometric count, with ratio exp(-epsilon).
     gaussian_rho, implied_epsilon
-        Of a discrete Gaussian count with variance 1/(2 rho), and sqrt(2 rho) (section 2.1: to compare). The smallest:
-        for a prior below 1/500 or above 499/500 a larger one may tell as little, since the posterior falls at some.
+        Rho of a discrete Gaussian count with variance 1/(2 rho), and sqrt(2 rho) for comparison (section 2.1). Rho is
+        the smallest: for a prior below 1/500 or above 499/500, a larger rho may reveal as little.
     assumptions
-        What the figures hold for, in words.
+        The assumptions of the figures, in words.
     """
 
     prior: Fraction
@@ -56,19 +57,19 @@ class Empirical:
     def as_json(self) -> dict[str, Any]:
         """The figures under their JSON keys."""
         names = ("marginal_posterior", "geometric_epsilon", "gaussian_rho", "implied_epsilon")
-        told = {name: getattr(self, name) for name in names}
-        return {"prior": text(self.prior)} | told | {"assumptions": list(self.assumptions)}
+        figures = {name: getattr(self, name) for name in names}
+        return {"prior": text(self.prior)} | figures | {"assumptions": list(self.assumptions)}
 
 
 def empirical_epsilon(exposed: Exposure | float, prior: Number | None = None) -> Empirical:
-    """The budgets of a single count that exposes a target as much as this: the smallest, where there are several.
+    """The smallest budgets of a single count that exposes a target as much as this.
 
-    ``exposed`` is what an intruder learns, or a marginal posterior with the ``prior`` it belongs to (for instance one
-    found by simulation after post-processing).
+    ``exposed`` is an exposure, or a marginal posterior together with its ``prior`` (for example from a simulation after
+    post-processing).
 
     >>> from tallyveil.privacy import DiscreteGaussian
-    >>> found = empirical_epsilon(Intruder(prior="1/2").against(DiscreteGaussian(variance="5.04")))
-    >>> round(found.gaussian_rho, 4), round(found.implied_epsilon, 4), round(found.geometric_epsilon, 4)
+    >>> single = empirical_epsilon(Intruder(prior="1/2").against(DiscreteGaussian(variance="5.04")))
+    >>> round(single.gaussian_rho, 4), round(single.implied_epsilon, 4), round(single.geometric_epsilon, 4)
     (0.0992, 0.4454, 0.4421)
     """
     if isinstance(exposed, Exposure):
@@ -82,7 +83,7 @@ def empirical_epsilon(exposed: Exposure | float, prior: Number | None = None) ->
     before = Fraction(intruder.prior)
     if not before < Fraction(posterior) < 1:
         raise InputError(
-            f"a marginal posterior lies between the prior {text(before)} and 1. Got {posterior:.6g} instead."
+            f"a marginal posterior must lie between the prior {text(before)} and 1. Got {posterior:.6g} instead."
         )
     geometric, rho = (
         inverse_posterior(unit_noises(mechanism), intruder, Fraction(posterior))
@@ -90,7 +91,7 @@ def empirical_epsilon(exposed: Exposure | float, prior: Number | None = None) ->
     )
     if geometric is None or rho is None:
         raise InputError(
-            f"a marginal posterior of {posterior} is too near to the prior {text(before)} to be told apart."
+            f"a marginal posterior of {posterior} is too close to the prior {text(before)} to be distinguished from it."
         )
     return Empirical(
         prior=before,

@@ -1,4 +1,4 @@
-"""Noise at a budget of one, and what intruders learn at any other: what the budget searches and the curve share."""
+"""Noise at a budget of one, and what intruders learn at any budget: shared by the budget searches and the curve."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from tallyveil.risk.target.intruder import Exposure, Intruder
 
 
 def intruders_of(priors: Iterable[Number | Intruder]) -> list[Intruder]:
-    """Intruders as they are, priors as intruders with equal costs."""
-    intruders = [one if isinstance(one, Intruder) else Intruder(prior=one) for one in priors]
+    """A list of intruders; priors become intruders with equal costs."""
+    intruders = [prior if isinstance(prior, Intruder) else Intruder(prior=prior) for prior in priors]
     if not intruders:
-        raise InputError("a bound is for one prior or more. Got none.")
+        raise InputError("no prior is given. Give one or more.")
     return intruders
 
 
 def unit_noises(mechanism: Mechanism) -> Noises:
-    """A single count's noise at a budget of one: the paper's DG(1/(2 rho)), or geometric with ratio exp(-epsilon)."""
+    """The noise of a single count at a budget of one: the paper's DG(1/(2 rho)), or geometric noise."""
     if mechanism not in get_args(Mechanism):
         raise InputError(f"unknown mechanism {mechanism!r}. Known are {', '.join(get_args(Mechanism))}.")
     return (DiscreteGaussian(variance=Fraction(1, 2)) if mechanism == "gaussian" else Geometric(z=Fraction(1)),)
 
 
 def strategy_noises(strategy: Strategy, level: str | None = None, queries: Iterable[str] | None = None) -> Noises:
-    """The noise of a level's counts (the leaf level's if none is given) if the whole budget were one."""
+    """The noise of the counts of a level (by default the leaf level) at a whole budget of one."""
     whole = strategy.with_budget(**{strategy.unit: 1})
     return noises_of(whole, list(strategy.levels)[-1] if level is None else level, queries=queries)
 
 
 def exposures(noises: Noises, intruders: Iterable[Intruder], budget: Number) -> list[Exposure]:
-    """What each intruder learns at a budget, the noise at a budget of one being given."""
+    """What each intruder learns at a budget, given the noise at a budget of one."""
     evidence = Evidence(noises=at_budget(noises, exact(budget, "budget")))
-    return [Exposure(intruder=one, evidence=evidence) for one in intruders]
+    return [Exposure(intruder=intruder, evidence=evidence) for intruder in intruders]

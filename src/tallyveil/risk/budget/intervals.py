@@ -1,23 +1,42 @@
-"""Budgets and intervals of them: what the searches for a budget that keeps a bound have in common."""
+"""Budgets, intervals of budgets, and the count of budgets tried: shared by the searches for the largest budget."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import final
 
 from scipy.optimize import brentq
 
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.risk.target.evidence import CountNoise
 from tallyveil.risk.target.intruder import Intruder
 
-Noises = tuple[Geometric | DiscreteGaussian, ...]
-Interval = tuple[float, float]  # from and to, both kept; from 0 means every smaller budget
-Tried = Callable[[], object]  # is told of every budget that is tried
+Noises = tuple[CountNoise, ...]
+Interval = tuple[float, float]  # both ends keep the bound; from 0 means every smaller budget
+Progress = Callable[[int], object] | None  # called with the number of budgets tried
+
+
+@final
+class Tried:
+    """Counts the budgets that are tried, and reports their number."""
+
+    def __init__(self, progress: Progress = None) -> None:
+        self.count, self._progress = 0, progress
+
+    def __call__(self) -> None:
+        """Count one more budget."""
+        self.count += 1
+        if self._progress is not None:
+            self._progress(self.count)
+
+    def __str__(self) -> str:
+        return f"checked on {self.count} budgets"
 
 
 def at_budget(noises: Noises, budget: Fraction) -> Noises:
-    """The noise of each count at a budget, from the noise at a budget of one."""
+    """The noise of each count at a budget, given the noise at a budget of one."""
     return tuple(
         Geometric(z=noise.z * budget)
         if isinstance(noise, Geometric)
@@ -27,7 +46,7 @@ def at_budget(noises: Noises, budget: Fraction) -> Noises:
 
 
 def budget_of(noises: Noises, wanted: float) -> float:
-    """The budget at which the counts' V (see ``decision_budgets``) is this."""
+    """The budget at which V of the counts (see ``decision_budgets``) has the wanted value."""
 
     def v(budget: float) -> float:
         parts = (
@@ -42,23 +61,23 @@ def budget_of(noises: Noises, wanted: float) -> float:
 
 
 def log_odds(intruder: Intruder) -> float:
-    """Logarithm of the odds needed, L."""
+    """Logarithm of the odds that the intruder needs for a claim, L."""
     needed = intruder.odds_needed
     return math.log(needed.numerator) - math.log(needed.denominator) if needed != 1 else 0.0
 
 
 def root(f: Callable[[float], float], low: float, high: float, *, exactly: float = 1e-14) -> float:
-    """Where a function that changes its sign is 0."""
+    """The root of a function that changes its sign between low and high."""
     return float(brentq(f, low, high, xtol=1e-300, rtol=exactly))
 
 
 def short(number: float) -> float:
-    """Nine digits: budgets whose fractions are short."""
+    """The number rounded to nine digits, so that its fraction is short."""
     return float(f"{number:.9g}")
 
 
 def merged(intervals: list[Interval]) -> list[Interval]:
-    """Intervals in order, those that touch joined."""
+    """Intervals in order; those that touch are joined."""
     joined: list[Interval] = []
     for low, high in sorted(intervals):
         if joined and low <= joined[-1][1]:
@@ -69,7 +88,7 @@ def merged(intervals: list[Interval]) -> list[Interval]:
 
 
 def intersection(each: list[list[Interval]]) -> list[Interval]:
-    """Where all are kept."""
+    """The intervals that lie in all of the lists."""
     common = each[0]
     for other in each[1:]:
         common = [(max(a, c), min(b, d)) for a, b in common for c, d in other if max(a, c) <= min(b, d)]

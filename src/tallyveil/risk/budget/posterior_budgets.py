@@ -1,18 +1,19 @@
-r"""Budgets at which the marginal posterior (Eq. 14) is a bound or less, and the first at which it is reached.
+r"""Budgets at which the marginal posterior (Eq. 14) is at most a bound, and the first budget at which it is reached.
 
-It is :math:`E[\pi^2]/p`, the posterior :math:`\pi` being averaged over what may be released: a convex function of it,
-so it rises wherever more budget means more information in Blackwell's sense.
+The marginal posterior is :math:`E[\pi^2]/p`, where the posterior :math:`\pi` is averaged over the released counts. This
+is a convex function of the posterior, so it rises wherever more budget means more information in Blackwell's sense.
 
-- **Geometric counts** have more with a larger budget: all that tells is whether the noise lowers the count, and with a
-  smaller budget that is the same with some answers turned at random. The posterior rises, for every prior: proven.
-- **Discrete Gaussian counts** need not: their noise lies on whole numbers. For priors from 1/500 to 499/500 no fall was
-  found numerically, of one count or several. For smaller priors the posterior falls at some budgets (and for larger
-  ones 1 minus it rises): of one count, L being the logarithm of the odds of the prior, for rho between L/3 and L/2, by
-  2.4% for a prior of 1/1000, 24% for 1/10,000 and 96% for 1e-12.
+- **Geometric counts** carry more information with a larger budget. They reveal only whether the noise lowers the
+  count, and a smaller budget is the same with some answers flipped at random. So the posterior rises for every prior,
+  which is proven.
+- **Discrete Gaussian counts** need not, because their noise takes integer values. For priors from 1/500 to 499/500, no
+  fall was found numerically, for one count or several. For smaller priors the posterior falls at some budgets (and for
+  larger ones, 1 minus the posterior rises). For one count, with L the log odds of the prior, it falls for rho between
+  L/3 and L/2, by 2.4% for a prior of 1/1000, 24% for 1/10,000 and 96% for 1e-12.
 
-So outside of these priors budgets are checked on a grid, its highest and lowest points being found exactly, over all
-budgets at which a fall was ever found numerically and more: from where the counts' rho add up to L/6, to where the
-largest of them is L.
+So for other priors, budgets are checked on a grid whose highest and lowest points are found exactly. It covers more
+than all budgets at which a fall was ever found numerically: from where the rho of the counts add up to L/6, to where
+the largest of them is L.
 """
 
 from __future__ import annotations
@@ -31,28 +32,26 @@ from tallyveil.risk.budget.intervals import Interval, Noises, Tried, at_budget, 
 from tallyveil.risk.target.evidence import Evidence, weight_of
 from tallyveil.risk.target.intruder import Exposure, Intruder
 
-RISES = (Fraction(1, 500), Fraction(499, 500))  # priors between which the posterior rises with every budget
-SMALLEST = (1e-6, 1e-4)  # of 1/variance, for one count and for several: none is sought below
-STEP = 0.0125  # of the grid, relative
+RISES = (Fraction(1, 500), Fraction(499, 500))  # priors between which the posterior rises with the budget
+SMALLEST = (1e-6, 1e-4)  # smallest 1/variance that is searched, for one count and for several
+STEP = 0.0125  # relative step of the grid
 _DIGITS = 15
 
 
 def rises(noises: Noises, intruder: Intruder) -> bool:
-    """Whether this intruder's marginal posterior rises with the budget, all along."""
+    """Whether this intruder's marginal posterior rises with the budget everywhere."""
     low, high = RISES
     return all(isinstance(noise, Geometric) for noise in noises) or low <= Fraction(intruder.prior) <= high
 
 
-def inverse_posterior(noises: Noises, intruder: Intruder, wanted: Number, tried: Tried = lambda: None) -> float | None:
-    """The smallest budget at which the marginal posterior is the wanted one; None where it is too small to be found."""
-    intervals = budgets_by_posterior(noises, intruder, Fraction(wanted), tried)
+def inverse_posterior(noises: Noises, intruder: Intruder, wanted: Number) -> float | None:
+    """The smallest budget at which the marginal posterior has the wanted value; None if it is too small to be found."""
+    intervals = budgets_by_posterior(noises, intruder, Fraction(wanted), Tried())
     return intervals[0][1] if intervals else None
 
 
-def budgets_by_posterior(
-    noises: Noises, intruder: Intruder, limit: Fraction, tried: Tried = lambda: None
-) -> list[Interval]:
-    """Budgets at which the marginal posterior is the limit (above the prior, below 1) or less; none if too small."""
+def budgets_by_posterior(noises: Noises, intruder: Intruder, limit: Fraction, tried: Tried) -> list[Interval]:
+    """Budgets at which the marginal posterior is at most the limit (above the prior, below 1); none if too small."""
 
     def above(log: float) -> float:
         tried()
@@ -83,7 +82,7 @@ def budgets_by_posterior(
 
 
 def _first(above: Callable[[float], float], noises: Noises, high: float | None = None) -> float | None:
-    """Where a rising function is 0; None if that is too small a budget."""
+    """The root of a rising function; None if it is too small a budget."""
     unit, smallest = float(sum(map(weight_of, noises))), SMALLEST[len(noises) > 1]
     if isinstance(noises[0], Geometric):
         unit, smallest = math.sqrt(sum(float(z) ** 2 for z in map(weight_of, noises))), math.sqrt(smallest)
@@ -100,13 +99,13 @@ def _first(above: Callable[[float], float], noises: Noises, high: float | None =
 
 
 def _extremes(above: Callable[[float], float], figures: dict[float, float]) -> list[float]:
-    """Where between points of the grid the function turns, on the other side of 0 than the points, or nearly."""
+    """Extremes between points of the grid at which the function may lie on the other side of 0 than at the points."""
     logs = sorted(figures)
     found = []
     for before, at, after in zip(logs, logs[1:], logs[2:], strict=False):
         sign = -1 if figures[at] <= 0 else 1
         rest = [sign * (figures[end] - figures[at]) for end in (before, after)]
-        if min(rest) >= 0 and sign * figures[at] <= max(rest):  # a parabola would turn within a quarter of that
+        if min(rest) >= 0 and sign * figures[at] <= max(rest):  # a parabola would turn within a quarter of this
             turn = minimize_scalar(
                 lambda log, sign=sign: sign * above(log),
                 bounds=(before, after),

@@ -10,8 +10,9 @@ import numpy as np
 
 from tallyveil._arrays import Floats
 from tallyveil.nouns.histogram import Histogram
+from tallyveil.risk.scan.group_evidence import POSTERIOR_BINS, GroupEvidence
 from tallyveil.risk.scan.groups import Group
-from tallyveil.risk.scan.pieces import BINS, SIZES, Sums, View
+from tallyveil.risk.scan.pieces import SIZES, Sums
 from tallyveil.risk.target.intruder import Intruder
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def level_frames(
     truth: Histogram,
     level: str,
     groups: Sequence[Group],
-    views: Sequence[View],
+    evidence: Sequence[GroupEvidence],
     intruders: Sequence[Intruder],
     sums: Sums,
 ) -> dict[str, pd.DataFrame]:
@@ -30,7 +31,7 @@ def level_frames(
     import pandas as pd
 
     sizes = [f"{low:,}" if high - low == 1 else f"{low:,} to {high - 1:,}" for low, high in pairwise(SIZES)]
-    alike = [_words(one, view) for one, view in zip(groups, views[:-1], strict=True)]
+    alike = [_words(group, against) for group, against in zip(groups, evidence[:-1], strict=True)]
     alike.append(("", 0.0, "no other value is possible", "", True, False))
     kinds = list(dict.fromkeys(alike))
     by_kind = np.zeros((len(kinds), sums.groups.shape[1]))
@@ -38,10 +39,18 @@ def level_frames(
     names = ("measured_at", "share", "settled", "queries", "certain", "drawn")
     by_group = _table(level, intruders, by_kind, dict(zip(names, zip(*kinds, strict=True), strict=True)))
     whole = _table(level, intruders, sums.groups.sum(axis=0, keepdims=True), {})
-    certain = int(sums.groups[[view.certain for view in views], 0].sum())
+    certain = int(sums.groups[[against.certain for against in evidence], 0].sum())
     by_size = {"size": [*sizes, f"{SIZES[-1]:,} or more"]}
     posteriors = [
-        pd.DataFrame({"level": level, "prior": str(one.prior), "low": BINS[:-1], "high": BINS[1:], "people": people})
+        pd.DataFrame(
+            {
+                "level": level,
+                "prior": str(one.prior),
+                "low": POSTERIOR_BINS[:-1],
+                "high": POSTERIOR_BINS[1:],
+                "people": people,
+            }
+        )
         for one, people in zip(intruders, sums.spread, strict=True)
     ]
     named = sums.exposed[sums.exposed["posterior"] >= 0]
@@ -61,16 +70,23 @@ def level_frames(
     }
 
 
-def _words(group: Group, view: View) -> tuple[str, float, str, str, bool, bool]:
-    """What a group has in common; groups of which the same is said are one."""
+def _words(group: Group, against: GroupEvidence) -> tuple[str, float, str, str, bool, bool]:
+    """What the people of a group have in common. Groups with the same description are merged."""
     levels = [level for level, _ in group.measured]
-    queries = (query if len(levels) == 1 else f"{query}@{level}" for level, query in view.told)
+    queries = (query if len(levels) == 1 else f"{query}@{level}" for level, query in against.counts)
     share = float(sum(share for _, share in group.measured))
-    return ", ".join(levels), share, ", ".join(sorted(group.settled)), ", ".join(queries), view.certain, view.drawn
+    return (
+        ", ".join(levels),
+        share,
+        ", ".join(sorted(group.settled)),
+        ", ".join(queries),
+        against.certain,
+        against.drawn,
+    )
 
 
 def _table(level: str, intruders: Sequence[Intruder], sums: Floats, names: dict[str, Any]) -> pd.DataFrame:
-    """Averages of each row that has people, one line for each intruder."""
+    """Averages for each row of sums that has people, one line for each intruder."""
     import pandas as pd
 
     some = np.flatnonzero(sums[:, 0])

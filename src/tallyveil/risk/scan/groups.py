@@ -1,13 +1,13 @@
-"""Who is measured how: people of a level in groups that the same noisy counts, and the same exact ones, speak about.
+"""Groups of people of a level whom the same noisy counts and the same exact counts describe.
 
-Two things make units of a level differ. One is where the same people are counted: a unit may have the people of the one
-above or below it, because it is an only child or because its siblings have no facilities, and then the counts of both
-speak about them; under the only-child rule one of the two is measured with the budget of both.
+Units of a level differ in two respects. The first is where the same people are counted again. A unit may have the same
+people as the unit above or below it, because it is an only child or because its siblings have no facilities. Then the
+counts of both describe them, and under the only-child rule one of the two is measured with the budget of both.
 
-The other is what is published exactly, and settles something by itself for an intruder who knows all others. An exact
-answer settles its factors and that the target is there; where a facility must have somebody in it and nobody else is,
-it settles that the target is there and their type; and where there are facilities of one type only, it settles the type
-of everybody who is there. A query adds nothing about what is settled, and the prior is one that knows it.
+The second is what is published exactly, which can settle something by itself for an intruder who knows all others. An
+exact answer settles its factors, and that the target is there. A facility that must have somebody in it, and has nobody
+else, settles that the target is there and their type. Where all facilities are of one type, they settle the type of
+everybody who is there. A query adds nothing about what is settled, and the prior takes it into account.
 """
 
 from __future__ import annotations
@@ -34,24 +34,26 @@ from tallyveil.risk.target.attacks import Attack, is_settled, settled_by
 @final
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """People about whom the same is measured and the same is settled.
+    """People for whom the same counts are measured and the same facts are settled.
 
     Attributes
     ----------
     measured
-        At which levels they are measured, and with what share of the budget: their own, or others with the same people.
+        The levels that count these people, their own or others, and the share of the budget of each.
     settled
         Factors that exact counts settle; ``"total"`` where they settle that the target is there.
     if_there
-        Attributes that are settled once it is known that the target is there.
+        Attributes that are settled for an intruder who knows that the target is there.
     """
 
     measured: tuple[tuple[str, Fraction], ...]
     settled: frozenset[str]
     if_there: frozenset[str] = frozenset()
 
-    def told_by(self, strategy: Strategy, queries: Iterable[str] | None = None) -> tuple[tuple[str, str], ...]:
-        """The levels and queries (of the given ones, or all) that still tell something."""
+    def informative_counts(
+        self, strategy: Strategy, queries: Iterable[str] | None = None
+    ) -> tuple[tuple[str, str], ...]:
+        """The levels and queries (of these queries, or of all) that reveal something beyond what is settled."""
         asked = None if queries is None else [frozenset(factors_of(query)) for query in queries]
         return tuple(
             (level, query)
@@ -61,22 +63,22 @@ class Group:
             and not is_settled(strategy, query, self.settled)
         )
 
-    def certain(self, strategy: Strategy, attack: Attack, attribute: str | None) -> bool:
-        """Whether what is published exactly decides the attack alone."""
-        if attack == "responded":
+    def certain(self, strategy: Strategy, attack: Attack) -> bool:
+        """Whether exact counts alone decide the attack."""
+        if attack.kind == "responded":
             return TOTAL in self.settled
         known = self.settled | self.if_there
-        if attack == "attribute":
-            return attribute in known
-        return set(strategy.known_attributes) <= (known if attack == "cell" else self.settled)
+        if attack.kind == "attribute":
+            return attack.attribute in known
+        return set(strategy.known_attributes) <= (known if attack.kind == "cell" else self.settled)
 
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Grouped:
-    """The groups of a level's people: that of each unit, and of a type of people in it that facilities settle.
+    """The groups of a level's people, by unit and, where facilities settle the type of some people in it, by type.
 
-    ``where`` has, for each level at which people may be measured, the position there of each unit of this level.
+    ``where`` gives, for each level at which people may be measured, the position of each unit of this level there.
     """
 
     groups: tuple[Group, ...]
@@ -95,16 +97,13 @@ class Grouped:
 
 
 def grouped(truth: Histogram, strategy: Strategy, level: str, facilities: Facilities | None = None) -> Grouped:
-    """The groups of a level.
-
-    Of facilities, those of its level count; at levels above the facilities' own, what their sums settle.
-    """
+    """The groups of a level. At levels above the facilities' own level, the sums of the facilities are used."""
     spine = truth.spine
     bounds = next((c for c in strategy.constraints if isinstance(c, FacilityBounds)), None)
     if facilities is None or bounds is None or spine.depth(level) > spine.depth(bounds.level):
         bounds = facilities = None
-    same = _Same(spine, facilities, spine.depth(bounds.level) if bounds else 0)
-    measured, where = _measured(spine, strategy, level, same)
+    same = _SamePeople(spine, facilities, spine.depth(bounds.level) if bounds else 0)
+    measured, where = _measured_at(spine, strategy, level, same)
     exact = _exact(spine, strategy, level, same)
     one_type = np.zeros(spine.size(level), dtype=np.int64)
     if facilities is not None:
@@ -118,7 +117,7 @@ def grouped(truth: Histogram, strategy: Strategy, level: str, facilities: Facili
         settled = exact.settled[which]
         groups.append(
             Group(
-                measured=_levels(spine, strategy, spans),
+                measured=_levels_and_shares(spine, strategy, spans),
                 settled=settled | kind_of_facility if TOTAL in settled else settled,
                 if_there=kind_of_facility,
             )
@@ -137,21 +136,21 @@ def grouped(truth: Histogram, strategy: Strategy, level: str, facilities: Facili
     )
 
 
-class _Same:
-    """Which units have, for everybody to see, the same people as the unit above, and as which unit below."""
+class _SamePeople:
+    """Units that are publicly known to have the same people as the unit above, or as one unit below."""
 
     def __init__(self, spine: Spine, facilities: Facilities | None, finest: int) -> None:
         self._spine, self._facilities, self._finest = spine, facilities, finest
 
     def as_above(self, depth: int) -> Bools:
-        """For each unit at a depth above 0: whether nobody can be in its siblings."""
+        """Whether nobody can be in the siblings, for each unit at a depth above 0."""
         counted, parents = self._counted(depth), self._spine.parents(self._spine.levels[depth])
         others = np.bincount(parents[counted], minlength=self._spine.size(self._spine.levels[depth - 1]))[parents]
         alone: Bools = others == counted
         return alone
 
     def below(self, depth: int) -> tuple[Bools, Integers]:
-        """For each unit at a depth: whether all its people are in one child, and which."""
+        """Whether all people of a unit are in one child, and which child, for each unit at a depth."""
         child = np.zeros(self._spine.size(self._spine.levels[depth]), dtype=np.int64)
         if depth + 1 == len(self._spine.levels):
             return np.zeros(len(child), dtype=np.bool_), child
@@ -160,15 +159,17 @@ class _Same:
         return np.bincount(parents[counted], minlength=len(child)) == 1, child
 
     def _counted(self, depth: int) -> Bools:
-        """Units that may have people: all, or those with facilities where they are known."""
+        """Units that may have people: all of them, or those with facilities where these are known."""
         level = self._spine.levels[depth]
         if self._facilities is None or depth > self._finest:
             return np.ones(self._spine.size(level), dtype=np.bool_)
         return np.diff(self._facilities.at(level).start) > 0
 
 
-def _measured(spine: Spine, strategy: Strategy, level: str, same: _Same) -> tuple[Integers, dict[str, Integers]]:
-    """For each unit where the same people are measured: spans by level as digits, and its place at each level."""
+def _measured_at(
+    spine: Spine, strategy: Strategy, level: str, same: _SamePeople
+) -> tuple[Integers, dict[str, Integers]]:
+    """Where the people of each unit are measured: spans by level as digits of a code, and positions by level."""
     shares, start = unit_shares(strategy, spine), spine.depth(level)
     base = len(spine.levels) + 1
     place = np.arange(spine.size(level), dtype=np.int64)
@@ -197,15 +198,15 @@ def _measured(spine: Spine, strategy: Strategy, level: str, same: _Same) -> tupl
     return code, where
 
 
-def _levels(spine: Spine, strategy: Strategy, code: int) -> tuple[tuple[str, Fraction], ...]:
-    """Levels and shares from the digits: a unit that pays for so many levels, from its own down."""
-    found, base = [], len(spine.levels) + 1
+def _levels_and_shares(spine: Spine, strategy: Strategy, code: int) -> tuple[tuple[str, Fraction], ...]:
+    """Levels and shares from the digits of a code: a unit pays for as many levels as its span, from its own down."""
+    pairs, base = [], len(spine.levels) + 1
     for depth, level in enumerate(spine.levels):
         span = code // base**depth % base
         if span:
             share = sum((strategy.levels[name] for name in spine.levels[depth : depth + span]), Fraction(0))
-            found.append((level, share))
-    return tuple(reversed(found))
+            pairs.append((level, share))
+    return tuple(reversed(pairs))
 
 
 @dataclass(frozen=True)
@@ -214,8 +215,8 @@ class _Exact:
     of_unit: Integers
 
 
-def _exact(spine: Spine, strategy: Strategy, level: str, same: _Same) -> _Exact:
-    """What exact answers settle in each unit: those of its level or below, and of units above with the same people."""
+def _exact(spine: Spine, strategy: Strategy, level: str, same: _SamePeople) -> _Exact:
+    """What exact answers settle in each unit: answers of its level or below, or of units above with the same people."""
     start = spine.depth(level)
     invariants = [c for c in strategy.constraints if isinstance(c, Invariant)]
     if strategy.neighbours == "replace-one":
@@ -230,16 +231,16 @@ def _exact(spine: Spine, strategy: Strategy, level: str, same: _Same) -> _Exact:
         if depth:
             alive = alive & same.as_above(depth)[place]
             place = spine.parents(spine.levels[depth])[place]
-    found, of_unit = np.unique(mask, return_inverse=True)
+    kinds, of_unit = np.unique(mask, return_inverse=True)
     settled = (
         settled_by(strategy, [one.query for bit, one in enumerate(invariants) if bits >> bit & 1])
-        for bits in found.tolist()
+        for bits in kinds.tolist()
     )
     return _Exact(tuple(settled), of_unit.reshape(-1).astype(np.int64))
 
 
 def _settled_types(truth: Histogram, bounds: FacilityBounds, level: str, facilities: Facilities) -> Bools:
-    """In which units the people of a type are so few that one less would leave a facility without its least number."""
+    """Units and types with so few people that one fewer would leave a facility below its least number."""
     people, built = truth.answer(bounds.attribute, level=level), facilities.at(level)
     least = np.array([bounds.least.get(kind, bounds.least.get(ALL, 0)) for kind in facilities.types])
     settled = np.zeros((people.units, people.cells), dtype=np.bool_)

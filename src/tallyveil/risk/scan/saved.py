@@ -1,61 +1,127 @@
-"""Measurements that a release saved: which there are, and whether they belong to these counts and to this key."""
+"""Measurements that a release saved: which there are, which levels they allow to scan, and whose counts they are."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
 from tallyveil.errors import InputError
 from tallyveil.nouns.histogram import Histogram
+from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Measurements
 
 
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReleaseNoise:
+    """The noise of a release as far as it is known, the levels to scan, and what the reader should know about it.
+
+    ``measurements`` is None where nothing is known of the noise that was drawn. ``note`` is empty where all of it is.
+    """
+
+    measurements: Measurements | None
+    levels: Sequence[str] | None
+    note: str = ""
+
+    @classmethod
+    def choose(
+        cls, saved: Measurements | None, redrawn: Measurements | None, levels: Sequence[str] | None
+    ) -> ReleaseNoise:
+        """Noise drawn again from the key or seed if it is given, otherwise what was saved.
+
+        ``levels`` are the levels asked for. None stands for all, or for those of which something was saved.
+        """
+        queries = {} if saved is None else saved_by_level(saved)
+        if saved is None or not any(queries.values()):
+            unchecked = "it cannot be checked that the key or seed is that of the release"
+            expected = "figures are averages over the noise of its strategy"
+            note = f"no measurements were saved, so {expected if redrawn is None else unchecked}"
+            return cls(measurements=redrawn, levels=levels, note=note)
+        if redrawn is not None:
+            check_same_noise(saved, redrawn, queries)
+            return cls(measurements=redrawn, levels=levels)
+        wanted = [level for level in levels or queries if level in queries]
+        note = ""
+        if any(len(queries[level]) < len(saved.strategy.queries[level]) for level in wanted):
+            names = ", ".join(f"{query}@{level}" for level, some in queries.items() for query in some)
+            note = f"only what was saved is scanned: {names}"
+        with_saved = [level for level, some in queries.items() if some]
+        return cls(measurements=saved, levels=with_saved if levels is None else levels, note=note)
+
+
 def saved_by_level(measurements: Measurements) -> dict[str, list[str]]:
-    """The saved queries of each level."""
-    return {level: saved_queries(measurements, level) for level in measurements.strategy.levels}
+    """The queries of each level whose noisy answers are known."""
+    return {level: _saved_queries(measurements, level) for level in measurements.strategy.levels}
 
 
-def saved_queries(measurements: Measurements, level: str) -> list[str]:
-    """The queries of a level whose noisy answers are known."""
-    found = []
-    first = np.flatnonzero(measurements.shares[level].spans)[:1]
-    for query in measurements.strategy.queries[level]:
-        try:
-            found += [query] * len(measurements.ask(level, query, first * measurements.schema.query(query).size))
-        except InputError:
-            continue
-    return found
+def levels_to_scan(strategy: Strategy, levels: Sequence[str] | None, queries: Sequence[str] | None) -> list[str]:
+    """The levels asked for, or all levels that measure one of the queries."""
+    if (queries is not None and not queries) or (levels is not None and not levels):
+        raise InputError("no query or no level is left to scan. Name one or more, or leave them out for all.")
+    if levels is not None:
+        for level in levels:
+            for query in queries or ():
+                strategy.written(level, query)
+            if level not in strategy.levels:
+                raise InputError(f"unknown level {level!r}. Known are {', '.join(strategy.levels)}.")
+        return list(dict.fromkeys(levels))
+    if queries is None:
+        return list(strategy.levels)
+    measured = {query: [level for level in strategy.levels if _measures(strategy, level, query)] for query in queries}
+    for query, where in measured.items():
+        if not where:
+            strategy.written(list(strategy.levels)[-1], query)  # raises an error that lists what is measured
+    return [level for level in strategy.levels if any(level in where for where in measured.values())]
 
 
-def check_same_noise(saved: Measurements, redrawn: Measurements) -> bool:
-    """Refuse noise drawn again that differs from what was saved; False where nothing was saved to compare with."""
-    pairs = [(level, query) for level, queries in saved_by_level(saved).items() for query in queries]
-    if not pairs:
-        return False
-    level, query = pairs[-1]
-    places = np.flatnonzero(redrawn.shares[level].spans)[:1000] * redrawn.schema.query(query).size
-    if not np.array_equal(saved.ask(level, query, places), redrawn.ask(level, query, places)):
-        raise InputError("this draws other noise than was saved. Give its own key or seed, and its data.")
-    return True
+def check_same_noise(saved: Measurements, redrawn: Measurements, queries: Mapping[str, Sequence[str]]) -> None:
+    """Refuse noise drawn again that differs from what was saved, in the finest query of which something was saved."""
+    level, query = [(level, query) for level, some in queries.items() for query in some][-1]
+    cells = np.flatnonzero(redrawn.shares[level].spans)[:1000] * redrawn.schema.query(query).size
+    if not np.array_equal(saved.ask(level, query, cells), redrawn.ask(level, query, cells)):
+        raise InputError(
+            "this draws other noise than was saved. Give the key or seed of the release, and the counts that it was "
+            "made from."
+        )
 
 
-def check_counts_match(truth: Histogram, measurements: Measurements, saved: Mapping[str, Sequence[str]]) -> None:
-    """Refuse measurements of other counts: their noise would be far larger than it is."""
+def check_counts_match(truth: Histogram, measurements: Measurements) -> None:
+    """Refuse measurements of other counts: their noise would be far larger than its variance allows."""
     for level in reversed(truth.spine.levels):
-        for query in saved[level]:
-            asked = truth.schema.query(query)
+        for name in _saved_queries(measurements, level)[:1]:
+            query = truth.schema.query(name)
             units = np.flatnonzero(measurements.shares[level].spans)
-            some = units[:: max(1, len(units) * asked.size // 20_000)]
-            places = (some[:, None] * asked.size + np.arange(asked.size)).reshape(-1)
-            precise = truth.at(level).looked_up(places, asked.row_of_cell, asked.size)
-            noise = measurements.ask(level, query, places) - precise
-            variance = measurements.variances(level, query)[measurements.shares[level].spans[places // asked.size]]
+            some = units[:: max(1, len(units) * query.size // 20_000)]
+            cells = (some[:, None] * query.size + np.arange(query.size)).reshape(-1)
+            precise = truth.at(level).looked_up(cells, query.row_of_cell, query.size)
+            noise = measurements.ask(level, name, cells) - precise
+            variance = measurements.variances(level, name)[measurements.shares[level].spans[cells // query.size]]
             ratio = float(np.mean(noise.astype(np.float64) ** 2 / np.maximum(variance, 1e-9)))
-            if ratio > (2 if len(places) >= 300 else 6):
+            if ratio > (2 if len(cells) >= 300 else 6):
                 raise InputError(
-                    f"the measurements are not of these counts: {query} of level {level!r} would have noise "
+                    f"the measurements are not of these counts: {name} of level {level!r} would have noise "
                     f"{math.sqrt(ratio):.1f} times as large as it is. Give the counts that the release was made from."
                 )
             return
+
+
+def _saved_queries(measurements: Measurements, level: str) -> list[str]:
+    saved = []
+    first = np.flatnonzero(measurements.shares[level].spans)[:1]
+    for query in measurements.strategy.queries[level]:
+        try:
+            saved += [query] * len(measurements.ask(level, query, first * measurements.schema.query(query).size))
+        except InputError:
+            continue
+    return saved
+
+
+def _measures(strategy: Strategy, level: str, query: str) -> bool:
+    try:
+        return bool(strategy.written(level, query))
+    except InputError:
+        return False

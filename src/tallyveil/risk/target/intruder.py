@@ -1,14 +1,14 @@
-r"""One level: an intruder who knows all of a unit's people but one (kazan2022, section 3.1).
+r"""One level: an intruder who knows everybody in a unit but one person (kazan2022, section 3.1).
 
-The target has the characteristics or not; ``known`` others in the unit have them. The unit's count is released with
-noise, and the intruder updates a prior p. With d = x* - known, the log odds of the likelihoods are
+The target has the characteristics or not, and ``known`` others in the unit have them. The count of the unit is released
+with noise, and the intruder updates a prior p. With d = x* - known, the log likelihood ratio is
 
 - discrete Gaussian, variance parameter s: :math:`(2d - 1) / 2s`, from Eq. 11 with :math:`s = 1/(2\rho)`;
 - geometric, parameter z: z for :math:`d \ge 1`, -z for :math:`d \le 0` (Eq. 12).
 
-Of several counts that the target would raise, they add (``evidence``). A decision is a threshold on them (Eq. 19). It
-is found in ball arithmetic: no float decides it. What comes out is a fraction, and the logarithm of the odds needed is
-none unless it is 0 (Lindemann); so there are no ties but at even odds, and there they are counted in whole numbers.
+The ratios of several counts that the target would raise add up (``evidence``). A decision is a threshold on their sum
+(Eq. 19), which is found in ball arithmetic, so that rounding never decides. The sum is a fraction, and the logarithm of
+the odds needed is not, unless it is 0 (Lindemann). So ties occur only at even odds, where they are counted in integers.
 """
 
 from __future__ import annotations
@@ -27,26 +27,24 @@ from scipy.special import expit
 from tallyveil._arrays import Bools, Floats
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact
-from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.privacy.noise import DiscreteGaussian
 from tallyveil.privacy.thresholds import floor_of_log
-from tallyveil.risk.target.evidence import Evidence
-
-Noise = Geometric | DiscreteGaussian
+from tallyveil.risk.target.evidence import CountNoise, Evidence
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Intruder:
-    """Somebody who knows all of a unit's people but the target.
+    """An intruder who knows everybody in a unit but the target.
 
     Attributes
     ----------
     prior
-        How probable it is to them that the target has the characteristics: strictly between 0 and 1.
+        Their prior probability that the target has the characteristics, strictly between 0 and 1.
     known
-        How many others in the unit have them.
+        The number of others in the unit who have them.
     false_accusation, miss
-        What it costs to claim them wrongly, and to miss them. Equal costs are the 0-1 loss of the paper (Eq. 16).
+        The cost of a wrong claim, and of a missed one. Equal costs are the 0-1 loss of the paper (Eq. 16).
 
     Examples
     --------
@@ -54,7 +52,7 @@ class Intruder:
     >>> round(float(exposed.posterior(2)), 3), round(exposed.right_decision, 2)       # Table 3; section 4.2.3
     (0.574, 0.59)
 
-    An intruder who sees the unit's total too, where 44 others are:
+    An intruder who also sees the total of the unit, which has 44 others:
 
     >>> noises = DiscreteGaussian(variance=5), DiscreteGaussian(variance=20)
     >>> both = Intruder(prior=1/2).against(*noises, known=[0, 44])
@@ -81,10 +79,10 @@ class Intruder:
         for name in ("false_accusation", "miss"):
             object.__setattr__(self, name, exact(getattr(self, name), f"the cost {name}"))
 
-    def against(self, noise: Noise, *more: Noise, known: Sequence[int] | None = None) -> Exposure:
-        """What this intruder learns from the unit's count with this noise, and from more counts of the target.
+    def against(self, noise: CountNoise, *more: CountNoise, known: Sequence[int] | None = None) -> Exposure:
+        """What this intruder learns from the count of the unit with this noise, and from more counts of the target.
 
-        ``known`` says how many others each of several counts has; as many as have the characteristics by default.
+        ``known`` is the number of others in each of several counts, by default the number who have the characteristics.
         """
         evidence = Evidence(noises=(noise, *more))
         others = (self.known,) * len(evidence.noises) if known is None else tuple(map(_known, known))
@@ -96,7 +94,7 @@ class Intruder:
 
     @property
     def odds_needed(self) -> Fraction:
-        """The odds of the likelihoods above which the intruder claims the characteristics."""
+        """The likelihood ratio above which the intruder claims the characteristics."""
         prior, cost, miss = (Fraction(number) for number in (self.prior, self.false_accusation, self.miss))
         return cost * (1 - prior) / (miss * prior)
 
@@ -110,7 +108,7 @@ class Intruder:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Exposure:
-    """What an intruder learns from noisy counts; figures are for a target who has the characteristics."""
+    """What an intruder learns from noisy counts. Figures are for a target who has the characteristics."""
 
     intruder: Intruder
     evidence: Evidence
@@ -119,16 +117,16 @@ class Exposure:
     def posterior(self, released: ArrayLike) -> Floats:
         """Probability that the target has the characteristics, given the released count (Eq. 10 to 12).
 
-        Of several counts, ``released`` has one in each place of its last dimension.
+        The last dimension of ``released`` has one entry for each of several counts.
         """
         result: Floats = expit(self.log_odds(released))
         return result
 
     def log_odds(self, released: ArrayLike) -> Floats:
-        """Logarithm of the posterior odds: exact where the posterior itself would round to 0 or 1."""
+        """Logarithm of the posterior odds, which is exact where the posterior itself would round to 0 or 1."""
         numbers, noises = np.asarray(released, dtype=np.float64), self.evidence.noises
         if not (numbers == np.floor(numbers)).all():
-            raise InputError(f"a released noisy count is a whole number. Got {released!r} instead.")
+            raise InputError(f"a released noisy count must be a whole number. Got {released!r} instead.")
         if len(noises) == 1:
             numbers = numbers[..., None]
         elif numbers.shape[-1:] != (len(noises),):
@@ -143,7 +141,7 @@ class Exposure:
 
     @cached_property
     def marginal_posterior(self) -> float:
-        """The posterior averaged over what may be released (Eq. 14)."""
+        """The posterior averaged over the released counts (Eq. 14)."""
         return float(self.evidence.probabilities @ expit(self.intruder.log_prior_odds + self.evidence.logs()))
 
     @property
@@ -153,12 +151,14 @@ class Exposure:
 
     @property
     def threshold(self) -> float:
-        """The smallest released count at which the intruder claims the characteristics (of one count).
+        """The smallest released count at which the intruder claims the characteristics (for a single count).
 
-        Minus or plus infinity where they always or never do.
+        Minus or plus infinity if they always or never do.
         """
         if len(self.evidence.noises) > 1:
-            raise InputError("of several counts there is no one threshold: they are weighed together. Ask posterior().")
+            raise InputError(
+                "several counts have no single threshold, since they are weighed together. Use posterior()."
+            )
         (known,) = self.known
         if isinstance(self.evidence.noises[0], DiscreteGaussian):
             return known + 1 + self._claimed_from
@@ -171,33 +171,35 @@ class Exposure:
 
     @property
     def tie(self) -> float:
-        """Probability that claiming and not claiming cost the same; it counts as not claiming."""
+        """Probability that claiming and not claiming have equal expected costs, which counts as not claiming."""
         if self.intruder.odds_needed != 1 or self.evidence.rounding or self.evidence.offset.denominator != 1:
             return 0.0
         return self.evidence.at(-int(self.evidence.offset))
 
     @property
     def uncertain(self) -> float:
-        """By how much ``right_decision`` may be off because a grid was rounded: 0 in all ordinary cases."""
+        """Largest error of ``right_decision`` because a grid was rounded; 0 in all ordinary cases."""
         if not self.evidence.rounding:
             return 0.0
         near = np.abs(self.evidence.logs() - math.log(self.intruder.odds_needed)) <= 2 * self.evidence.rounding
         return float(self.evidence.probabilities[near].sum())
 
     def decided(self, logs: Floats) -> tuple[Bools, Bools]:
-        """Whether the intruder claims the characteristics, and whether it is a tie, given logs of likelihood ratios."""
+        """Whether the intruder claims the characteristics, and whether there is a tie, given log likelihood ratios."""
         if self.evidence.rounding:
             return logs > math.log(self.intruder.odds_needed), np.zeros(len(logs), dtype=np.bool_)
-        place = np.rint(logs / float(self.evidence.step) - float(self.evidence.offset))  # whole, but for rounding
+        place = np.rint(
+            logs / float(self.evidence.step) - float(self.evidence.offset)
+        )  # an integer, apart from rounding
         tie = (place == -float(self.evidence.offset)) if self.tie else np.zeros(len(logs), dtype=np.bool_)
         return place >= self._claimed_from, tie
 
     def as_json(self, released: int | None = None) -> dict[str, Any]:
         """The figures under their JSON keys; ``posterior`` and ``ratio`` where a released count is given."""
-        told: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         if released is not None:
-            told = {"posterior": float(self.posterior(released)), "ratio": float(self.ratio(released))}
-        return told | {
+            figures = {"posterior": float(self.posterior(released)), "ratio": float(self.ratio(released))}
+        return figures | {
             "marginal_posterior": self.marginal_posterior,
             "risk": self.risk,
             "threshold": None if math.isinf(self.threshold) else int(self.threshold),
@@ -207,12 +209,12 @@ class Exposure:
 
     @cached_property
     def _claimed_from(self) -> int:
-        """The first point of the evidence's grid that is above the logarithm of the odds needed, strictly."""
+        """The first point of the evidence's grid that is strictly above the logarithm of the odds needed."""
         return floor_of_log(self.intruder.odds_needed, times=1 / self.evidence.step, plus=-self.evidence.offset) + 1
 
 
-def log_ratio(noise: Noise, d: Floats) -> Floats:
-    """Log of P[x* | the target has them] / P[x* | not], d being x* less the known others."""
+def log_ratio(noise: CountNoise, d: Floats) -> Floats:
+    """Log of P[x* | the target has them] / P[x* | not], where d is x* minus the known others."""
     if isinstance(noise, DiscreteGaussian):
         return (2 * d - 1) / (2 * float(noise.variance))
     return np.where(d >= 1, 1.0, -1.0) * float(noise.z)
@@ -220,5 +222,7 @@ def log_ratio(noise: Noise, d: Floats) -> Floats:
 
 def _known(number: Any) -> int:
     if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
-        raise InputError(f"known is how many others have the characteristics, 0 or more. Got {number!r} instead.")
+        raise InputError(
+            f"known is the number of others who have the characteristics, 0 or more. Got {number!r} instead."
+        )
     return int(number)

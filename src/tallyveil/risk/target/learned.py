@@ -1,8 +1,8 @@
 """The posterior given a tuple of released counts, learned from runs of two hypotheses.
 
-Tuples are many and most are rare, so a tuple's frequencies are smoothed towards a fit in which the log odds are a sum
-over levels of a line (kazan2022, Eq. 11: Gaussian noise), a step (Eq. 12: geometric noise) and a term for 0, where
-post-processing heaps counts. How strongly is chosen by the likelihood of the same runs.
+There are many tuples and most are rare, so the frequencies of a tuple are smoothed towards a fit. In the fit, the log
+odds are a sum over levels of a line (kazan2022, Eq. 11: Gaussian noise), a step (Eq. 12: geometric noise) and a term
+for 0, where post-processing piles up counts. The strength of smoothing maximises the likelihood of the same runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STRENGTHS = 4.0 ** np.arange(10)  # of smoothing, in runs
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Learned:
-    """How probable the target is given a tuple, at even prior odds: learned from runs of both hypotheses."""
+    """The probability of the target given a tuple at even prior odds, learned from runs of both hypotheses."""
 
     known: Integers
     scale: Floats
@@ -31,14 +31,14 @@ class Learned:
 
     @classmethod
     def from_runs(cls, has: Integers, not_: Integers, known: Integers) -> Learned:
-        """Learn from runs with the target and as many without; ``known`` others are in the cell at each level."""
+        """Learn from runs with the target and equally many without; ``known`` others are in the cell at each level."""
         both, is_target = np.concatenate([has, not_]), np.repeat([1.0, 0.0], [len(has), len(not_)])
         tuples, place = np.unique(both, axis=0, return_inverse=True)
         counts = np.stack([np.bincount(place.ravel()[is_target == side], minlength=len(tuples)) for side in (1, 0)])
         scale = np.maximum(both.std(axis=0), 1.0)
         weights = _logistic(_terms(both, known, scale), is_target)
         fit = _fitted(tuples, known, scale, weights)
-        likely = [  # of the tuples' frequencies, drawn around the fit (beta-binomial)
+        likely = [  # log likelihood of the tuples' frequencies around the fit (beta-binomial)
             float((betaln(counts[0] + s * fit, counts[1] + s * (1 - fit)) - betaln(s * fit, s * (1 - fit))).sum())
             for s in STRENGTHS
         ]
@@ -59,7 +59,7 @@ class Learned:
 
 
 def _terms(tuples: Integers, known: Integers, scale: Floats) -> Floats:
-    """The terms of the fit: a constant, and for each level a line, a step and one for 0."""
+    """The terms of the fit: a constant, and for each level a line, a step and a term for 0."""
     more = tuples - known
     return np.column_stack([np.ones(len(tuples)), (more - 0.5) / scale, more > 0, tuples == 0])
 

@@ -1,8 +1,8 @@
-r"""Priors on how many people with the characteristics the siblings have together.
+r"""Priors on the number of people with the characteristics in the siblings together.
 
-The paper's prior is flat (``None`` in ``Above``): 0 people are as probable as any other number, and all numbers up to
-the released ones far more so together. It drives the result where the target is alone in the unit above. A proper prior
-says how rare the characteristics are: give its mean, or fit it to what was released.
+The paper's prior is flat (``None`` in ``Above``): every number is as probable as 0, so all larger numbers together are
+far more probable than 0. This drives the result if the target is alone in the unit above. A proper prior says how rare
+the characteristics are. Give its mean, or fit it to released counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tallyveil.errors import InputError
 @final
 @dataclass(frozen=True, kw_only=True)
 class Poisson:
-    """Counts of people who are scattered at random, ``mean`` of them on average.
+    """Counts of people who are scattered at random, with this ``mean``.
 
     >>> np.exp(Poisson(mean=0.1)(np.arange(3))).round(4).tolist()
     [0.9048, 0.0905, 0.0045]
@@ -44,7 +44,7 @@ class Poisson:
 @final
 @dataclass(frozen=True, kw_only=True)
 class NegativeBinomial:
-    """Counts of people who come in clusters: ``variance`` is above ``mean``.
+    """Counts of people who come in clusters, so that ``variance`` is above ``mean``.
 
     >>> np.exp(NegativeBinomial(mean=1, variance=2)(np.arange(3))).round(4).tolist()     # geometric
     [0.5, 0.25, 0.125]
@@ -57,12 +57,12 @@ class NegativeBinomial:
         _check_positive(self.mean, "the mean of a prior")
         if not (math.isfinite(self.variance) and self.variance > self.mean):
             raise InputError(
-                f"a negative binomial's variance is above its mean ({self.mean}). Got {self.variance}. Use Poisson."
+                f"the variance must be above the mean ({self.mean}). Got {self.variance} instead. Use Poisson."
             )
 
     @property
     def shape(self) -> float:
-        """The smaller, the more clustered: mean^2 / (variance - mean)."""
+        """mean^2 / (variance - mean); a smaller shape means stronger clusters."""
         return self.mean**2 / (self.variance - self.mean)
 
     def __call__(self, y: ArrayLike) -> Floats:
@@ -76,7 +76,7 @@ class NegativeBinomial:
 @final
 @dataclass(frozen=True, kw_only=True)
 class AtMost:
-    """No more than ``count``, for sure, as an invariant may tell; up to there another prior, or a flat one.
+    """Certainly no more than ``count``, as an invariant may show; up to ``count``, another prior or a flat one.
 
     >>> AtMost(count=1)(np.arange(3)).tolist()
     [0.0, 0.0, -inf]
@@ -87,7 +87,9 @@ class AtMost:
 
     def __post_init__(self) -> None:
         if self.count < 0:
-            raise InputError(f"at most so many people have the characteristics: 0 or more. Got {self.count} instead.")
+            raise InputError(
+                f"the largest number of people with the characteristics must be 0 or more. Got {self.count} instead."
+            )
 
     def __call__(self, y: ArrayLike) -> Floats:
         """Logarithm of the weight of each count."""
@@ -96,12 +98,12 @@ class AtMost:
 
 
 def fitted(noisy_sums: ArrayLike, noise_variances: ArrayLike) -> Poisson | NegativeBinomial:
-    """A prior with the mean and the variance of the true sums behind noisy ones, by moments.
+    """Fit a prior to noisy sums by the method of moments.
 
-    ``noisy_sums`` are released sums of siblings, of as many units above as there are (more than one, and like the
-    target's); ``noise_variances`` the variances of their noise, or one for all. The variance is that of the sums less
-    the noise's; where that is not above the mean, a Poisson. A mean of 0 or less, as noise may leave, becomes half a
-    person in all the units together.
+    ``noisy_sums`` are the released sums of siblings of several units above that are like the target's, and
+    ``noise_variances`` are the variances of their noise, or one variance for all. The variance of the prior is that of
+    the sums minus that of the noise. If that is not above the mean, the prior is a Poisson. A mean of 0 or less, which
+    noise may cause, is replaced by half a person in all the units together.
 
     >>> fitted([4, 9, 0, 3, 12, 2, 5, 5], 5)
     NegativeBinomial(mean=5.0, variance=9.857142857142858)
@@ -110,11 +112,11 @@ def fitted(noisy_sums: ArrayLike, noise_variances: ArrayLike) -> Poisson | Negat
     """
     sums, noise = np.asarray(noisy_sums, dtype=np.float64), np.asarray(noise_variances, dtype=np.float64)
     if sums.ndim != 1 or len(sums) < 2:
-        raise InputError(f"a prior is fitted to two or more sums in a row. Got an array of shape {sums.shape}.")
+        raise InputError(f"a prior is fitted to a list of two or more sums. Got an array of shape {sums.shape}.")
     if noise.shape not in {(), sums.shape} or not (np.isfinite(noise) & (noise >= 0)).all():
-        raise InputError("noise variances are 0 or more: one for each sum, or one for all.")
+        raise InputError("noise variances must be 0 or more. Give one for each sum, or one for all.")
     if not np.isfinite(sums).all():
-        raise InputError("a noisy sum is no finite number. Leave units without a count out.")
+        raise InputError("a noisy sum is not a finite number. Leave units without a count out.")
     mean = float(sums.mean())
     if mean <= 0:
         return Poisson(mean=1 / (2 * len(sums)))

@@ -1,16 +1,16 @@
-r"""An intruder who knows all but n people of a unit, the target among them (a next step named by kazan2022).
+r"""An intruder who does not know n people of a unit, including the target (suggested as future work by kazan2022).
 
 Each of the n - 1 others has the characteristics with probability ``share``, independently, so the true count is
-k + B + T with B binomial and T the target. With h the distribution of B plus noise and d = x* - k, the odds of the
-likelihoods are
+k + B + T with B binomial and T the target. With h the distribution of B plus noise and d = x* - k, the likelihood
+ratio is
 
 .. math:: h(d - 1) / h(d), \qquad h(d) = \sum_b P[B = b] f(d - b)
 
-Binomials and both noises are log-concave, so h is and the odds rise with d: a decision is a threshold. The odds are an
-average of those with b others known, so the threshold is between that of no others and n - 1 more. In between
-:math:`h(d-1) - q\,h(d)` is a sum of whole numbers times exponentials of different fractions: 0 only if all the whole
-numbers are (Lindemann-Weierstrass). So every comparison is decided exactly. Ties need even odds q = 1, a share of 1/2
-and an odd number of others, where h is symmetric about a half; there is then one, in the middle.
+Binomials and both kinds of noise are log-concave, so h is too, and the ratio rises with d: a decision is a threshold.
+The ratio is an average of those with b others known, so the threshold lies between that for no others and n - 1 above
+it. In between, :math:`h(d-1) - q\,h(d)` is a sum of integers times exponentials of different fractions, which is 0
+only if all the integers are 0 (Lindemann-Weierstrass). So every comparison is decided exactly. A tie needs even odds
+q = 1, a share of 1/2 and an odd number of others. Then h is symmetric about a half, with one tie in the middle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.thresholds import ball_of, precision
-from tallyveil.risk.target.intruder import Exposure, Intruder, Noise, log_ratio
+from tallyveil.risk.target.evidence import CountNoise
+from tallyveil.risk.target.intruder import Exposure, Intruder, log_ratio
 
 _REACH = 39  # standard deviations; what lies beyond is no normal float
 
@@ -42,16 +43,16 @@ _REACH = 39  # standard deviations; what lies beyond is no normal float
 @final
 @dataclass(frozen=True, kw_only=True)
 class Several:
-    """An intruder to whom others beside the target are unknown.
+    """An intruder who does not know some others besides the target.
 
     Attributes
     ----------
     intruder
-        Their prior, costs, and how many of the people they know have the characteristics.
+        Their prior, their costs, and the number of people they know who have the characteristics.
     others
-        How many people beside the target they do not know: n - 1.
+        The number of people besides the target whom they do not know, n - 1.
     share
-        How probable it is to them that each of these has the characteristics; the prior if not given.
+        Their probability that each of these has the characteristics; the prior by default.
 
     Examples
     --------
@@ -67,28 +68,30 @@ class Several:
 
     def __post_init__(self) -> None:
         if isinstance(self.others, bool) or not isinstance(self.others, int | np.integer) or self.others < 0:
-            raise InputError(f"others is how many more are unknown, 0 or more. Got {self.others!r} instead.")
+            raise InputError(f"others is the number of further unknown people, 0 or more. Got {self.others!r} instead.")
         share = Fraction(self.intruder.prior) if self.share is None else exact(self.share, "share", zero=True)
         if not 0 < share < 1:
-            raise InputError(f"a share is strictly between 0 and 1. Got {self.share}: count sure people in known.")
+            raise InputError(
+                f"a share must be strictly between 0 and 1. Got {self.share}. Count people who are certain in known."
+            )
         object.__setattr__(self, "others", int(self.others))
         object.__setattr__(self, "share", share)
 
-    def against(self, noise: Noise) -> SeveralExposure:
-        """What this intruder learns from the unit's count with this noise."""
+    def against(self, noise: CountNoise) -> SeveralExposure:
+        """What this intruder learns from the count of the unit with this noise."""
         return SeveralExposure(several=self, noise=noise, alone=self.intruder.against(noise))
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class SeveralExposure:
-    """What an intruder who knows all but n people learns; figures are for a target who has the characteristics.
+    """What an intruder who knows all but n people learns. Figures are for a target who has the characteristics.
 
-    ``alone`` is what they would learn if they knew all but the target.
+    ``alone`` is what they would learn if they knew everybody but the target.
     """
 
     several: Several
-    noise: Noise
+    noise: CountNoise
     alone: Exposure
 
     def posterior(self, released: ArrayLike) -> Floats:
@@ -97,10 +100,10 @@ class SeveralExposure:
         return result
 
     def log_odds(self, released: ArrayLike) -> Floats:
-        """Logarithm of the posterior odds: those with b others known, averaged over b given a target without them."""
+        """Logarithm of the posterior odds: the odds with b others known, averaged over b."""
         counts, places = np.unique(np.asarray(released, dtype=np.float64), return_inverse=True)
         if not (counts == np.floor(counts)).all():
-            raise InputError(f"a released noisy count is a whole number. Got {released!r} instead.")
+            raise InputError(f"a released noisy count must be a whole number. Got {released!r} instead.")
         d = counts[:, None] - self._known - np.arange(self.several.others + 1)
         weights = log_softmax(self._log_share + self.noise.log_pmf(d), axis=1)
         given_b = self.several.intruder.log_prior_odds + log_ratio(self.noise, d)
@@ -113,7 +116,7 @@ class SeveralExposure:
 
     @cached_property
     def marginal_posterior(self) -> float:
-        """The posterior averaged over the others and what may be released (Eq. 14)."""
+        """The posterior averaged over the others and the released counts (Eq. 14)."""
         n, k = self.several.others, self._known
         if n == 0:
             return self.alone.marginal_posterior
@@ -138,30 +141,30 @@ class SeveralExposure:
 
     @cached_property
     def threshold(self) -> float:
-        """The smallest released count at which the intruder claims the characteristics, strictly.
+        """The smallest released count at which the intruder claims the characteristics.
 
-        Minus or plus infinity where they always or never do.
+        Minus or plus infinity if they always or never do.
         """
         first = self.alone.threshold
-        if math.isinf(first):  # what no b allows, or every b does, their average does too
+        if math.isinf(first):  # what holds for every b holds for the average
             return first
         start = int(first)
         return start + bisect_left(range(self.several.others), True, key=lambda i: self._claims(start + i) > 0)
 
     @property
     def right_decision(self) -> float:
-        """Probability that the intruder claims the characteristics, rightly (Eq. 18 and 19), averaged over others."""
+        """Probability that the intruder rightly claims the characteristics (Eq. 18, 19), averaged over the others."""
         return float(self._share @ self._right(np.arange(self.several.others + 1)))
 
     def right_decision_given(self, others: int) -> float:
-        """The same where so many of the others really have the characteristics."""
+        """The same if this many of the others have the characteristics."""
         if not 0 <= others <= self.several.others:
             raise InputError(f"from 0 to {self.several.others} of the others have them. Got {others} instead.")
         return float(self._right(np.array([others]))[0])
 
     @cached_property
     def tie(self) -> float:
-        """Probability of a released count at which both answers cost the same; nothing is claimed there."""
+        """Probability of a released count at which both decisions cost the same; nothing is claimed there."""
         if math.isinf(self.threshold) or self._claims(int(self.threshold) - 1) != 0:
             return 0.0
         d = self.threshold - 1 - self._known
@@ -171,13 +174,13 @@ class SeveralExposure:
     def _known(self) -> int:
         return self.several.intruder.known
 
-    def _right(self, b: Integers) -> Floats:
+    def _right(self, others: Integers) -> Floats:
         if math.isinf(self.threshold):
-            return np.full(len(b), 1.0 if self.threshold < 0 else 0.0)
-        return self.noise.tail(self.threshold - self._known - 1 - b)
+            return np.full(len(others), 1.0 if self.threshold < 0 else 0.0)
+        return self.noise.tail(self.threshold - self._known - 1 - others)
 
     def _claims(self, released: int) -> int:
-        """Sign of h(d - 1) - q h(d), q being the odds needed: 1 for a claim, 0 for a tie."""
+        """Sign of h(d - 1) - q h(d), where q is the odds needed: 1 for a claim, 0 for a tie."""
         d, odds = released - self._known, self.several.intruder.odds_needed
         terms: defaultdict[int, int] = defaultdict(int)  # factor of f(m) by |m|
         for b, weight in enumerate(self._weights):
@@ -187,7 +190,7 @@ class SeveralExposure:
 
     @cached_property
     def _weights(self) -> list[int]:
-        """P[B = b] times the share's denominator to the power of others: whole numbers."""
+        """P[B = b] times the denominator of the share to the power of others, which are integers."""
         assert self.several.share is not None  # since __post_init__
         n, share = self.several.others, Fraction(self.several.share)
         has, not_ = (
@@ -198,7 +201,7 @@ class SeveralExposure:
 
     @cached_property
     def _share(self) -> Floats:
-        """P[B = b], each right to the last digit."""
+        """P[B = b], each correctly rounded."""
         whole = sum(self._weights)
         return np.array([weight / whole for weight in self._weights])
 
@@ -209,8 +212,8 @@ class SeveralExposure:
         return np.array([math.log(p) if p > 1e-300 else math.log(weight) - whole for p, weight in pairs])
 
 
-def _exponent(noise: Noise, m: int) -> Fraction:
-    """What f(m) has in the exponent, less its sign."""
+def _exponent(noise: CountNoise, m: int) -> Fraction:
+    """The exponent of f(m), without its sign."""
     return Fraction(m * m) / (2 * noise.variance) if isinstance(noise, DiscreteGaussian) else m * noise.z
 
 
@@ -221,6 +224,6 @@ def _sign(terms: dict[Fraction, int]) -> int:
         digits *= 2
         with precision(digits):
             total = sum(factor * (-ball_of(exponent)).exp() for exponent, factor in terms.items())
-            if total > 0 or total < 0:  # all over the ball
+            if total > 0 or total < 0:  # on the whole ball
                 return 1 if total > 0 else -1
     return 0

@@ -1,7 +1,7 @@
-"""A target, the alternative that an intruder holds possible, and what a strategy's measurements tell of the two.
+"""A target, the alternative that an intruder considers, and what the measurements of a strategy reveal about the two.
 
-The measurements are what noise protects. A release is made from them, so it cannot tell more: their figures are a bound
-on those of the release (``simulated`` says on which).
+Noise protects the measurements. A release is computed from them, so it cannot reveal more, and their figures bound
+those of the release (``simulated`` says which figures).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tallyveil.risk.target.intruder import Exposure, Intruder
 @final
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A person by leaf and cell, and what the intruder holds possible instead: another cell there, or nobody."""
+    """A person by leaf and cell, and the alternative: another cell in the same leaf, or nobody (None)."""
 
     leaf: int
     cell: int
     instead: int | None
 
     def differs(self, schema: Schema, query: str) -> bool:
-        """Whether a query has target and alternative in different rows."""
+        """Whether a query counts the target and the alternative in different rows."""
         row = schema.query(query).row_of_cell
         return self.instead is None or bool(row[self.cell] != row[self.instead])
 
@@ -49,14 +49,14 @@ class Target:
             if not 0 <= place < size:
                 raise InputError(f"{name} {place} is not between 0 and {size - 1:,}. Name one that exists.")
         if self.instead == self.cell:
-            raise InputError("the target would have the same cell instead. Name another cell.")
+            raise InputError("the alternative is the same cell as the target's. Name another cell.")
         unit, cell = people.leaves.unit(), people.leaves.cell.astype(np.int64)
         count = people.leaves.count.astype(np.int64)
         here = (unit == self.leaf) & (cell == self.cell)
         if not here.any():
             raise InputError(
                 f"{people.spine.leaf} {people.spine.labels(people.spine.leaf)[self.leaf]} has nobody in the cell "
-                f"{people.schema.query(DETAILED).labels()[self.cell]!r}. Name a cell in which the target is."
+                f"{people.schema.query(DETAILED).labels()[self.cell]!r}. Name the cell of the target."
             )
         count[here] -= 1
         if self.instead is not None:
@@ -66,7 +66,7 @@ class Target:
 
 
 def most_common_other(people: Histogram, *, leaf: int, cell: int) -> int:
-    """The other possible cell that most people of the leaf's parent are in; the first of them where they tie."""
+    """The most common other possible cell in the leaf's parent; the first one if several are equally common."""
     above = people.spine.levels[max(len(people.spine.levels) - 2, 0)]
     unit = path_of(people.spine, leaf).get(above, 0)
     size = np.where(people.schema.possible, people.at(above).dense(unit, unit + 1)[0], -1)
@@ -77,7 +77,7 @@ def most_common_other(people: Histogram, *, leaf: int, cell: int) -> int:
 
 
 def path_of(spine: Spine, leaf: int) -> dict[str, int]:
-    """The units that a leaf lies in, by level: its own first, the root's last."""
+    """The unit of each level that contains a leaf, from the leaf to the root."""
     path, unit = {}, leaf
     for level in reversed(spine.levels):
         path[level] = unit
@@ -88,7 +88,7 @@ def path_of(spine: Spine, leaf: int) -> dict[str, int]:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What an intruder learns on average: see Exposure; ``accuracy`` is of decisions whichever hypothesis holds."""
+    """What an intruder learns on average (see Exposure). ``accuracy`` counts decisions under both hypotheses."""
 
     marginal_posterior: float
     risk: float
@@ -97,22 +97,22 @@ class Figures:
 
     @classmethod
     def of(cls, exposure: Exposure) -> Figures:
-        """The figures of noisy counts, exactly."""
+        """The exact figures of noisy counts."""
         prior, needed = float(exposure.intruder.prior), float(exposure.intruder.odds_needed)
         logs, right = exposure.evidence.logs(), exposure.right_decision
-        claims = logs > np.log(needed)  # a tie counts the same whichever way it goes
+        claims = logs > np.log(needed)  # the decision at a tie does not change the accuracy
         wrong = float(exposure.evidence.probabilities[claims] @ np.exp(-logs[claims]))
-        told = float(exposure.evidence.probabilities[claims].sum())
+        claimed = float(exposure.evidence.probabilities[claims].sum())
         return cls(
             marginal_posterior=exposure.marginal_posterior,
             risk=exposure.risk,
             right_decision=right,
-            accuracy=prior * told + (1 - prior) * (1 - wrong),
+            accuracy=prior * claimed + (1 - prior) * (1 - wrong),
         )
 
     @classmethod
     def of_nothing(cls, prior: Fraction) -> Figures:
-        """The figures where no count tells the hypotheses apart."""
+        """The figures if no count distinguishes the hypotheses."""
         p = float(prior)
         claimed = float(prior > Fraction(1, 2))
         return cls(marginal_posterior=p, risk=1.0, right_decision=claimed, accuracy=max(p, 1 - p))
@@ -124,29 +124,29 @@ class Figures:
 
 
 def check_target(strategy: Strategy, people: Histogram, target: Target) -> None:
-    """Refuse hypotheses that what a strategy keeps exactly would tell apart for certain."""
+    """Refuse hypotheses that the exact counts of a strategy tell apart with certainty."""
     strategy.check(people.spine, people.schema)
     if target.instead is None and strategy.neighbours == "replace-one":
         raise InputError(
-            "the strategy is for replace-one neighbours: how many people there are is exact, so an absent target "
-            "shows. Name the cell that the target might have instead."
+            "the strategy is for replace-one neighbours: the number of people is exact, so an absent target shows. "
+            "Name the cell that the target might have instead."
         )
     for constraint in strategy.constraints:
         if isinstance(constraint, Invariant) and target.differs(people.schema, constraint.query):
             raise InputError(
-                f"the hypotheses differ in an invariant ({constraint.words()}), which tells them apart for certain. "
-                f"Name a cell that agrees with the target's on it."
+                f"the hypotheses differ in an invariant ({constraint.words()}), which tells them apart with certainty. "
+                f"Name a cell for which the invariant is the same."
             )
 
 
 def before_postprocessing(
     strategy: Strategy, people: Histogram, target: Target, *, prior: Number
 ) -> tuple[Figures, Figures | None]:
-    """What a strategy's measurements tell: all of them, which is the bound, and the leaf's detailed count alone.
+    """What the measurements of a strategy reveal: all of them, which is the bound, and the leaf's detailed count alone.
 
-    All are those of the leaf and of the units above in which the hypotheses differ: the row of the target and the row
-    of the alternative, where a query has them in different rows. A unit has the share that the only-child rule gives
-    it. The leaf's count alone is None where it is not measured.
+    The measurements used are those of the leaf and of the units above in which the hypotheses differ: the row of the
+    target and the row of the alternative. A unit has the share that the only-child rule gives it. The second result is
+    None if the leaf's detailed count is not measured.
     """
     check_target(strategy, people, target)
     intruder, times = Intruder(prior=prior), 1 if target.instead is None else 2
