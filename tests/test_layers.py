@@ -11,8 +11,9 @@ ROOT = Path(tallyveil.__file__).parent
 ROWS = [
     ["errors", "_arrays", "_compiled", "_frozen"],
     [
-        *("nouns.spine", "nouns.schema", "nouns.counts", "nouns.histogram", "nouns.estimates", "nouns.facilities"),
-        *("nouns.areas", "nouns.optimised_spine", "nouns.census_schemas", "nouns.population", "nouns"),
+        *("nouns.spine", "nouns.schema", "nouns.counts", "nouns.histogram", "nouns.estimates", "nouns.tables"),
+        *("nouns.facilities", "nouns.areas", "nouns.optimised_spine", "nouns.census_schemas", "nouns.population"),
+        "nouns",
     ],
     [
         *(
@@ -39,6 +40,7 @@ ROWS = [
         "auditing.mechanism_runs",
         "auditing.neighbours",
         "auditing.audit_job",
+        "auditing",
     ],  # they run the engine, and evaluations use them
     ["report"],
     ["cli", "__main__"],
@@ -49,6 +51,8 @@ LATE = {
     ("privacy.strategy", "privacy.presets"),
     ("privacy.strategy", "privacy.strategy_toml"),
     ("nouns.spine", "nouns.optimised_spine"),
+    ("nouns.histogram", "nouns.tables"),
+    ("nouns.estimates", "nouns.tables"),
     ("nouns.spine", "nouns.areas"),  # types of its arguments only
     ("nouns.spine", "nouns.facilities"),
 }

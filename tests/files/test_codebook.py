@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import same
+from conftest import LAYOUTS, same
 from tallyveil.errors import InputError
 from tallyveil.files import Codebook, codebook_from_toml, codebook_to_toml, draft_codebook, read_codebook, read_counts
-from tallyveil.files.tables.write import codebook_for, counts_table, persons_table, wide_table
+from tallyveil.files.tables.write import codebook_for, write_table
 from tallyveil.nouns.histogram import Filter
 
 BASE = """
@@ -160,13 +160,10 @@ def test_one_column_of_counts_beside_labels_is_drafted_as_the_count(name):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("make", [counts_table, wide_table, persons_table], ids=["long", "wide", "persons"])
-def test_a_drafted_codebook_reads_the_table_it_was_drafted_from(people, tmp_path, make, ending):
-    from tallyveil.files.tables.write import write_table
-
-    layout = {counts_table: "long", wide_table: "wide", persons_table: "persons"}[make]
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_drafted_codebook_reads_the_table_it_was_drafted_from(people, tmp_path, layout, ending):
     file = tmp_path / f"t.{ending}"
-    write_table(make(people), file)
+    write_table(LAYOUTS[layout](people), file)
     drafted = draft_codebook(file)
     assert drafted.layout == layout
     assert drafted.root == "us"

@@ -21,7 +21,7 @@ from tallyveil.engine.topdown import topdown
 from tallyveil.errors import FolderError, InputError
 from tallyveil.files import codebook_to_toml, read_codebook, read_counts, read_release, write_release
 from tallyveil.files.release_folder.folder import new_folder
-from tallyveil.files.release_folder.measured import file_name, measured_pairs, measurement_sizes, noisy_pieces
+from tallyveil.files.release_folder.measured import file_name, measured_pairs, measurement_sizes
 from tallyveil.files.tables.read import UNITS_FROM_DATA
 from tallyveil.files.tables.write import codebook_for, write_table
 from tallyveil.mechanisms.measure import measure
@@ -100,7 +100,7 @@ def test_measurements_that_a_release_kept_are_written_as_the_live_ones_are(relea
 
 
 def test_saved_measurements_answer_from_several_pieces_too(release, noisy, tmp_path, monkeypatch):
-    monkeypatch.setattr(noisy_pieces, "__kwdefaults__", {"size": 8})  # two units of three numbers at a time
+    monkeypatch.setattr(Measurements.pieces, "__kwdefaults__", {"size": 8})  # two units of three numbers at a time
     write_release(release, tmp_path / "r", measurements=[("home", "tract")], noisy=noisy)
     path = tmp_path / "r" / "measurements" / "tract" / "home.parquet"
     assert pyarrow.parquet.ParquetFile(path).num_row_groups == 3
@@ -305,7 +305,7 @@ def test_the_size_of_measurements_is_said_before_they_are_written(release, noisy
     )
     large = _large_measurements()
     stated = measurement_sizes(large, [("detailed", "block")])
-    write_table(noisy_pieces(large, "detailed", "block"), tmp_path / "m.parquet")
+    write_table(large.pieces("detailed", "block"), tmp_path / "m.parquet")
     assert stated.bytes == pytest.approx((tmp_path / "m.parquet").stat().st_size, rel=0.3)
 
 

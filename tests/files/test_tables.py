@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import SCHEMA, random_people, same
+from conftest import LAYOUTS, SCHEMA, persons_table, random_people, same
 from tallyveil.errors import InputError
 from tallyveil.files import (
     LABELS_FROM_DATA,
@@ -21,10 +21,8 @@ from tallyveil.files import (
     read_units,
     write_counts,
 )
-from tallyveil.files.tables.write import codebook_for, counts_table, persons_table, units_table, wide_table
+from tallyveil.files.tables.write import codebook_for, units_table
 from tallyveil.nouns.histogram import Filter
-
-LAYOUTS = {"long": counts_table, "wide": wide_table, "persons": persons_table}
 
 
 def frame(people, layout="long") -> pd.DataFrame:

@@ -24,12 +24,12 @@ from tallyveil.files.release_folder.folder import refuse_existing, write_release
 from tallyveil.files.release_folder.measured import measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
 from tallyveil.files.tables.codebook import Codebook
-from tallyveil.files.tables.write import refuse_clashing_names
 from tallyveil.mechanisms.measure import exact_answers, measure
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.population import Population
+from tallyveil.nouns.tables import refuse_clashing_names
 from tallyveil.privacy.budget import text
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey

@@ -8,10 +8,10 @@ drawn when asked (``mechanisms.measure``) or was saved before (``files``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import UnitShares, unit_shares
 from tallyveil.privacy.strategy import Strategy
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 Ask = Callable[[str, str, Integers], Integers]
 Pair = tuple[str, str]  # a query and a level
@@ -138,10 +142,54 @@ class Measurements:
         tables = {}
         for query, level in pairs:
             places = self.places(f"{query}@{level}", query, level)
-            unit, row = np.flatnonzero(places.measured), np.arange(places.rows)
-            index = (unit[:, None] * places.rows + row).reshape(-1)
-            tables[query, level] = HeldValues(places=places, held=self.ask(level, query, index))
+            answers = self._answers(query, level, np.flatnonzero(places.measured))
+            tables[query, level] = HeldValues(places=places, held=answers)
         return replace(self, ask=SavedAnswers(tables))
+
+    def to_arrow(self) -> pa.Table:
+        """Every noisy answer, one row each: ``level``, ``query``, ``unit``, ``cell``, ``value`` and ``variance``.
+
+        Saved measurements give the answers that were saved; others give all queries of the strategy, which for a
+        nation do not fit into memory (see ``pieces``).
+        """
+        from tallyveil.nouns.tables import stacked
+
+        if isinstance(self.ask, SavedAnswers):
+            pairs = list(self.ask.tables)
+            if not pairs:
+                raise InputError(
+                    "no answers were saved, so there is no table of them. Save some: saved([(query, level)])."
+                )
+        else:
+            pairs = [(query, level) for level, queries in self.strategy.queries.items() for query in queries]
+        return stacked(
+            ({"level": level, "query": query}, piece) for query, level in pairs for piece in self.pieces(query, level)
+        )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """``to_arrow`` as a pandas frame; codes and labels are categoricals."""
+        return self.to_arrow().to_pandas()
+
+    def pieces(self, query: str, level: str, *, size: int = 1 << 20) -> Iterator[pa.Table]:
+        """The noisy answers to a query for all measured units of a level, about ``size`` rows at a time.
+
+        The columns are ``unit``, ``cell``, ``value`` and ``variance``.
+        """
+        from tallyveil.nouns.tables import answers_table
+
+        labels, spans = self.schema.query(query).labels(), self.shares[level].spans
+        variances, measured = self.variances(level, query), np.flatnonzero(spans)
+        step = max(1, size // len(labels))
+        for first in range(0, max(1, len(measured)), step):
+            units = measured[first : first + step]
+            variance = np.repeat(variances[spans[units]], len(labels))
+            numbers = {"value": self._answers(query, level, units), "variance": variance}
+            yield answers_table(self.spine, level, units, labels, numbers)
+
+    def _answers(self, query: str, level: str, units: Integers) -> Integers:
+        """The answers to all rows of a query for some units of a level, unit by unit."""
+        rows = self.schema.query(query).size
+        return np.asarray(self.ask(level, query, (units[:, None] * rows + np.arange(rows)).reshape(-1)), np.int64)
 
     @property
     def published(self) -> Spine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tallyveil.errors import SecretError
 from tallyveil.nouns.facilities import Facilities
@@ -11,6 +12,10 @@ from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.certificate import Certificate
 from tallyveil.release.measurements import Measurements, SavedAnswers
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,6 +51,14 @@ class Release:
                 "these measurements can still ask the truth, and a release must not hold it. Keep saved values: "
                 "measurements.saved([(query, level), ...])."
             )
+
+    def to_arrow(self) -> pa.Table:
+        """The protected counts that are not zero, one row each (see :meth:`Histogram.to_arrow`)."""
+        return self.histogram.to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """``to_arrow`` as a pandas frame; codes and labels are categoricals."""
+        return self.histogram.to_pandas()
 
     def __repr__(self) -> str:
         budget = f"{self.strategy.unit} {self.strategy.budget}" if self.strategy else "made elsewhere"

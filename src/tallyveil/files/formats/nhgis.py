@@ -13,10 +13,11 @@ import pyarrow as pa
 from tallyveil.errors import InputError
 from tallyveil.files.tables.geography import CUTS
 from tallyveil.files.tables.stamps import stamp_lines
-from tallyveil.files.tables.write import path_columns, write_table, write_text
+from tallyveil.files.tables.write import write_table, write_text
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Query
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import path_columns
 
 
 def write_nhgis(

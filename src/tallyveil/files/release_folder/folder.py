@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from tallyveil.files.release_folder.layout import (
     CERTIFICATE,
     CODEBOOK,
     FACILITIES,
-    MEASURED,
     MEASURED_SPINE,
     PAGE,
     RELEASE,
@@ -46,7 +44,6 @@ from tallyveil.files.release_folder.manifest import manifest_of
 from tallyveil.files.release_folder.measured import (
     exact_pieces,
     measured_pairs,
-    noisy_pieces,
     read_exact,
     saved_measurements,
 )
@@ -58,8 +55,6 @@ from tallyveil.files.tables.read import read_counts
 from tallyveil.files.tables.side import facilities_table, read_facilities
 from tallyveil.files.tables.write import (
     codebook_for,
-    counts_table,
-    has_named_root,
     units_table,
     write_table,
     write_text,
@@ -69,6 +64,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import counts_table, has_named_root
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import read_strategy, strategy_to_toml
@@ -381,17 +377,14 @@ def _level_pieces(histogram: Histogram, level: str, queries: Sequence[str], size
 
 def _write_measurements(measurements: Measurements, pairs: Sequence[Pair], place: Path) -> None:
     for query, level in pairs:
-        _write_pieces(noisy_pieces(measurements, query, level), place / measurement_name(query, level))
+        _write_pieces(measurements.pieces(query, level), place / measurement_name(query, level))
     for query, level in measurements.exact:
         _write_pieces(exact_pieces(measurements, query, level), place / measurement_name(query, level, exact=True))
 
 
 def _write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
-    """Write a file of measurements; one without rows where no unit of the level is measured."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    waiting = iter(pieces)
-    first = next(waiting, MEASURED.empty_table())
-    write_table(chain([first], waiting), path)
+    write_table(pieces, path)
 
 
 def _sync(path: Path) -> None:

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from tallyveil._arrays import Integers
 from tallyveil.files.release_folder.measured import file_name, measured_pairs, safe_name
-from tallyveil.files.tables.write import has_named_root, path_columns
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED, TOTAL, Query, Schema
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import path_columns, path_levels
 from tallyveil.privacy.constraints import FacilityBounds, Invariant
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Pair
@@ -102,7 +102,7 @@ def query_columns(query: Query) -> list[str]:
 
 def release_columns(spine: Spine, schema: Schema) -> pa.Schema:
     """The columns of ``release.parquet``."""
-    coded = dict.fromkeys([*_path(spine, spine.leaf), *schema.attributes], _CODES)
+    coded = dict.fromkeys([*path_levels(spine, spine.leaf), *schema.attributes], _CODES)
     return pa.schema({**coded, "count": pa.int64()})
 
 
@@ -119,7 +119,7 @@ def facility_columns(spine: Spine) -> pa.Schema:
 def level_columns(spine: Spine, schema: Schema, strategy: Strategy, level: str) -> pa.Schema:
     """The columns of a level's table, without margins of error."""
     counts = [name for query in level_queries(strategy, schema, level) for name in query_columns(schema.query(query))]
-    return pa.schema({**dict.fromkeys(_path(spine, level), _CODES), **dict.fromkeys(counts, pa.int64())})
+    return pa.schema({**dict.fromkeys(path_levels(spine, level), _CODES), **dict.fromkeys(counts, pa.int64())})
 
 
 def with_margins(columns: pa.Schema, there: Collection[str]) -> pa.Schema:
@@ -131,8 +131,3 @@ def with_margins(columns: pa.Schema, there: Collection[str]) -> pa.Schema:
         if field.type == pa.int64() and margin in there and margin not in columns.names:
             fields.append(pa.field(margin, pa.int64()))
     return pa.schema(fields)
-
-
-def _path(spine: Spine, level: str) -> list[str]:
-    names = list(spine.levels[: spine.depth(level) + 1])
-    return names[1:] if has_named_root(spine) else names

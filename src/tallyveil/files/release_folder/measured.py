@@ -18,12 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from tallyveil._arrays import Floats, Integers
+from tallyveil._arrays import Integers
 from tallyveil.errors import FolderError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema, factors_of
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import answers_table
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Measurements, Pair, SavedAnswers, SavedPlaces, SavedValues
 
@@ -87,24 +88,15 @@ def safe_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "_-" else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
 
 
-def noisy_pieces(measurements: Measurements, query: str, level: str, *, size: int = PIECE) -> Iterator[pa.Table]:
-    """The noisy answers of a query for all measured units of a level: unit, cell, value, variance; in pieces."""
-    asked = measurements.schema.query(query)
-    variances = measurements.variances(level, query)
-    spans = measurements.shares[level].spans
-    for units in _unit_pieces(np.flatnonzero(spans), size // asked.size):
-        index = (units[:, None] * asked.size + np.arange(asked.size)).reshape(-1)
-        value = measurements.ask(level, query, index)
-        variance = np.repeat(variances[spans[units]], asked.size)
-        yield _piece(measurements.spine, level, units, asked.labels(), value, variance)
-
-
 def exact_pieces(measurements: Measurements, query: str, level: str, *, size: int = PIECE) -> Iterator[pa.Table]:
     """The exact answers of an invariant for all units of a level, with variance 0; in pieces."""
     counts, labels = measurements.exact[query, level], measurements.schema.query(query).labels()
-    for units in _unit_pieces(np.arange(counts.units), size // len(labels)):
-        value = counts.dense(int(units[0]), int(units[-1]) + 1).reshape(-1)
-        yield _piece(measurements.published, level, units, labels, value, np.zeros(len(value)))
+    step = max(1, size // len(labels))
+    for first in range(0, counts.units, step):
+        last = min(first + step, counts.units)
+        value = counts.dense(first, last).reshape(-1)
+        numbers = {"value": value, "variance": np.zeros(len(value))}
+        yield answers_table(measurements.published, level, np.arange(first, last), labels, numbers)
 
 
 def read_exact(path: Path, schema: Schema, spine: Spine, *, query: str, level: str) -> Counts:
@@ -201,30 +193,3 @@ def _check_rows(path: Path, file: pyarrow.parquet.ParquetFile, expected: int) ->
         raise FolderError(
             f"{path}: {file.metadata.num_rows:,} rows, but the measured units have {expected:,}. Copy the folder again."
         )
-
-
-def _unit_pieces(units: Integers, at_once: int) -> Iterator[Integers]:
-    step = max(1, at_once)
-    for first in range(0, len(units), step):
-        yield units[first : first + step]
-
-
-def _piece(
-    spine: Spine,
-    level: str,
-    units: Integers,
-    labels: list[str],
-    value: Integers,
-    variance: Floats,
-) -> pa.Table:
-    codes = pa.array(spine.codes[spine.depth(level)][units].tolist(), pa.binary()).cast(pa.string())
-    unit = np.repeat(np.arange(len(units), dtype=np.int32), len(labels))
-    cell = np.tile(np.arange(len(labels), dtype=np.int32), len(units))
-    return pa.table(
-        {
-            "unit": pa.DictionaryArray.from_arrays(pa.array(unit), codes),
-            "cell": pa.DictionaryArray.from_arrays(pa.array(cell), pa.array(labels)),
-            "value": pa.array(np.asarray(value, dtype=np.int64)),
-            "variance": pa.array(variance),
-        }
-    )

@@ -33,12 +33,13 @@ from tallyveil.files.tables.codebook import Codebook, codebook_from_toml, codebo
 from tallyveil.files.tables.geography import read_units
 from tallyveil.files.tables.read import read_counts
 from tallyveil.files.tables.side import facilities_table, read_facilities
-from tallyveil.files.tables.write import codebook_for, counts_table, units_table
+from tallyveil.files.tables.write import codebook_for, units_table
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import counts_table
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_from_toml, strategy_to_toml
 from tallyveil.release.declared import versions

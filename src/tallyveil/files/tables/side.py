@@ -16,6 +16,7 @@ from tallyveil.nouns.census_schemas import UNITS_2020
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import code_array
 
 
 def read_facilities(source: Source, spine: Spine, *, attribute: str, types: Sequence[str]) -> Facilities:
@@ -71,7 +72,7 @@ def areas_table(areas: Areas) -> pa.Table:
 
 
 def _codes(spine: Spine, leaves: Integers) -> dict[str, pa.Array]:
-    return {spine.leaf: pa.array(spine.codes[-1][leaves].tolist(), pa.binary()).cast(pa.string())}
+    return {spine.leaf: code_array(spine, spine.leaf, leaves)}
 
 
 def _whole(source: Source, spine: Spine, *columns: str) -> Batch:
