@@ -6,7 +6,8 @@ from tallyveil import Facilities, Histogram, Schema, Spine, Strategy
 from tallyveil.engine.topdown import topdown
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
-from tallyveil.release.certificate import Certificate, Declared, Observed
+from tallyveil.release.certificate import Certificate, Observed
+from tallyveil.release.declaration import Declared
 from tallyveil.release.declared import SEEDED, declared_of
 from tallyveil.release.measurements import Measurements
 from tallyveil.release.release import Release

@@ -29,7 +29,8 @@ ROWS = [
         *("privacy.guarantee", "privacy.several_releases", "privacy"),
     ],
     [
-        *("release.solved", "release.canonical", "release.certificate", "release.declared"),
+        *("release.solved", "release.canonical", "release.typed_json", "release.declaration", "release.certificate"),
+        *("release.guarantee_words", "release.declared"),
         *("release.measurements", "release.release", "release.certificate_page", "release.plan", "release"),
     ],
     ["populations", "files.atomic", "runs", "files"],

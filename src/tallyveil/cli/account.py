@@ -73,7 +73,7 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
     from tallyveil.privacy.budget import text
     from tallyveil.privacy.several_releases import account_together
-    from tallyveil.release.declared import constraints_in_words, invariants_in_words
+    from tallyveil.release.guarantee_words import constraints_in_words, invariants_in_words
 
     twice = next((folder for i, folder in enumerate(folders) if folder.resolve() in _resolved(folders[:i])), None)
     if twice is not None:
