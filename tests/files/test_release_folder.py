@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +22,8 @@ from tallyveil import Areas, Histogram, Schema, Spine, Strategy
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import FolderError, InputError
 from tallyveil.files import codebook_to_toml, read_codebook, read_counts, read_release, write_release
-from tallyveil.files.release_folder.folder import new_folder
-from tallyveil.files.release_folder.measured import file_name, measured_pairs, measurement_sizes
+from tallyveil.files.atomic import new_folder
+from tallyveil.files.release_folder.measurement_files import file_name, measured_pairs, measurement_sizes
 from tallyveil.files.tables.read import UNITS_FROM_DATA
 from tallyveil.files.tables.write import codebook_for, write_table
 from tallyveil.mechanisms.measure import measure
@@ -243,7 +245,7 @@ def test_a_write_that_fails_leaves_nothing(release, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tallyveil.files.release_folder.folder.certificate_bytes", interrupted)
+    monkeypatch.setattr("tallyveil.files.release_folder.certificate_file.certificate_bytes", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_release(release, tmp_path / "r")
     assert list(tmp_path.iterdir()) == []
@@ -258,9 +260,9 @@ def test_a_killed_write_leaves_no_folder_of_that_name(tmp_path):
     code = (
         "import os, signal, sys\n"
         "from small_release import small_release\n"
-        "from tallyveil.files.release_folder import folder\n"
-        "folder.certificate_bytes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "folder.write_release(small_release(), sys.argv[1])\n"
+        "from tallyveil.files.release_folder import certificate_file, write_folder\n"
+        "certificate_file.certificate_bytes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_folder.write_release(small_release(), sys.argv[1])\n"
     )
     place = tmp_path / "r"
     tests = str(Path(__file__).parent.parent)
@@ -357,6 +359,23 @@ def test_a_release_without_a_certificate_is_refused(release, tmp_path):
 def test_a_folder_with_a_certificate_of_other_fields_is_refused(release, tmp_path, change, line):
     write_release(release, tmp_path / "r")
     edit_certificate(tmp_path / "r", change)
+    with pytest.raises(FolderError, match=line):
+        read_release(tmp_path / "r")
+
+
+def test_a_certificate_of_another_version_that_cannot_be_read_is_refused_with_both_versions(release, tmp_path):
+    def older(certificate) -> None:
+        certificate["declared"]["versions"]["tallyveil"] = "0.0.9"
+
+    write_release(release, tmp_path / "r")
+    edit_certificate(tmp_path / "r", older)
+    assert read_release(tmp_path / "r").certificate.declared.versions["tallyveil"] == "0.0.9"
+    edit_certificate(tmp_path / "r", lambda certificate: certificate["declared"].pop("budget"))
+    here = re.escape(version("tallyveil"))
+    line = (
+        rf"certificate\.json: written by tallyveil 0\.0\.9, which tallyveil {here} cannot read "
+        r"\(certificate, declared: budget is missing.*\) Read the folder with tallyveil 0\.0\.9\."
+    )
     with pytest.raises(FolderError, match=line):
         read_release(tmp_path / "r")
 

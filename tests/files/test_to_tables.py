@@ -10,7 +10,7 @@ from conftest import random_people, same
 from tallyveil import Estimates, Strategy, measure, protect
 from tallyveil.errors import InputError
 from tallyveil.files import read_counts
-from tallyveil.files.release_folder.measured import measured_pairs
+from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.files.tables.write import codebook_for
 from tallyveil.privacy import RunKey
 

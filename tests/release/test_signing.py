@@ -64,7 +64,7 @@ def mode(path: Path) -> int:
 def test_keygen_writes_a_private_key_for_its_owner_alone_and_a_public_one_beside_it(tmp_path):
     code, said = run("keygen", "-o", tmp_path / "office")
     assert code == 0
-    assert "never publish it" in said
+    assert "keep it secret" in said
     assert mode(tmp_path / "office") == 0o600
     private = load_pem_private_key((tmp_path / "office").read_bytes(), password=None)
     public = load_pem_public_key((tmp_path / "office.pub").read_bytes())

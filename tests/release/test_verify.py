@@ -20,7 +20,7 @@ from tallyveil import Strategy, protect, verify_release
 from tallyveil.errors import InputError
 from tallyveil.files import codebook_from_toml, codebook_to_toml, read_codebook, write_release
 from tallyveil.files.release_folder.manifest import regular_file
-from tallyveil.files.release_folder.measured import measured_pairs
+from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.populations import census_2020
 
 SOURCE = """
@@ -111,7 +111,9 @@ def test_each_file_is_opened_once(whole, monkeypatch):
         return regular_file(path)
 
     monkeypatch.setattr("tallyveil.files.release_folder.manifest.regular_file", counted)
-    monkeypatch.setattr("tallyveil.files.release_folder.measured._open", lambda *_: pytest.fail("opened by its name"))
+    monkeypatch.setattr(
+        "tallyveil.files.release_folder.measurement_files._open", lambda *_: pytest.fail("opened by its name")
+    )
     monkeypatch.setattr("tallyveil.files.tables.columns._parquet", lambda *_: pytest.fail("opened by its name"))
     assert failing(whole) == {}
     assert "post-processing" not in unchecked(whole)
@@ -119,7 +121,7 @@ def test_each_file_is_opened_once(whole, monkeypatch):
     assert sorted(opened) == sorted(files * 2)  # verified twice
 
 
-@pytest.mark.parametrize("name", ["manifest.HELD", "measured_checked.MOST_HELD"])
+@pytest.mark.parametrize("name", ["manifest.HELD", "measurement_checks.MOST_HELD"])
 def test_what_is_too_large_to_hold_is_read_from_disk(whole, monkeypatch, name):
     monkeypatch.setattr(f"tallyveil.files.release_folder.{name}", 10)
     assert failing(whole) == {}

@@ -16,7 +16,7 @@ from small_release import small_noisy, small_release
 from tallyveil.errors import InputError
 from tallyveil.files import codebook_from_toml, write_release
 from tallyveil.files.release_folder.signing import read_signing_key, write_key_pair
-from tallyveil.files.release_folder.tables_checked import checked_table
+from tallyveil.files.release_folder.strict_tables import checked_table
 from tallyveil.files.tables.write import write_table
 from tallyveil.privacy import Bound
 from tallyveil.privacy.strategy_toml import strategy_from_toml, strategy_to_toml

@@ -9,7 +9,7 @@ import typer
 from tallyveil.cli.account import print_account
 from tallyveil.cli.options import emit_json
 from tallyveil.cli.presets import print_noise
-from tallyveil.files.release_folder.measured import Sizes, measurement_sizes
+from tallyveil.files.release_folder.measurement_files import Sizes, measurement_sizes
 from tallyveil.privacy import account_of
 from tallyveil.release.declared import stamps_of_run
 from tallyveil.release.guarantee_words import agreement

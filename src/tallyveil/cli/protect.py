@@ -82,8 +82,8 @@ def protect(
       tallyveil protect t.csv --codebook t.toml --strategy e2e-2018 --epsilon 1 --facilities f.csv -o release
     """
     from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs
-    from tallyveil.files.release_folder.folder import refuse_existing
-    from tallyveil.files.release_folder.measured import measured_pairs
+    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.release_folder.measurement_files import measured_pairs
     from tallyveil.files.tables.codebook import read_codebook
     from tallyveil.files.tables.read import read_counts
 

@@ -90,7 +90,7 @@ def choose(
       tallyveil risk choose --strategy pl94-2020-us-persons --prior 1/50 --bound 1.05 --on risk --allocate -o moved
     """
     from tallyveil.cli.strategies import find_strategy
-    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.atomic import refuse_existing
     from tallyveil.nouns.schema import DETAILED
     from tallyveil.risk.budget.allocation import allocate as move
     from tallyveil.risk.budget.allocation import holds_for
@@ -191,7 +191,7 @@ def _write(
     folder: Path, told: dict[str, Any], chosen: Choice, table: pd.DataFrame | None, moved: Allocation | None
 ) -> None:
     from tallyveil.cli.tables import can_draw, write_frames
-    from tallyveil.files.release_folder.folder import new_folder
+    from tallyveil.files.atomic import new_folder
     from tallyveil.privacy.strategy_toml import strategy_to_toml
     from tallyveil.report.plots import write_plot
     from tallyveil.report.risk_plots import risk_curve_plot

@@ -90,7 +90,7 @@ def scan(
 
       tallyveil risk scan blocks.parquet --codebook b.toml --release release -o exposed
     """
-    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.atomic import refuse_existing
 
     if output is not None:
         refuse_existing(output)
@@ -350,7 +350,7 @@ def _show(found: Scan, people: Histogram) -> None:
 
 def _write(found: Scan, frames: dict[str, pd.DataFrame], output: Path) -> None:
     from tallyveil.cli.tables import can_draw, write_frames
-    from tallyveil.files.release_folder.folder import new_folder
+    from tallyveil.files.atomic import new_folder
 
     with new_folder(output) as place:
         write_frames(frames, place, internal=True)

@@ -87,7 +87,7 @@ def simulate(
       tallyveil risk simulate blocks.csv --codebook blocks.toml --epsilon 2 --unit 11 --cell "adult*f"
       --instead "adult*m" --prior 1/5 -o simulated
     """
-    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.atomic import refuse_existing
     from tallyveil.files.tables.read import read_counts
     from tallyveil.risk.simulate.simulated import batch_names, check_simulation
     from tallyveil.risk.simulate.simulated import simulate as run_simulation

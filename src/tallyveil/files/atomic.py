@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all."""
+"""Files and folders that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,20 @@ from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
 
-from tallyveil.errors import InputError
+from tallyveil.errors import FolderError, InputError
+
+
+@contextmanager
+def replacing(path: str | PathLike[str]) -> Iterator[Path]:
+    """A temporary file beside ``path`` to write to; it takes the name when all went well, and is removed otherwise."""
+    target = Path(path)
+    with _beside(target) as temporary:
+        try:
+            yield temporary
+            _settle(temporary)
+            temporary.replace(target)
+        except OSError as problem:
+            raise InputError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None
 
 
 @contextmanager
@@ -36,6 +49,41 @@ def replacing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
             for path, old in zip(paths, kept, strict=True):
                 old.replace(path)
             raise
+
+
+@contextmanager
+def new_folder(path: str | PathLike[str]) -> Iterator[Path]:
+    """A temporary folder beside ``path`` to fill; it takes the name when all went well, and is removed otherwise."""
+    target = Path(path).absolute()
+    refuse_existing(target)
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as problem:
+        raise FolderError(
+            f"{target}: cannot be written ({problem.strerror}). Name a folder in a folder you own."
+        ) from None
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        for folder in [*(one for one in temporary.rglob("*") if one.is_dir()), temporary]:
+            _sync(folder)
+        temporary.chmod(0o777 & ~umask)
+        refuse_existing(target)
+        temporary.rename(target)
+        _sync(target.parent)
+    except OSError as problem:
+        raise FolderError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def refuse_existing(folder: str | PathLike[str]) -> None:
+    """Refuse a place where something is already, or that lies in no folder."""
+    if os.path.lexists(folder):
+        raise FolderError(f"{folder} exists. Name a new folder; nothing is overwritten.")
+    if not Path(folder).absolute().parent.is_dir():
+        raise FolderError(f"{folder}: there is no folder {Path(folder).parent}. Make it, or name another place.")
 
 
 @contextmanager
@@ -73,14 +121,9 @@ def _settle(temporary: Path) -> None:
     temporary.chmod(0o666 & ~umask)
 
 
-@contextmanager
-def replacing(path: str | PathLike[str]) -> Iterator[Path]:
-    """A temporary file beside ``path`` to write to; it takes the name when all went well, and is removed otherwise."""
-    target = Path(path)
-    with _beside(target) as temporary:
-        try:
-            yield temporary
-            _settle(temporary)
-            temporary.replace(target)
-        except OSError as problem:
-            raise InputError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

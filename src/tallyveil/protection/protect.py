@@ -20,9 +20,10 @@ from tallyveil.engine.level import Progress
 from tallyveil.engine.run_limits import RunLimits, run_limits
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import BudgetError, EndedAfterNoise, InputError
-from tallyveil.files.release_folder.folder import refuse_existing, write_release
-from tallyveil.files.release_folder.measured import measured_pairs
+from tallyveil.files.atomic import refuse_existing
+from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
+from tallyveil.files.release_folder.write_folder import write_release
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.mechanisms.measure import exact_answers, measure
 from tallyveil.nouns.facilities import Facilities

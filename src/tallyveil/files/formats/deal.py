@@ -14,7 +14,8 @@ from tallyveil._arrays import Integers
 from tallyveil.errors import DataError
 from tallyveil.files.formats.census import DISTRICT, KINDS, PER_TYPE, refuse_other_parts
 from tallyveil.files.formats.lines import Bytes
-from tallyveil.files.formats.places import leaf_code, leaf_digits
+from tallyveil.files.formats.places import leaf_digits
+from tallyveil.files.tables.geography import unit_code
 from tallyveil.nouns.census_schemas import TYPES_1940
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
@@ -86,8 +87,9 @@ def spread(ends: Integers, first: int, last: int) -> Integers:
 def _refuse_other_households(people: Histogram, households: Integers, occupied: Integers) -> None:
     if (occupied != households).any():
         at = int(np.argmax(occupied != households))
+        code = unit_code(people.spine, people.spine.leaf, at)
         raise DataError(
-            f"enumdist {leaf_code(people.spine, at)!r} has {households[at]:,} households but {occupied[at]:,} occupied "
+            f"enumdist {code!r} has {households[at]:,} households but {occupied[at]:,} occupied "
             f"housing units. In 1940 they are the same: correct facilities or housing."
         )
 
@@ -96,7 +98,8 @@ def _refuse_homeless(people: Histogram, living: Integers, built: Integers) -> No
     homeless = (living > 0) & (built == 0)
     if homeless.any():
         at, kind = (int(i) for i in np.argwhere(homeless)[0])
+        code = unit_code(people.spine, people.spine.leaf, at)
         raise DataError(
-            f"enumdist {leaf_code(people.spine, at)!r} has {living[at, kind]:,} persons of type {TYPES_1940[kind]!r} "
+            f"enumdist {code!r} has {living[at, kind]:,} persons of type {TYPES_1940[kind]!r} "
             f"but no such unit to deal them to. Correct people or facilities."
         )

@@ -15,7 +15,7 @@ from tallyveil.files.formats.census import GQTYPE_OF, KINDS, PER_TYPE, VACANT
 from tallyveil.files.formats.deal import Deal
 from tallyveil.files.formats.ipums_read import H_WIDTH, P_WIDTH
 from tallyveil.files.formats.lines import Bytes, in_order, put_digits, written
-from tallyveil.files.formats.places import leaf_code
+from tallyveil.files.tables.geography import unit_code
 from tallyveil.files.tables.stamps import STAMPS, stamp_lines
 from tallyveil.files.tables.write import beside
 from tallyveil.nouns.census_schemas import PERSONS_1940
@@ -75,7 +75,7 @@ def _refuse_unwritable(deal: Deal) -> None:
         raise DataError(f"{int(deal.first_unit[-1]):,} units, but SERIAL has 8 digits. Write fewer districts.")
     empty = deal.built.sum(axis=1) == 0
     if empty.any():
-        code = leaf_code(deal.people.spine, int(np.argmax(empty)))
+        code = unit_code(deal.people.spine, deal.people.spine.leaf, int(np.argmax(empty)))
         raise DataError(
             f"enumdist {code!r} has no unit, so no record would name it. Leave it out of the spine, or give it a "
             f"vacant unit."

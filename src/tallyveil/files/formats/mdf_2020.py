@@ -22,7 +22,8 @@ from tallyveil.files.formats.lines import PIECE, Bytes, opened
 from tallyveil.files.formats.mdf_layout import BLOCK_GROUP, PLACE, Column, Layout
 from tallyveil.files.formats.mdf_read import count_rows, refuse_no_rows
 from tallyveil.files.formats.mdf_write import Rows, heads, rendered, write_pair
-from tallyveil.files.formats.places import leaf_code, leaf_digits
+from tallyveil.files.formats.places import leaf_digits
+from tallyveil.files.tables.geography import unit_code
 from tallyveil.files.tables.stamps import HOUSING, STAMPS, read_stamps, stamp_lines
 from tallyveil.nouns.census_schemas import PERSONS_2020, TYPES_2020
 from tallyveil.nouns.counts import Counts
@@ -116,8 +117,9 @@ def _refuse_other_homes(facilities: Facilities, housing: Histogram) -> None:
     np.subtract.at(homes, facilities.leaves.unit()[households], facilities.leaves.count[households])
     if homes.any():
         at = int(np.argmax(homes != 0))
+        code = unit_code(housing.spine, housing.spine.leaf, at)
         raise DataError(
-            f"block {leaf_code(housing.spine, at)!r}: facilities and housing differ by {abs(int(homes[at])):,} housing "
+            f"block {code!r}: facilities and housing differ by {abs(int(homes[at])):,} housing "
             f"units. In 2020 the first type of facilities counts all housing units, the vacant ones too: "
             f"correct one of them."
         )

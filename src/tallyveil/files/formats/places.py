@@ -45,8 +45,3 @@ def leaf_digits(spine: Spine, lengths: Mapping[str, int]) -> Bytes:
                 f"Write codes in full, with leading zeros."
             )
     return leaves.view(np.uint8).reshape(len(leaves), -1)
-
-
-def leaf_code(spine: Spine, at: int) -> str:
-    """The code of a leaf, for a message."""
-    return bytes(spine.codes[-1][at]).decode()

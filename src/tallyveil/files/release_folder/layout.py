@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallyveil._arrays import Integers
-from tallyveil.files.release_folder.measured import file_name, measured_pairs, safe_name
+from tallyveil.files.release_folder.measurement_files import file_name, measured_pairs, safe_name
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED, TOTAL, Query, Schema

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from tallyveil._arrays import Integers
 from tallyveil.errors import FolderError, InputError
 from tallyveil.files.atomic import replacing_together
-from tallyveil.files.release_folder.folder import certificate_bytes, read_certificate
+from tallyveil.files.release_folder.certificate_file import certificate_bytes, read_certificate
 from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, MARGIN, SIGNATURE, level_name, query_columns
 from tallyveil.files.release_folder.manifest import sha256_of
 from tallyveil.files.tables.codebook import read_codebook

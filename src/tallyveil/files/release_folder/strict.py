@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tallyveil.files.release_folder.certificate_file import shaped_by_of
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
-from tallyveil.files.release_folder.folder import facility_attribute, read_measured_spine, shaped_by_of
 from tallyveil.files.release_folder.layout import (
     ALWAYS,
     CODEBOOK,
@@ -28,7 +28,8 @@ from tallyveil.files.release_folder.layout import (
     spine_columns,
 )
 from tallyveil.files.release_folder.manifest import Sealed, shown
-from tallyveil.files.release_folder.tables_checked import checked_table
+from tallyveil.files.release_folder.read_folder import facility_attribute, read_measured_spine
+from tallyveil.files.release_folder.strict_tables import checked_table
 from tallyveil.files.tables.codebook import Codebook, codebook_from_toml, codebook_to_toml
 from tallyveil.files.tables.geography import read_units
 from tallyveil.files.tables.read import read_counts

@@ -115,3 +115,8 @@ def codes_of(column: pa.ChunkedArray) -> NDArray[np.bytes_]:
         start = np.frombuffer(values.buffers()[1], dtype=np.int64)[values.offset]
         return np.frombuffer(values.buffers()[2], dtype=f"S{size}", count=len(values), offset=start)
     return np.array(values.to_pylist(), dtype=f"S{size}")
+
+
+def unit_code(spine: Spine, level: str, unit: int) -> str:
+    """The code of one unit of a level, for a message."""
+    return bytes(spine.codes[spine.depth(level)][unit]).decode()

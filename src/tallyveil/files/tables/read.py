@@ -20,7 +20,7 @@ from tallyveil._arrays import Integers
 from tallyveil.errors import DataError, InputError, UnknownUnitError
 from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook, read_codebook
 from tallyveil.files.tables.columns import Batch, Source, batches, column_names
-from tallyveil.files.tables.geography import codes_of, distinct, paths_of, read_units, spine_of
+from tallyveil.files.tables.geography import codes_of, distinct, paths_of, read_units, spine_of, unit_code
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
 
@@ -183,7 +183,7 @@ class _Entries:
         again = np.flatnonzero(np.diff(key[order]) == 0)
         if len(again):
             one, two = order[again[0]], order[again[0] + 1]
-            what = f"{self._book.levels[-1]} {bytes(spine.codes[-1][unit[one]]).decode()!r}"
+            what = f"{spine.leaf} {unit_code(spine, spine.leaf, unit[one])!r}"
             if self._book.layout == "long":
                 what += f" with {self._label(int(cell[one]))}"
             raise DataError(f"{what} stands in rows {row[one] + 1:,} and {row[two] + 1:,}. Give each once, added up.")

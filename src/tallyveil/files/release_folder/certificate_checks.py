@@ -11,8 +11,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tallyveil.errors import FolderError
+from tallyveil.files.release_folder.certificate_file import shaped_by_of, stamps_of
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
-from tallyveil.files.release_folder.folder import shaped_by_of, stamps_of
 from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, PAGE, SIGNATURE, SOURCE
 from tallyveil.files.release_folder.manifest import Sealed, regular_file
 from tallyveil.files.release_folder.signing import SIGNATURE_SIZE, signature_holds

@@ -1,8 +1,7 @@
-"""Checks on the numbers of a release, once its folder is read: each says what holds, or raises."""
+"""Checks that the tables by level are sums of the release, and that children sum to parents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,21 +10,15 @@ import pyarrow as pa
 from tallyveil._arrays import Integers
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.layout import (
-    exact_pairs,
     level_columns,
     level_name,
     level_part,
     level_queries,
-    measurement_name,
     with_margins,
 )
-from tallyveil.files.release_folder.measured_checked import exact_answers
 from tallyveil.files.release_folder.strict import ReadRelease
-from tallyveil.files.release_folder.tables_checked import CheckedTable, checked_table, differs
-from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.schema import Schema
-from tallyveil.nouns.spine import Spine
-from tallyveil.privacy.constraints import ALL, UNLIMITED, Bound, FacilityBounds, Invariant, StructuralZero
+from tallyveil.files.release_folder.strict_tables import CheckedTable, checked_table, differs
+from tallyveil.files.tables.geography import unit_code
 
 Columns = dict[str, Integers]
 
@@ -63,73 +56,6 @@ def check_levels(found: LevelTables) -> str:
 def check_children(found: LevelTables) -> str:
     """Children sum to parents, table against table."""
     return _verdict(found.children, "children sum to parents in every column")
-
-
-def check_zeros(release: ReadRelease) -> str:
-    """Nobody in cells that the strategy or the codebook calls impossible."""
-    cells = [dict(c.cells) for c in release.strategy.constraints if isinstance(c, StructuralZero)]
-    schema = Schema(attributes=release.schema.attributes, zeros=[*cells, *release.schema.zeros])
-    leaves = release.people.leaves
-    wrong = np.flatnonzero(~schema.possible[leaves.cell])
-    if len(wrong):
-        unit, cell = int(leaves.unit()[wrong[0]]), int(leaves.cell[wrong[0]])
-        label = schema.query("detailed").labels()[cell]
-        where = f"{release.spine.leaf} {_code(release.spine, release.spine.leaf, unit)}"
-        raise BrokenError(f"{where} has {leaves.count[wrong[0]]:,} persons in the impossible cell {label}")
-    impossible = int((~schema.possible).sum())
-    return f"nobody in {impossible:,} impossible cells" if impossible else "no cell is impossible"
-
-
-def check_bounds(release: ReadRelease) -> str:
-    """Bounds hold at their level; above it they hold for the sums, since both sides add up."""
-    bounds = [c for c in release.strategy.constraints if isinstance(c, FacilityBounds | Bound)]
-    for bound in bounds:
-        query = bound.attribute if isinstance(bound, FacilityBounds) else bound.query
-        for units, answers in _answers(release.people, query, bound.level):
-            least, most = _limits(release, bound, units)
-            wrong = (answers < least) | (answers > most)
-            if wrong.any():
-                at, row = (int(place[0]) for place in np.nonzero(wrong))
-                label = release.schema.query(query).labels()[row]
-                raise BrokenError(
-                    f"{bound.level} {_code(release.spine, bound.level, int(units[at]))}, {query} {label}: "
-                    f"{answers[at, row]:,} persons, not between {least[at, row]:,} and {most[at, row]:,}"
-                )
-    return f"{len(bounds)} kept" if bounds else "none declared"
-
-
-def check_invariants(release: ReadRelease) -> str:
-    """Invariants are those saved beside the release."""
-    declared = {
-        (release.schema.query(c.query).name, c.level) for c in release.strategy.constraints if isinstance(c, Invariant)
-    }
-    saved = [
-        (query, level)
-        for query, level in exact_pairs(release.strategy, release.schema)
-        if measurement_name(query, level, exact=True) in release.folder.files
-    ]
-    for query, level in saved:
-        exact = exact_answers(release, query, level)
-        for units, answers in _answers(release.people, query, level):
-            right = exact[int(units[0]) : int(units[-1]) + 1]
-            if (answers != right).any():
-                at, row = (int(place[0]) for place in np.nonzero(answers != right))
-                raise BrokenError(
-                    f"{level} {_code(release.spine, level, int(units[at]))}, "
-                    f"{query} {release.schema.query(query).labels()[row]}: {answers[at, row]:,}, but the invariant is "
-                    f"{right[at, row]:,}"
-                )
-    open_ = sorted(f"{query}@{level}" for query, level in declared.difference(saved))
-    if open_:
-        raise UncheckedError(f"no exact answers in the folder for {', '.join(open_)}")
-    return f"{', '.join(f'{query}@{level}' for query, level in saved)} exact" if saved else "none declared"
-
-
-NUMBERS: dict[str, Callable[[ReadRelease], str]] = {
-    "structural zeros": check_zeros,
-    "bounds": check_bounds,
-    "invariants": check_invariants,
-}
 
 
 def _level_table(release: ReadRelease, level: str) -> CheckedTable:
@@ -178,7 +104,7 @@ def _compare(
                 mine, theirs = values.to_numpy(), known[column].to_numpy()
                 if (mine != theirs).any():
                     at = int(np.argmax(mine != theirs))
-                    unit = _code(release.spine, level, first + at)
+                    unit = unit_code(release.spine, level, first + at)
                     raise BrokenError(
                         f"{name}, {level} {unit}, {column}: {mine[at]}, but release.parquet gives {theirs[at]}"
                     )
@@ -201,7 +127,7 @@ def _compare_children(
         at, level = int(np.argmax(sums != parents)), release.spine.levels[depth]
         found.children.append(
             BrokenError(
-                f"{level} {_code(release.spine, level, first + at)}, {column}: {parents[at]:,}, but its "
+                f"{level} {unit_code(release.spine, level, first + at)}, {column}: {parents[at]:,}, but its "
                 f"{release.spine.levels[depth + 1]} rows sum to {sums[at]:,}"
             )
         )
@@ -225,33 +151,3 @@ def _verdict(problems: list[Exception], right: str) -> str:
     if broken or problems:
         raise (broken or problems)[0]
     return right
-
-
-def _limits(release: ReadRelease, bound: FacilityBounds | Bound, units: Integers) -> tuple[Integers, Integers]:
-    """Least and most for some units of the bound's level, by rows of its query."""
-    if isinstance(bound, Bound):
-        least, most = bound.limits(release.schema)
-        named = release.spine.locate(bound.level, list(bound.units)) if bound.units else units
-        held = np.isin(units, named)[:, None]
-        return np.where(held, least, 0), np.where(held, most, UNLIMITED)
-    if release.facilities is None:
-        raise UncheckedError("there are no facilities to check bounds with")
-    there = release.facilities.at(bound.level).dense(int(units[0]), int(units[-1]) + 1)
-    least, most = (
-        np.array([table.get(label, table.get(ALL, default)) for label in release.facilities.types], dtype=np.int64)
-        for table, default in ((bound.least, 0), (bound.most, UNLIMITED))
-    )
-    return there * least, np.where(most < UNLIMITED, there * most, UNLIMITED * (there > 0))
-
-
-def _answers(people: Histogram, query: str, level: str, size: int = 1 << 22) -> Iterator[tuple[Integers, Integers]]:
-    """A query's answers at a level, some units at a time."""
-    answers = people.answer(query, level=level)
-    step = max(1, size // answers.cells)
-    for first in range(0, answers.units, step):
-        last = min(first + step, answers.units)
-        yield np.arange(first, last), answers.dense(first, last)
-
-
-def _code(spine: Spine, level: str, unit: int) -> str:
-    return bytes(spine.codes[spine.depth(level)][unit]).decode()

@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tallyveil._arrays import Floats, Integers
+from tallyveil.files.release_folder.certificate_file import stamps_of
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
-from tallyveil.files.release_folder.folder import read_measurements, stamps_of
 from tallyveil.files.release_folder.layout import MEASURED, exact_pairs, measurement_name
-from tallyveil.files.release_folder.measured import measured_pairs, measurement_sizes
+from tallyveil.files.release_folder.measurement_files import measured_pairs, measurement_sizes
+from tallyveil.files.release_folder.read_folder import read_measurements
 from tallyveil.files.release_folder.strict import ReadRelease
-from tallyveil.files.release_folder.tables_checked import CheckedTable, checked_table
+from tallyveil.files.release_folder.strict_tables import CheckedTable, checked_table
 from tallyveil.nouns.counts import Counts
 from tallyveil.release.measurements import HeldValues, Measurements, SavedAnswers
 
