@@ -107,7 +107,7 @@ def _loss_and_stamps(folder: Path) -> tuple[Loss, list[str]]:
     """What a release's folder says of its noise, its spine and its stamps."""
     from tallyveil.files.release_folder.certificate_file import read_certificate, stamps_of
     from tallyveil.files.release_folder.read_folder import read_optimised
-    from tallyveil.files.tables.codebook import read_codebook
+    from tallyveil.files.tables.codebook_toml import read_codebook
     from tallyveil.files.tables.geography import read_units
     from tallyveil.privacy.loss import Loss
     from tallyveil.privacy.strategy_toml import read_strategy

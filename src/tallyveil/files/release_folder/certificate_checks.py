@@ -18,7 +18,7 @@ from tallyveil.files.release_folder.manifest import Sealed, regular_file
 from tallyveil.files.release_folder.signing import SIGNATURE_SIZE, signature_holds
 from tallyveil.files.release_folder.strict import ReadRelease
 from tallyveil.files.tables.codebook import Codebook
-from tallyveil.files.tables.read import LABELS_FROM_DATA, UNITS_FROM_DATA
+from tallyveil.files.tables.read import codebook_stamps
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
 from tallyveil.release.certificate import Observed
@@ -95,22 +95,14 @@ def check_stamps(release: ReadRelease, source: Codebook | None) -> str:
     stamps = stamps_of(release.certificate)
     if release.declared.get("stamps") != list(release.people.stamps):
         raise BrokenError(f"{CERTIFICATE}, declared stamps: not those of {CODEBOOK}")
-    needed = [*stamps_of_run(release.people, release.strategy, seeded=False), *source_stamps(source)]
+    of_source = () if source is None else codebook_stamps(source, listed=True)
+    needed = [*stamps_of_run(release.people, release.strategy, seeded=False), *of_source]
     missing = [stamp for stamp in needed if stamp not in stamps]
     if missing:
         raise BrokenError(f"{CERTIFICATE}, declared stamps: {missing[0]!r} is missing")
     if source is not None and source.filter != release.people.filter:
         raise BrokenError(f"{SOURCE} and {CODEBOOK} differ in which rows were counted")
     return "; ".join(stamps) or "none"
-
-
-def source_stamps(source: Codebook | None) -> tuple[str, ...]:
-    """What counts read with a codebook are stamped with, given a public list of units."""
-    if source is None:
-        return ()
-    labels = source.labels_from is not None or not all(source.attributes.values())
-    units = [UNITS_FROM_DATA] if source.units_from is not None else []
-    return (*source.stamps, *([LABELS_FROM_DATA] if labels else []), *units)
 
 
 def check_signature(folder: Sealed, key: Ed25519PublicKey | None) -> str:

@@ -19,7 +19,7 @@ from tallyveil.files.atomic import replacing_together
 from tallyveil.files.release_folder.certificate_file import certificate_bytes, read_certificate
 from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, MARGIN, SIGNATURE, level_name, query_columns
 from tallyveil.files.release_folder.manifest import sha256_of
-from tallyveil.files.tables.codebook import read_codebook
+from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Schema
@@ -58,7 +58,7 @@ def write_margins(folder: str | PathLike[str], margins: MarginsOf) -> list[Path]
     asked: dict[str, list[str]] = {}
     for level, query in margins.classes:
         asked.setdefault(level, []).append(query)
-    levels = [level for level in (*([book.root] if book.root else []), *book.levels) if level in asked]
+    levels = [level for level in book.spine_levels if level in asked]
     names = [level_name(level) for level in levels]  # areas off the spine have no table
     certificate = read_certificate(place) if (place / CERTIFICATE).exists() else {}
     listed = certificate.get(MANIFEST)

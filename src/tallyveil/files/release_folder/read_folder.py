@@ -31,7 +31,7 @@ from tallyveil.files.release_folder.measurement_files import (
     read_exact,
     saved_measurements,
 )
-from tallyveil.files.tables.codebook import read_codebook
+from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.columns import Source, batches
 from tallyveil.files.tables.geography import codes_of
 from tallyveil.files.tables.read import read_counts

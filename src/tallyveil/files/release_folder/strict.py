@@ -30,7 +30,8 @@ from tallyveil.files.release_folder.layout import (
 from tallyveil.files.release_folder.manifest import Sealed, shown
 from tallyveil.files.release_folder.read_folder import facility_attribute, read_measured_spine
 from tallyveil.files.release_folder.strict_tables import checked_table
-from tallyveil.files.tables.codebook import Codebook, codebook_from_toml, codebook_to_toml
+from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.codebook_toml import codebook_from_toml, codebook_to_toml
 from tallyveil.files.tables.geography import read_units
 from tallyveil.files.tables.read import read_counts
 from tallyveil.files.tables.side import facilities_table, read_facilities
@@ -106,9 +107,8 @@ def check_names(folder: Sealed, strategy: Strategy | None, book: Codebook | None
     check_listing(folder)
     if strategy is None or book is None:
         raise UncheckedError("the strategy or the codebook cannot be read, so what belongs here cannot be known")
-    levels = [*([book.root] if book.root else []), *book.levels]
-    missing = sorted(required_files(strategy, book.schema, levels, folder.files) - folder.files)
-    others = sorted(folder.files - allowed_files(strategy, book.schema, levels, folder.files))
+    missing = sorted(required_files(strategy, book.schema, book.spine_levels, folder.files) - folder.files)
+    others = sorted(folder.files - allowed_files(strategy, book.schema, book.spine_levels, folder.files))
     if missing or others:
         raise BrokenError(
             "; ".join(
@@ -180,7 +180,7 @@ def read_source_strictly(folder: Sealed, people: Histogram, *, strictly: bool) -
     if strictly:
         _same_text(SOURCE, folder.text(SOURCE), codebook_to_toml(source))
     labels = {name: tuple(known) for name, known in people.schema.attributes.items()}
-    if _level_names(source) != people.spine.levels:
+    if source.spine_levels != people.spine.levels:
         raise BrokenError(f"{SOURCE} has other levels than {CODEBOOK}")
     if {name: tuple(known) or labels.get(name) for name, known in source.attributes.items()} != labels:
         raise BrokenError(f"{SOURCE} has other attributes or labels than {CODEBOOK}")
@@ -219,10 +219,6 @@ def read_measured_spine_strictly(
     table.same_as(lambda first, last: units.slice(first, last - first), units.num_rows)
     sizes = ", ".join(f"{level} {optimised.spine.size(level):,}" for level in spine.levels)
     return f"optimised: {sizes}", optimised
-
-
-def _level_names(book: Codebook) -> tuple[str, ...]:
-    return (*([book.root] if book.root else []), *book.levels)
 
 
 def _same_text(name: str, found: str, right: str) -> None:

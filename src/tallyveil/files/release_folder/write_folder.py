@@ -39,7 +39,8 @@ from tallyveil.files.release_folder.measurement_files import (
     measured_pairs,
 )
 from tallyveil.files.release_folder.signing import read_signing_key
-from tallyveil.files.tables.codebook import Codebook, codebook_to_toml
+from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.codebook_toml import codebook_to_toml
 from tallyveil.files.tables.side import facilities_table
 from tallyveil.files.tables.write import (
     codebook_for,

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError, InputError, UnknownUnitError
-from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook, read_codebook
+from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook
+from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.columns import Batch, Source, batches, column_names
 from tallyveil.files.tables.geography import codes_of, distinct, paths_of, read_units, spine_of, unit_code
 from tallyveil.nouns.histogram import Histogram
@@ -48,7 +49,7 @@ def read_counts(
     """
     book = codebook if isinstance(codebook, Codebook) else read_codebook(codebook)
     _check_columns(source, book)
-    stamps, kept_by = _stamps(book, listed=units is not None), book.filter
+    stamps, kept_by = codebook_stamps(book, listed=units is not None), book.filter
     if not all(book.attributes.values()):
         book = _with_labels_from(source, book)
     entries = _Entries(book)
@@ -64,12 +65,12 @@ def read_counts(
     return replace(people, stamps=stamps, filter=kept_by)
 
 
-def _stamps(book: Codebook, *, listed: bool) -> tuple[str, ...]:
-    """The codebook's stamps, and what must be said of labels and units; ``listed``: whether units were given."""
+def codebook_stamps(book: Codebook, *, listed: bool) -> tuple[str, ...]:
+    """The stamps of counts read with a codebook; ``listed`` says whether a public list of units was given."""
     labels = book.labels_from is not None or not all(book.attributes.values())
     units = book.units_from is not None or not listed
-    found = (*book.stamps, *([LABELS_FROM_DATA] if labels else []), *([UNITS_FROM_DATA] if units else []))
-    return tuple(dict.fromkeys(found))
+    stamps = (*book.stamps, *([LABELS_FROM_DATA] if labels else []), *([UNITS_FROM_DATA] if units else []))
+    return tuple(dict.fromkeys(stamps))
 
 
 class _Entries:

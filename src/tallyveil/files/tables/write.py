@@ -14,7 +14,8 @@ import pyarrow.parquet
 
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.atomic import replacing
-from tallyveil.files.tables.codebook import Codebook, Layout, codebook_to_toml
+from tallyveil.files.tables.codebook import Codebook, Layout
+from tallyveil.files.tables.codebook_toml import codebook_to_toml
 from tallyveil.files.tables.geography import CUTS
 from tallyveil.files.tables.read import wide_columns
 from tallyveil.nouns.histogram import Histogram
