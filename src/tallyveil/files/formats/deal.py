@@ -1,7 +1,7 @@
-"""Persons of 1940 dealt to the units of their type in their district, in turn, as the Bureau does.
+"""Assign the persons of 1940 to the units of their type in their district, in turn, as the Bureau does.
 
-All first persons of the units come first, then all second ones. Persons are numbered by district, then cell; units by
-district, then kind (eight types, then vacant).
+The first persons of all units come first, then the second persons, and so on. Persons are numbered by district, then
+cell; units by district, then kind (eight types, then vacant).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tallyveil.nouns.histogram import Histogram
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Deal:
-    """Who lives where; arrays of spans rather than of persons, so a nation fits."""
+    """Which unit each person lives in, as arrays of spans rather than of persons, so that a nation fits into memory."""
 
     people: Histogram
     places: Bytes  # the digits of each district
@@ -35,7 +35,7 @@ class Deal:
 
     @classmethod
     def of(cls, people: Histogram, facilities: Facilities, housing: Histogram) -> Deal:
-        """Check that the parts belong together, and deal."""
+        """Check that the parts belong together, and assign persons to units."""
         refuse_other_parts(people, facilities, housing, year=1940)
         leaves, homes = people.leaves, housing.leaves.dense()
         built = np.hstack([facilities.leaves.dense(), homes[:, :1]])
@@ -101,5 +101,5 @@ def _refuse_homeless(people: Histogram, living: Integers, built: Integers) -> No
         code = unit_code(people.spine, people.spine.leaf, at)
         raise DataError(
             f"enumdist {code!r} has {living[at, kind]:,} persons of type {TYPES_1940[kind]!r} "
-            f"but no such unit to deal them to. Correct people or facilities."
+            f"but no such unit to live in. Correct people or facilities."
         )

@@ -81,7 +81,8 @@ def _refuse_other_version(path: Path, table: Mapping[str, Any], problem: FolderE
     versions = declared.get("versions") if isinstance(declared, Mapping) else None
     stated, here = versions.get("tallyveil") if isinstance(versions, Mapping) else None, version("tallyveil")
     if isinstance(stated, str) and stated != here:
+        reason = str(problem).removesuffix(" Copy the folder again.").removesuffix(".")
         raise FolderError(
-            f"{path}: written by tallyveil {stated}, which tallyveil {here} cannot read ({problem}) "
+            f"{path}: written by tallyveil {stated}, which tallyveil {here} cannot read ({reason}). "
             f"Read the folder with tallyveil {stated}."
         ) from None

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from tallyveil.errors import TallyveilError
 
 T = TypeVar("T")
-LONGEST = 400  # characters of a finding's words: files may hold anything
+LONGEST_WORDS = 400  # characters of a finding's words: files may hold anything
 
 
 class BrokenError(Exception):
@@ -83,5 +83,5 @@ def plain(text: str) -> str:
     >>> plain("a\x1b[31mb\ud800")
     'a\\x1b[31mb\\ud800'
     """
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:LONGEST])
-    return shown if len(text) <= LONGEST else f"{shown}..."
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:LONGEST_WORDS])
+    return shown if len(text) <= LONGEST_WORDS else f"{shown}..."

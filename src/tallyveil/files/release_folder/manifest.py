@@ -205,10 +205,10 @@ def _mismatch(handles: dict[str, BinaryIO], path: Path, name: str, digest: str) 
     return "is not the file that the certificate lists"
 
 
-def shown(names: list[str], most: int = 5) -> str:
+def abbreviated(names: list[str], most: int = 5) -> str:
     """Some names in a sentence.
 
-    >>> shown(["a", "b", "c"], most=2)
+    >>> abbreviated(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
     some = ", ".join(map(plain, names[:most]))

@@ -25,7 +25,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Schema
 from tallyveil.release.canonical import MANIFEST
 
-PIECE = 1 << 16  # rows that are held at once
+PIECE_ROWS = 1 << 16  # rows that are held at once
 
 
 class MarginsOf(Protocol):
@@ -128,7 +128,7 @@ def _rewrite(path: Path, target: Path, level: str, columns: Mapping[str, str], m
             empty = file.schema_arrow.empty_table()
             first = _with_margins(empty, level, columns, margins).schema
             with pyarrow.parquet.ParquetWriter(target, first, compression="zstd") as writer:
-                for batch in file.iter_batches(batch_size=PIECE):
+                for batch in file.iter_batches(batch_size=PIECE_ROWS):
                     piece = _with_margins(pa.Table.from_batches([batch]), level, columns, margins)
                     writer.write_table(piece.cast(first))
     except pa.ArrowException as problem:

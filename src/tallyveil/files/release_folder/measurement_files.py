@@ -28,7 +28,7 @@ from tallyveil.nouns.tables import answers_table
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Measurements, Pair, SavedAnswers, SavedPlaces, SavedValues
 
-PIECE = 1 << 20  # numbers written, or read, at a time
+PIECE_NUMBERS = 1 << 20  # numbers written, or read, at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,9 @@ def safe_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "_-" else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
 
 
-def exact_pieces(measurements: Measurements, query: str, level: str, *, size: int = PIECE) -> Iterator[pa.Table]:
+def exact_pieces(
+    measurements: Measurements, query: str, level: str, *, size: int = PIECE_NUMBERS
+) -> Iterator[pa.Table]:
     """The exact answers of an invariant for all units of a level, with variance 0; in pieces."""
     counts, labels = measurements.exact[query, level], measurements.schema.query(query).labels()
     step = max(1, size // len(labels))

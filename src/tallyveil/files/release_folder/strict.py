@@ -27,7 +27,7 @@ from tallyveil.files.release_folder.layout import (
     required_files,
     spine_columns,
 )
-from tallyveil.files.release_folder.manifest import Sealed, shown
+from tallyveil.files.release_folder.manifest import Sealed, abbreviated
 from tallyveil.files.release_folder.read_folder import facility_attribute, read_measured_spine
 from tallyveil.files.release_folder.strict_tables import checked_table
 from tallyveil.files.tables.codebook import Codebook
@@ -89,7 +89,7 @@ def other_versions(certificate: Mapping[str, Any]) -> str | None:
     if not isinstance(stated, Mapping) or "tallyveil" not in stated:
         return "the certificate does not say with which versions it was made"
     differing = [f"{name} {value} (here {here.get(name)})" for name, value in stated.items() if here.get(name) != value]
-    return f"made with {shown(differing)}" if differing else None
+    return f"made with {abbreviated(differing)}" if differing else None
 
 
 def check_listing(folder: Sealed) -> str:
@@ -113,8 +113,8 @@ def check_names(folder: Sealed, strategy: Strategy | None, book: Codebook | None
         raise BrokenError(
             "; ".join(
                 [
-                    *([f"missing: {shown(missing)}"] if missing else []),
-                    *([f"not of this release: {shown(others)}"] if others else []),
+                    *([f"missing: {abbreviated(missing)}"] if missing else []),
+                    *([f"not of this release: {abbreviated(others)}"] if others else []),
                 ]
             )
         )

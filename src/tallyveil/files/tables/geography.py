@@ -24,7 +24,7 @@ def read_units(units: Source | Spine, codebook: Codebook) -> Spine:
         return units
     parts = [paths_of(batch, codebook) for batch in batches(units)]
     try:
-        return spine_of(pa.concat_tables(parts), codebook)
+        return spine_from_paths(pa.concat_tables(parts), codebook)
     except InputError as problem:
         raise problem.located(units if isinstance(units, str | PathLike) else "the units") from None
 
@@ -85,7 +85,7 @@ def _cut(batch: Batch, book: Codebook, whole: pa.Array) -> pa.Table:
     return pa.table({name: pc.utf8_slice_codeunits(whole, 0, length) for name, length in book.lengths.items()})
 
 
-def spine_of(paths: pa.Table, book: Codebook) -> Spine:
+def spine_from_paths(paths: pa.Table, book: Codebook) -> Spine:
     """The spine whose leaves have these paths."""
     columns = {name: codes_of(paths.column(name)) for name in book.levels}
     return Spine.from_columns(columns, root=book.root)

@@ -21,7 +21,7 @@ from tallyveil.errors import DataError, InputError, UnknownUnitError
 from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook
 from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.columns import Batch, Source, batches, column_names
-from tallyveil.files.tables.geography import codes_of, distinct, paths_of, read_units, spine_of, unit_code
+from tallyveil.files.tables.geography import codes_of, distinct, paths_of, read_units, spine_from_paths, unit_code
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
 
@@ -137,7 +137,7 @@ class _Entries:
         if self._book.layout != "wide":
             _, paths = distinct(paths, self._book.levels)
         try:
-            return spine_of(paths, self._book)
+            return spine_from_paths(paths, self._book)
         except InputError as problem:
             raise problem.located(self.name) from None
 
