@@ -210,7 +210,7 @@ def test_a_file_of_measurements_with_a_row_too_few_is_refused(release, noisy, tm
     with pytest.raises(InputError, match=r"home.parquet: 14 rows, but the measured units have 15"):
         read_release(tmp_path / "r")
     pd.read_parquet(path).drop(columns="value").to_parquet(path)
-    with pytest.raises(InputError, match="no column 'value' of whole numbers"):
+    with pytest.raises(InputError, match="no integer column 'value'"):
         read_release(tmp_path / "r")
     path.write_bytes(b"not a table")
     with pytest.raises(InputError, match=r"home.parquet: cannot be read as Parquet"):
@@ -531,7 +531,7 @@ def test_the_optimised_spine_is_written_without_measurements_too_and_must_fit(tm
     reseal(tmp_path / "r")
     assert "has other levels or leaves than the published one" in failing(tmp_path / "r")["measured spine"]
     shutil.rmtree(tmp_path / "r" / "measurements")
-    with pytest.raises(InputError, match=r"measurements/spine.parquet is missing, though the certificate says"):
+    with pytest.raises(InputError, match=r"measurements/spine.parquet is missing, though the certificate states"):
         read_release(tmp_path / "r")
 
 

@@ -78,7 +78,7 @@ def test_a_release_as_written_holds_in_every_check(solved):
     assert findings[1].as_json() == {
         "name": "signature",
         "holds": None,
-        "words": "not signed, so a change of all files together cannot be noticed by anybody",
+        "words": "not signed, so nobody can notice if all files were changed together",
     }
     words = {finding.name: finding.words for finding in findings}
     assert words["stamps"] == "seeded: not for publication"
@@ -88,7 +88,7 @@ def test_a_release_as_written_holds_in_every_check(solved):
 
 def test_what_the_folder_does_not_hold_is_unchecked(made):
     assert unchecked(made) == {
-        "signature": "not signed, so a change of all files together cannot be noticed by anybody",
+        "signature": "not signed, so nobody can notice if all files were changed together",
         "post-processing": "10 of 11 measured queries are saved: TopDown needs all of them",
     }
     assert failing(made) == {}
@@ -307,7 +307,7 @@ def test_a_changed_count_is_found_in_levels_and_invariants(folder):
     ("row", "column", "value", "line"),
     [
         (0, "count", -1, "release.parquet, row 1, column 'count': count -1 is negative"),
-        (2, "count", 0, "release.parquet: 8 rows, but 7 belong there"),
+        (2, "count", 0, "release.parquet: 8 rows instead of 7"),
         (1, "tract", "099", "tract '099' is not in the list of units"),
         (1, "age", "old", "unknown label 'old'"),
         (1, "county", "02", "is in county '01' by the list of units, but in '02' here"),
@@ -532,7 +532,7 @@ def test_stamps_must_agree_and_none_may_be_missing(folder):
         (lambda d: d.update(host="mine"), "declared host: 'mine', but the strategy gives None"),
         (lambda d: d.update(host=None), "declared host: None, but the strategy gives None"),
         (lambda d: d.update(facilities=False), "declared facilities: False, but the strategy gives True"),
-        (lambda d: d["versions"].update(truth=37), "is no table of versions"),
+        (lambda d: d["versions"].update(truth=37), "is not a table of versions"),
     ],
 )
 def test_an_edited_certificate_is_found_alone_by_its_page_and_with_its_page_by_what_is_declared(folder, change, line):
@@ -622,7 +622,7 @@ def test_fields_that_no_certificate_has_and_a_list_of_files_that_is_none_are_fou
     assert failing(folder)["certificate"] == "certificate.json: unknown field 'truth'"
     (folder / "certificate.json").write_bytes(whole)
     edit_certificate(folder, lambda certificate: certificate["files"].update({"release.parquet": 7}))
-    assert failing(folder)["manifest"] == "certificate.json, files release.parquet: 7 is no SHA-256"
+    assert failing(folder)["manifest"] == "certificate.json, files release.parquet: 7 is not a SHA-256"
     edit_certificate(folder, lambda certificate: certificate.pop("files"))
     assert failing(folder)["certificate"] == "certificate.json has no files part"
 
@@ -669,7 +669,7 @@ def test_measurements_out_of_order_or_with_another_variance_are_found(folder):
         (lambda table: put(0, "cell", "dorm")(table), "row 1, cell: dorm, not house"),
         (lambda table: put(4, "variance", 1.0)(table), "row 5, variance: 1.0, not 12.0"),
         (lambda table: table.drop(columns="cell"), "columns differ (cell)"),
-        (lambda table: table.iloc[:-1], "14 rows, but 15 belong there"),
+        (lambda table: table.iloc[:-1], "14 rows instead of 15"),
         (lambda table: table.assign(value=table["value"] + 0.5), "holds double, not int64"),
     ]:
         edit(path, change)

@@ -30,14 +30,14 @@ def read_certificate(folder: Path) -> dict[str, Any]:
     """The certificate of a folder."""
     path = folder / CERTIFICATE
     try:
-        found = parse_json(path.read_bytes())
+        certificate = parse_json(path.read_bytes())
     except OSError as problem:
         raise FolderError(f"{path}: cannot be read ({problem.strerror}). Copy the folder again.") from None
     except InputError as problem:
         raise problem.located(path) from None
-    if not isinstance(found, dict):
+    if not isinstance(certificate, dict):
         raise FolderError(f"{path}: not a certificate. It has the fields declared and observed. Copy the folder again.")
-    return found
+    return certificate
 
 
 def write_certificate(
@@ -61,14 +61,14 @@ def certificate_bytes(certificate: Mapping[str, Any], listed: Mapping[str, str])
 
 
 def stamps_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a certificate stamps its release with."""
+    """The stamps in a certificate."""
     declared = certificate.get("declared")
     stamps = declared.get("stamps", ()) if isinstance(declared, Mapping) else ()
     return tuple(map(str, stamps)) if isinstance(stamps, list | tuple) else ()
 
 
 def shaped_by_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
-    """What shaped the spine that was measured, as a certificate says."""
+    """What the measured spine depends on, according to a certificate."""
     declared = certificate.get("declared")
     measured_on = declared.get("measured_on") if isinstance(declared, Mapping) else None
     shaped_by = measured_on.get("shaped_by") if isinstance(measured_on, Mapping) else None

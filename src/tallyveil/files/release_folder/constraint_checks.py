@@ -21,7 +21,7 @@ from tallyveil.privacy.constraints import ALL, UNLIMITED, Bound, FacilityBounds,
 
 
 def check_zeros(release: ReadRelease) -> str:
-    """Nobody in cells that the strategy or the codebook calls impossible."""
+    """Nobody is in a cell that the strategy or the codebook declares impossible."""
     cells = [dict(c.cells) for c in release.strategy.constraints if isinstance(c, StructuralZero)]
     schema = Schema(attributes=release.schema.attributes, zeros=[*cells, *release.schema.zeros])
     leaves = release.people.leaves
@@ -36,7 +36,7 @@ def check_zeros(release: ReadRelease) -> str:
 
 
 def check_bounds(release: ReadRelease) -> str:
-    """Bounds hold at their level; above it they hold for the sums, since both sides add up."""
+    """Bounds hold at their level; above it they hold because both sides are sums."""
     bounds = [c for c in release.strategy.constraints if isinstance(c, FacilityBounds | Bound)]
     for bound in bounds:
         query = bound.attribute if isinstance(bound, FacilityBounds) else bound.query
@@ -44,17 +44,17 @@ def check_bounds(release: ReadRelease) -> str:
             least, most = _limits(release, bound, units)
             wrong = (answers < least) | (answers > most)
             if wrong.any():
-                at, row = (int(place[0]) for place in np.nonzero(wrong))
+                unit, row = (int(place[0]) for place in np.nonzero(wrong))
                 label = release.schema.query(query).labels()[row]
                 raise BrokenError(
-                    f"{bound.level} {unit_code(release.spine, bound.level, int(units[at]))}, {query} {label}: "
-                    f"{answers[at, row]:,} persons, not between {least[at, row]:,} and {most[at, row]:,}"
+                    f"{bound.level} {unit_code(release.spine, bound.level, int(units[unit]))}, {query} {label}: "
+                    f"{answers[unit, row]:,} persons, not between {least[unit, row]:,} and {most[unit, row]:,}"
                 )
     return f"{len(bounds)} kept" if bounds else "none declared"
 
 
 def check_invariants(release: ReadRelease) -> str:
-    """Invariants are those saved beside the release."""
+    """The release agrees with the exact answers saved beside it."""
     declared = {
         (release.schema.query(c.query).name, c.level) for c in release.strategy.constraints if isinstance(c, Invariant)
     }
@@ -68,15 +68,15 @@ def check_invariants(release: ReadRelease) -> str:
         for units, answers in _answers(release.people, query, level):
             right = exact[int(units[0]) : int(units[-1]) + 1]
             if (answers != right).any():
-                at, row = (int(place[0]) for place in np.nonzero(answers != right))
+                unit, row = (int(place[0]) for place in np.nonzero(answers != right))
                 raise BrokenError(
-                    f"{level} {unit_code(release.spine, level, int(units[at]))}, "
-                    f"{query} {release.schema.query(query).labels()[row]}: {answers[at, row]:,}, but the invariant is "
-                    f"{right[at, row]:,}"
+                    f"{level} {unit_code(release.spine, level, int(units[unit]))}, "
+                    f"{query} {release.schema.query(query).labels()[row]}: {answers[unit, row]:,}, "
+                    f"but the invariant is {right[unit, row]:,}"
                 )
-    open_ = sorted(f"{query}@{level}" for query, level in declared.difference(saved))
-    if open_:
-        raise UncheckedError(f"no exact answers in the folder for {', '.join(open_)}")
+    unsaved = sorted(f"{query}@{level}" for query, level in declared.difference(saved))
+    if unsaved:
+        raise UncheckedError(f"no exact answers in the folder for {', '.join(unsaved)}")
     return f"{', '.join(f'{query}@{level}' for query, level in saved)} exact" if saved else "none declared"
 
 
@@ -88,7 +88,7 @@ NUMBERS: dict[str, Callable[[ReadRelease], str]] = {
 
 
 def _limits(release: ReadRelease, bound: FacilityBounds | Bound, units: Integers) -> tuple[Integers, Integers]:
-    """Least and most for some units of the bound's level, by rows of its query."""
+    """The least and most for units of the bound's level, by rows of its query."""
     if isinstance(bound, Bound):
         least, most = bound.limits(release.schema)
         named = release.spine.locate(bound.level, list(bound.units)) if bound.units else units
@@ -96,16 +96,16 @@ def _limits(release: ReadRelease, bound: FacilityBounds | Bound, units: Integers
         return np.where(held, least, 0), np.where(held, most, UNLIMITED)
     if release.facilities is None:
         raise UncheckedError("there are no facilities to check bounds with")
-    there = release.facilities.at(bound.level).dense(int(units[0]), int(units[-1]) + 1)
+    facilities = release.facilities.at(bound.level).dense(int(units[0]), int(units[-1]) + 1)
     least, most = (
         np.array([table.get(label, table.get(ALL, default)) for label in release.facilities.types], dtype=np.int64)
         for table, default in ((bound.least, 0), (bound.most, UNLIMITED))
     )
-    return there * least, np.where(most < UNLIMITED, there * most, UNLIMITED * (there > 0))
+    return facilities * least, np.where(most < UNLIMITED, facilities * most, UNLIMITED * (facilities > 0))
 
 
 def _answers(people: Histogram, query: str, level: str, size: int = 1 << 22) -> Iterator[tuple[Integers, Integers]]:
-    """A query's answers at a level, some units at a time."""
+    """A query's answers at a level, in pieces of units."""
     answers = people.answer(query, level=level)
     step = max(1, size // answers.cells)
     for first in range(0, answers.units, step):

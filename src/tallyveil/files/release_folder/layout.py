@@ -1,6 +1,6 @@
-"""What a release's folder holds: the names of its files, and the columns and types of its tables. Nothing else does.
+"""The layout of a release's folder: the names of its files, and the columns and types of its tables.
 
-The writer writes what stands here and ``verify`` accepts nothing else.
+The writer follows it, and ``verify`` accepts nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tallyveil.privacy.constraints import FacilityBounds, Invariant
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Pair
 
-MARGIN = "_moe90"  # ends the name of a column with the 90% margins of error of the column before it
+MARGIN = "_moe90"  # suffix of a column with the 90% margins of error of the column before it
 CERTIFICATE, SIGNATURE, PAGE = "certificate.json", "certificate.sig", "certificate.html"
 STRATEGY, CODEBOOK, SOURCE = "strategy.toml", "codebook.toml", "source.toml"
 RELEASE, SPINE, FACILITIES = "release.parquet", "spine.parquet", "facilities.parquet"
@@ -50,11 +50,11 @@ def measurement_name(query: str, level: str, *, exact: bool = False) -> str:
 
 
 def exact_pairs(strategy: Strategy, schema: Schema) -> list[Pair]:
-    """What is published without noise: the invariants, and everybody, where neighbours are equally many."""
-    wanted = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
+    """The pairs published without noise: the invariants, and the total if neighbours have the same number of people."""
+    pairs = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
     if strategy.neighbours == "replace-one":
-        wanted.append((TOTAL, next(iter(strategy.levels))))
-    return list(dict.fromkeys((schema.query(query).name, level) for query, level in wanted))
+        pairs.append((TOTAL, next(iter(strategy.levels))))
+    return list(dict.fromkeys((schema.query(query).name, level) for query, level in pairs))
 
 
 def saved_pairs(folder: Path, strategy: Strategy) -> dict[Pair, Path]:
@@ -64,7 +64,7 @@ def saved_pairs(folder: Path, strategy: Strategy) -> dict[Pair, Path]:
 
 
 def required_files(strategy: Strategy, schema: Schema, levels: Iterable[str], there: Collection[str]) -> set[str]:
-    """The files that a folder must have, given those that are there: measurements bring the exact answers along."""
+    """The files that a folder must have; ``there`` are those it has, since measurements require the exact answers."""
     names = {*ALWAYS, *map(level_name, levels)}
     if any(isinstance(constraint, FacilityBounds) for constraint in strategy.constraints):
         names.add(FACILITIES)
@@ -74,7 +74,7 @@ def required_files(strategy: Strategy, schema: Schema, levels: Iterable[str], th
 
 
 def allowed_files(strategy: Strategy, schema: Schema, levels: Iterable[str], there: Collection[str]) -> set[str]:
-    """The files that a folder may have, given those that are there."""
+    """The files that a folder may have; ``there`` are those it has."""
     names = required_files(strategy, schema, levels, there) | {SIGNATURE, SOURCE, MEASURED_SPINE}
     return names | {measurement_name(query, level) for query, level in measured_pairs(strategy)}
 
@@ -86,7 +86,7 @@ def level_queries(strategy: Strategy, schema: Schema, level: str) -> list[str]:
 
 
 def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequence[str], units: Integers) -> pa.Table:
-    """Some rows of a level's table, made from the level's counts: a row per unit, columns ``query:label*label``."""
+    """Rows of a level's table, from the level's counts: one row per unit, columns ``query:label*label``."""
     part = counts.taken(units)
     columns: dict[str, Any] = path_columns(histogram.spine, level, units)
     for query in map(histogram.schema.query, queries):
@@ -123,7 +123,7 @@ def level_columns(spine: Spine, schema: Schema, strategy: Strategy, level: str) 
 
 
 def with_margins(columns: pa.Schema, there: Collection[str]) -> pa.Schema:
-    """The columns of a level's table with those margins of error that are there, each after its count."""
+    """The columns of a level's table; margins of error that are ``there`` follow their counts."""
     fields = []
     for field in columns:
         fields.append(field)

@@ -1,7 +1,7 @@
-"""Measurements as files: every noisy answer of a query at a level, a row each, in pieces; and read back on demand.
+"""Measurements in files, which are written in pieces and read on demand; each row holds one noisy answer.
 
-A file holds the units that are measured, in the order of the spine, each with all rows of the query in order. So the
-place of a number in the file follows from its unit and row, and reading a few of them reads a few pieces.
+A file holds the measured units in the order of the spine, each with all rows of the query in order. The position of an
+answer in the file therefore follows from its unit and row, and reading a few answers reads a few pieces.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow.parquet
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import FolderError
+from tallyveil.files.tables.columns import first_line
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema, factors_of
@@ -33,14 +34,14 @@ PIECE_NUMBERS = 1 << 20  # numbers written, or read, at a time
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How many numbers are to be published, and about how many bytes they take on disk."""
+    """How many numbers will be published, and about how many bytes they take on disk."""
 
     numbers: int
     bytes: int
 
 
 def measured_pairs(strategy: Strategy, pairs: Sequence[Pair] | None = None) -> list[Pair]:
-    """The (query, level) pairs as the strategy writes them, each once; all of them if none are given.
+    """The (query, level) pairs in the strategy's spelling, each once; by default all pairs.
 
     >>> plan = Strategy.preset("e2e-2018", epsilon=1)
     >>> measured_pairs(plan, [("race * hispanic * votingage", "state")])
@@ -48,30 +49,27 @@ def measured_pairs(strategy: Strategy, pairs: Sequence[Pair] | None = None) -> l
     """
     if pairs is None:
         return [(query, level) for level, queries in strategy.queries.items() for query in queries]
-    found: dict[Pair, None] = {}
-    for query, level in pairs:
-        found[strategy.written(level, query), level] = None
-    return list(found)
+    return list(dict.fromkeys((strategy.written(level, query), level) for query, level in pairs))
 
 
 def measurement_sizes(measurements: Measurements, pairs: Sequence[Pair] | None = None) -> Sizes:
-    """How large the files of these (query, level) pairs will be: all of them if none are given.
+    """How large the files of these (query, level) pairs will be; by default of all pairs.
 
-    The bytes are an estimate: noise cannot be packed below its entropy, and Parquet comes near it.
+    The number of bytes is an estimate from the entropy of the noise, which Parquet's compression comes close to.
     """
     numbers, size = 0, 0.0
     for query, level in measured_pairs(measurements.strategy, pairs):
         units = int(np.count_nonzero(measurements.shares[level].spans))
-        some = units * measurements.schema.query(query).size
+        answers = units * measurements.schema.query(query).size
         variance = measurements.strategy.noise(level, query).actual_variance()
         entropy = max(math.log2(2 * math.pi * math.e * (variance + 1 / 12)) / 2, 0.1)  # bits of a rounded Gaussian
-        numbers += some
-        size += 1500 + 2.2 * units + some * 1.2 * entropy / 8  # measured: the file's frame, codes, numbers
+        numbers += answers
+        size += 1500 + 2.2 * units + answers * 1.2 * entropy / 8  # fitted: metadata, codes, numbers
     return Sizes(numbers=numbers, bytes=round(size))
 
 
 def file_name(query: str) -> str:
-    """A query as the name of a file; different ones have different names.
+    """A query as a file name; different queries have different names.
 
     >>> file_name("votingage * hispanic"), file_name("age/sex")
     ('votingage.hispanic', 'age%2Fsex')
@@ -80,7 +78,7 @@ def file_name(query: str) -> str:
 
 
 def safe_name(name: str) -> str:
-    """A level or factor as the name of a file, safe everywhere: letters, digits, _ and - as they are, all else as %XX.
+    """A level or factor as a portable file name: letters, digits, _ and - are kept, everything else becomes %XX.
 
     >>> safe_name("block group")
     'block%20group'
@@ -121,7 +119,7 @@ def saved_measurements(
     stamps: tuple[str, ...],
     optimised: OptimisedSpine | None = None,
 ) -> Measurements:
-    """Measurements that answer from files; what was not saved cannot be asked for."""
+    """Measurements that are answered from files; answers that were not saved are refused."""
     shape = Measurements(
         spine=spine, schema=schema, strategy=strategy, ask=SavedAnswers({}), exact=exact, stamps=stamps,
         optimised=optimised,
@@ -133,7 +131,7 @@ def saved_measurements(
 
 
 class _InFile(SavedValues):
-    """The values in one file, read piece by piece as they are asked for."""
+    """The values in one file, read piece by piece on demand."""
 
     def __init__(self, path: Path, places: SavedPlaces) -> None:
         self._path, self._places = path, places
@@ -159,9 +157,9 @@ class _InFile(SavedValues):
         place = self._places.of(index)
         piece = np.searchsorted(self._start, place, side="right") - 1
         out = np.empty(len(index), dtype=np.int64)
-        for one in np.unique(piece):
-            here = piece == one
-            out[here] = self._piece(int(one))[place[here] - self._start[one]]
+        for number in np.unique(piece):
+            inside = piece == number
+            out[inside] = self._piece(int(number))[place[inside] - self._start[number]]
         return out
 
     def _piece(self, number: int, kept: int = 4) -> Integers:
@@ -180,13 +178,11 @@ def _open(path: Path) -> pyarrow.parquet.ParquetFile:
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except (pa.ArrowException, OSError) as problem:
-        raise FolderError(
-            f"{path}: cannot be read as Parquet ({str(problem).splitlines()[0]}). Copy it again."
-        ) from None
+        raise FolderError(f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy it again.") from None
     kind = file.schema_arrow.field("value").type if "value" in file.schema_arrow.names else None
     if kind != pa.int64():
         file.close()
-        raise FolderError(f"{path}: no column 'value' of whole numbers. Measurements have unit, cell, value, variance.")
+        raise FolderError(f"{path}: no integer column 'value'. Measurements have unit, cell, value, variance.")
     return file
 
 

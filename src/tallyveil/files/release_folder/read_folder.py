@@ -1,4 +1,4 @@
-"""A release, or its measurements, read from a folder."""
+"""Read a release, with its measurements if they were saved, from its folder."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ from tallyveil.release.release import Release
 
 
 def read_release(folder: str | PathLike[str]) -> Release:
-    """A release from its folder.
+    """Read a release from its folder.
 
-    A folder made elsewhere needs ``release.parquet`` and ``codebook.toml`` only. Then it has no strategy and no
-    certificate, and without ``spine.parquet`` its units are those that have anybody.
+    A folder made by other software needs only ``release.parquet`` and ``codebook.toml``. Its release has no strategy
+    and no certificate; without ``spine.parquet`` its units are those with at least one person.
     """
     place = Path(folder)
     if not place.is_dir():
@@ -90,7 +90,7 @@ def read_measurements(
     optimised: OptimisedSpine | None,
     stamps: tuple[str, ...],
 ) -> Measurements | None:
-    """The measurements that were saved in a folder, if any were: post-processing can be done again from them."""
+    """The measurements saved in a folder, if any, from which post-processing can be repeated."""
     files = saved_pairs(place, strategy)
     if not files:
         return None
@@ -112,21 +112,21 @@ def read_measurements(
 
 
 def read_optimised(folder: Path, standard: Spine) -> OptimisedSpine | None:
-    """The optimised spine on which a release was measured, if it was another one than the published."""
+    """The optimised spine on which a release was measured, if it is not the published one."""
     certificate = read_certificate(folder) if (folder / CERTIFICATE).exists() else {}
     path, declared = folder / MEASURED_SPINE, certificate.get("declared")
     if path.exists():
         return read_measured_spine(path, standard, shaped_by=shaped_by_of(certificate))
     if isinstance(declared, Mapping) and declared.get("measured_on"):
         raise FolderError(
-            f"{path} is missing, though the certificate says that an optimised spine was measured. Copy the folder "
+            f"{path} is missing, though the certificate states that an optimised spine was measured. Copy the folder "
             f"again."
         )
     return None
 
 
 def read_measured_spine(source: Source, standard: Spine, *, shaped_by: tuple[str, ...]) -> OptimisedSpine:
-    """The optimised spine on which a release was measured, from the list of its leaves in their order."""
+    """The optimised spine on which a release was measured, from the ordered list of its leaves."""
     named = has_named_root(standard)
     levels = standard.levels[1:] if named else standard.levels
     pieces = [batch.table for batch in batches(source)]

@@ -1,7 +1,7 @@
-"""A release as a folder: counts, spine, tables by level, strategy, codebook, certificate and, if wanted, measurements.
+"""Write a release as a folder: counts, spine, tables by level, strategy, codebook, certificate and measurements.
 
-The folder is written under another name beside its place and renamed when all is on disk: a folder that exists is
-complete, and signed if it was to be. The certificate is written last, since it lists the SHA-256 of every other file.
+The folder is written under a temporary name and renamed when everything is on disk, so a folder that exists is
+complete, and signed if it should be. The certificate is written last, since it lists the SHA-256 of every other file.
 """
 
 from __future__ import annotations
@@ -73,18 +73,17 @@ def write_release(
     Parameters
     ----------
     release
-        What to write.
+        The release to write.
     folder
-        Where: a folder that does not exist yet.
+        A folder that does not exist yet.
     measurements
         The (query, level) pairs whose measurements are published in full.
     noisy
-        The measurements that the release was made from, to publish them from; without them, those that the release
-        kept.
+        The measurements that the release was made from; by default those that the release kept.
     source
-        The codebook with which the input was read: it becomes ``source.toml``.
+        The codebook with which the input was read, written as ``source.toml``.
     sign_with
-        The file of a private key (``tallyveil keygen``), with which the certificate is signed.
+        The file of a private key (``tallyveil keygen``) to sign the certificate with.
     """
     if release.strategy is None:
         raise FolderError("a release without a strategy cannot be written as a folder. Write its counts: write_counts.")
@@ -121,7 +120,7 @@ def write_release(
 
 
 def _stamped(release: Release, kept: Measurements | None) -> Certificate:
-    """The release's certificate, with every stamp of its counts and measurements."""
+    """The release's certificate with all stamps of its counts and measurements."""
     certificate = release.certificate
     if certificate is None:
         raise FolderError(
@@ -149,7 +148,7 @@ def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: i
 
 
 def _level_pieces(histogram: Histogram, level: str, queries: Sequence[str], size: int = 1 << 22) -> Iterator[pa.Table]:
-    """A level's table in pieces, so that a nation's need not be held at once."""
+    """A level's table in pieces, since a nation's may not fit into memory."""
     counts, units = histogram.at(level), np.arange(histogram.spine.size(level))
     step = max(1, size // max(1, sum(histogram.schema.query(query).size for query in queries)))
     for first in range(0, len(units), step):

@@ -146,8 +146,9 @@ def _arrow(source: Any) -> pa.Table:
             return pa.Table.from_pandas(source, preserve_index=False)
         return pa.table(source)
     except (pa.ArrowException, OverflowError) as problem:
-        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise DataError(f"the table: a column cannot be read ({reason}). Give each column one kind of value.") from None
+        raise DataError(
+            f"the table: a column cannot be read ({first_line(problem)}). Give each column one kind of value."
+        ) from None
     except (TypeError, ValueError):
         raise DataError(
             f"{type(source).__name__} is not a table. Give a path, or a pandas, polars or Arrow table."
@@ -224,6 +225,11 @@ def decoded(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
+def first_line(problem: Exception) -> str:
+    """The first line of an error's text, or its type where it has none."""
+    return str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+
+
 def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
     """A column as 64-bit integers; the first value that is missing, not whole or too large is an error."""
     values = decoded(values)
@@ -265,7 +271,7 @@ def _first(mask: pa.Array) -> int:
 
 
 def _reason(problem: Exception) -> str:
-    text = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+    text = first_line(problem)
     if "UTF8" in text or "utf-8" in text:
         return "not UTF-8 text. Convert it (iconv -f latin1 -t utf-8), or save it again as UTF-8."
     if "Expected" in text and "columns" in text:
