@@ -95,7 +95,7 @@ def test_where_is_public_stands_at_the_top_or_in_the_table_and_not_in_both():
     assert below.filter == Filter(where={"level": "block"}, public=True)
     assert codebook_from_toml(BASE + where).filter == Filter(where={"level": "block"}, public=False)
     assert codebook_from_toml(BASE).filter is None
-    with pytest.raises(InputError, match=r"where_is_public stands at the top and in \[table\]\. Keep one of them"):
+    with pytest.raises(InputError, match=r"where_is_public is both at the top and in \[table\]\. Keep one of them"):
         codebook_from_toml("where_is_public = false\n" + BASE + where + "where_is_public = true\n")
 
 
@@ -191,7 +191,7 @@ def test_a_draft_cuts_a_gisjoin_and_pads_numbers():
     [
         ({"place": ["a"], "n": [1]}, "no geographic column found"),
         ({"state": ["44"]}, "no columns of counts or labels"),
-        ({"state": []}, "no rows to look at"),
+        ({"state": []}, "the table has no rows"),
     ],
 )
 def test_a_table_that_tells_too_little_is_refused(table, message):

@@ -114,7 +114,7 @@ def test_each_file_is_opened_once(whole, monkeypatch):
     monkeypatch.setattr(
         "tallyveil.files.release_folder.measurement_files._open", lambda *_: pytest.fail("opened by its name")
     )
-    monkeypatch.setattr("tallyveil.files.tables.columns._parquet", lambda *_: pytest.fail("opened by its name"))
+    monkeypatch.setattr("tallyveil.files.tables.sources._parquet", lambda *_: pytest.fail("opened by its name"))
     assert failing(whole) == {}
     assert "post-processing" not in unchecked(whole)
     files = sorted(path.relative_to(whole).as_posix() for path in whole.rglob("*") if path.is_file())

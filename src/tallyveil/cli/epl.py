@@ -98,7 +98,7 @@ def read_residuals(file: Path, column: str) -> NDArray[Any]:
     """A column of numbers; the first value that is none is an error with its place."""
     import numpy as np
 
-    from tallyveil.files.tables.columns import batches
+    from tallyveil.files.tables.sources import batches
 
     parts = []
     for batch in batches(file):

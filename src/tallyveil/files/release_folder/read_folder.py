@@ -32,10 +32,10 @@ from tallyveil.files.release_folder.measurement_files import (
     saved_measurements,
 )
 from tallyveil.files.tables.codebook_toml import read_codebook
-from tallyveil.files.tables.columns import Source, batches
 from tallyveil.files.tables.geography import codes_of
 from tallyveil.files.tables.read import read_counts
 from tallyveil.files.tables.side import read_facilities
+from tallyveil.files.tables.sources import Source, batches
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine

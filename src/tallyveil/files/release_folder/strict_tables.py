@@ -12,7 +12,8 @@ import pyarrow.parquet
 
 from tallyveil.files.release_folder.findings import BrokenError
 from tallyveil.files.release_folder.manifest import Sealed
-from tallyveil.files.tables.columns import OpenTable, decoded, first_line
+from tallyveil.files.tables.columns import decoded, first_line
+from tallyveil.files.tables.sources import OpenTable
 
 _ARROW = b"ARROW:schema"  # where Arrow keeps the types of columns
 _MAGIC, _LENGTH = b"PAR1", 4  # at both ends of a file; bytes of the footer's length, before the end

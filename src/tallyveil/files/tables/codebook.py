@@ -27,29 +27,29 @@ class Codebook:
     levels
         The geographic levels, coarse to fine: columns of codes, or cuts of ``code``.
     attributes
-        Labels of each attribute, in order. An empty list means: take them from the data (and stamp the release).
+        Labels of each attribute, in order. With an empty list they are taken from the data, and releases are stamped.
     root
         The name of a level above the first column.
     code, lengths
         One column with a whole code, and how many of its characters name each level.
     pad
-        Columns of numbers that lost their leading zeros, with the number of digits to restore.
+        Columns of numbers that lost their leading zeros, and how many digits to restore.
     relative
-        Whether codes repeat from parent to parent (county 001 in every state), so that the parent's is put in front.
+        Whether codes repeat under parents (county 001 in every state), so that the parent's code is prefixed.
     layout
         ``"wide"``, ``"long"`` or ``"persons"``.
     column
-        Wide tables: the pattern of the cells' columns, such as ``"{age}_{race}"``.
+        Wide tables: the pattern of the column names of cells, such as ``"{age}_{race}"``.
     count
         Long tables: the column with the count.
     where, total, ignore
-        Rows to keep; a column to check the cells' sum against; further columns to pass over in silence.
+        Rows to keep; a column that the cells must sum to; further columns to ignore without a warning.
     where_is_public
-        Whether it is public who passes ``where``, so that their number may be published exactly.
+        Whether it is public who passes ``where``, so that the number of such people may be published exactly.
     labels_from, units_from
-        ``"data"`` where labels or units were drafted from the data; what is read is stamped until a person removes it.
+        ``"data"`` if labels or units were drafted from the data; counts are stamped until a person removes the mark.
     stamps
-        What the counts were stamped with when they were written.
+        The stamps that the counts had when they were written.
     filtered
         Which rows were counted before the table was written, if not all.
     """
@@ -109,7 +109,7 @@ class Codebook:
 
     @property
     def geography(self) -> tuple[str, ...]:
-        """The columns that say where."""
+        """The columns with geographic codes."""
         return self.levels if self.code is None else (self.code,)
 
     @property

@@ -1,4 +1,4 @@
-"""Codebooks from TOML and to TOML; whatever stands in the file is refused or kept, never passed over."""
+"""Read codebooks from TOML and write them; unknown fields are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECTIONS = {
     "table": ("layout", "column", "count", "where", "where_is_public", "total", "ignore"),
     "filtered": ("where", "public"),
 }
-TOP = ("labels_from", "units_from", "where_is_public", "stamps")  # fields that stand above the first section
+TOP = ("labels_from", "units_from", "where_is_public", "stamps")  # fields above the first section
 COMMENTS = {
     "labels_from": (
         "The labels below are those met in the data, so a label that one person has would be published.\n"
@@ -68,7 +68,7 @@ def codebook_from_toml(source: str) -> Codebook:
         raise DataError(f"section [{missing[0]}] is missing. A codebook has [geography], [attributes] and [table].")
     twice = [name for name in top if name in table["table"]]
     if twice:
-        raise DataError(f"{twice[0]} stands at the top and in [table]. Keep one of them.")
+        raise DataError(f"{twice[0]} is both at the top and in [table]. Keep one of them.")
     try:
         return Codebook(
             **top,
@@ -152,6 +152,6 @@ def _filtered(content: dict[str, Any]) -> Filter:
 
 
 def _commented(name: str, value: Any) -> str:
-    """A field of the top, below a comment that says what it means."""
+    """A field at the top, below a comment on its meaning."""
     comment = "".join(f"# {line}\n" for line in COMMENTS[name].splitlines())
     return f"{comment}{tomli_w.dumps({name: value})}\n"

@@ -1,4 +1,4 @@
-"""Tables out: long and wide, CSV or Parquet, with a codebook from which they can be read back."""
+"""Write counts as tables, CSV or Parquet, with the codebook to read them back."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from tallyveil.errors import DataError, InputError
 from tallyveil.files.atomic import replacing
 from tallyveil.files.tables.codebook import Codebook, Layout
 from tallyveil.files.tables.codebook_toml import codebook_to_toml
+from tallyveil.files.tables.columns import decoded
+from tallyveil.files.tables.entries import wide_columns
 from tallyveil.files.tables.geography import CUTS
-from tallyveil.files.tables.read import wide_columns
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
 from tallyveil.nouns.tables import counts_table, has_named_root, path_columns
@@ -42,17 +43,17 @@ def wide_table(histogram: Histogram) -> pa.Table:
 
 
 def units_table(spine: Spine) -> pa.Table:
-    """Every leaf with its path, the empty ones too."""
+    """Every leaf with its path, including empty leaves."""
     return pa.table(path_columns(spine, spine.leaf, np.arange(spine.size(spine.leaf))))
 
 
 def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
-    """The codebook of a table written in this layout, with the counts' stamps and the filter they were read with."""
+    """The codebook of a table in this layout, with the stamps of the counts and the filter they were read with."""
     schema, spine = histogram.schema, histogram.spine
     levels = list(spine.items())[int(has_named_root(spine)) :]
     short = [level for level, codes in levels if np.char.str_len(codes).min() < CUTS.get(level, 0)]
     return Codebook(
-        pad=dict.fromkeys(short, 1),  # their codes are as they should be: no zeros were lost
+        pad=dict.fromkeys(short, 1),  # their codes are short by design: no zeros were lost
         levels=tuple(level for level, _ in levels),
         root=spine.levels[0] if has_named_root(spine) else None,
         attributes={name: tuple(labels) for name, labels in schema.attributes.items()},
@@ -67,9 +68,9 @@ def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
 
 
 def write_counts(histogram: Histogram, path: str | PathLike[str], *, layout: Layout = "long") -> None:
-    """Write a table, and beside it ``<name>.codebook.toml`` and ``<name>.units.parquet``, to read it back with.
+    """Write a table, and beside it ``<name>.codebook.toml`` and ``<name>.units.parquet`` to read it back.
 
-    Stamps and filter of the counts stand in the codebook; whoever reads the table with it gets them back.
+    The codebook also keeps the stamps and the filter of the counts.
     """
     target, book = Path(path), codebook_to_toml(codebook_for(histogram, layout))
     write_table(units_table(histogram.spine), beside(target, "units.parquet"))
@@ -78,7 +79,7 @@ def write_counts(histogram: Histogram, path: str | PathLike[str], *, layout: Lay
 
 
 def _pieces(histogram: Histogram, layout: Layout, size: int = 1 << 20) -> Iterator[pa.Table]:
-    """A table in pieces, so that a nation's need not be held twice."""
+    """A table in pieces, so that it is not held in memory twice."""
     if layout == "wide":
         yield wide_table(histogram)
         return
@@ -88,10 +89,10 @@ def _pieces(histogram: Histogram, layout: Layout, size: int = 1 << 20) -> Iterat
 
 
 def write_table(table: pa.Table | Iterable[pa.Table], path: str | PathLike[str]) -> None:
-    """Write CSV or Parquet, by the ending of the name; a table, or its pieces in order."""
+    """Write a table, or its pieces in order, as CSV or Parquet by the ending of the name."""
     ending = Path(path).suffix.lower()
     if ending not in (".csv", ".parquet"):
-        raise InputError(f"{path}: a table's name ends in .csv or .parquet. Name it so.")
+        raise InputError(f"{path}: a table's name ends in .csv or .parquet. Use one of these.")
     pieces = iter([table] if isinstance(table, pa.Table) else table)
     if ending == ".csv":
         pieces = map(_plain, pieces)
@@ -113,7 +114,7 @@ def write_text(text: str, path: str | PathLike[str]) -> None:
 
 
 def beside(path: Path, ending: str) -> Path:
-    """The companion of a file: the same name with another ending.
+    """The path of a file's companion: the same name with another ending.
 
     >>> str(beside(Path("out/people.parquet"), "codebook.toml"))
     'out/people.codebook.toml'
@@ -122,6 +123,5 @@ def beside(path: Path, ending: str) -> Path:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Dictionaries spelled out, as CSV needs them."""
-    columns = [c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for c in table.columns]
-    return pa.table(dict(zip(table.column_names, columns, strict=True)))
+    """A table without dictionary encoding, as CSV needs it."""
+    return pa.table([decoded(column) for column in table.columns], names=table.column_names)
