@@ -18,6 +18,18 @@ CODES = {
     "tract": ["011", "012", "013", "021", "031", "032"],
 }
 SCHEMA = Schema(attributes={"age": ["child", "adult"], "home": ["house", "prison", "dorm"]})
+# the codebook of the table that the people were read from
+SOURCE = """
+[geography]
+root = "us"
+levels = ["county", "tract"]
+[attributes]
+age = ["child", "adult"]
+home = ["house", "prison", "dorm"]
+[table]
+layout = "persons"
+ignore = ["income"]
+"""
 CONSTRAINTS = (
     Invariant(query="total", level="county"),
     FacilityBounds(attribute="home", level="tract", least={"house": 0, "*": 1}, most={"*": 20}),

@@ -1,5 +1,7 @@
 """A small census, and the same people in every layout."""
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -34,6 +36,15 @@ def persons_table(people: Histogram) -> pa.Table:
 
 
 LAYOUTS = {"long": counts_table, "wide": wide_table, "persons": persons_table}
+
+
+def with_peak_memory(work):
+    """The result of some work, and the largest number of bytes it allocated."""
+    tracemalloc.start()
+    try:
+        return work(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def same(one: Histogram, two: Histogram) -> bool:

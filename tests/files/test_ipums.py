@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from conftest import with_peak_memory
 from tallyveil import Histogram, Spine
 from tallyveil.errors import InputError
 from tallyveil.files import Census1940, read_ipums_1940, write_ipums_1940
@@ -244,12 +244,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     for blocks in (20, 1000):
         path.write_bytes(block * blocks)
         read_ipums_1940(path, piece=1 << 16)
-        tracemalloc.start()
-        try:
-            assert read_ipums_1940(path, piece=1 << 16).people.total() == 50 * blocks
-            read_peaks.append(tracemalloc.get_traced_memory()[1])
-        finally:
-            tracemalloc.stop()
+        census, peak = with_peak_memory(lambda: read_ipums_1940(path, piece=1 << 16))
+        assert census.people.total() == 50 * blocks
+        read_peaks.append(peak)
     assert path.stat().st_size > 13e6
     assert read_peaks[1] < 1.5e6
     assert read_peaks[1] < read_peaks[0] + 4e5

@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -11,16 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_ipums import cell, cells, damaged, few, populations, same, town
 
+from conftest import with_peak_memory
 from tallyveil import Histogram, Spine
 from tallyveil.errors import InputError
-from tallyveil.files import (
-    Census1940,
-    Census2020,
-    read_mdf_1940,
-    read_mdf_2020,
-    write_mdf_1940,
-    write_mdf_2020,
-)
+from tallyveil.files import Census1940, Census2020, read_mdf_1940, read_mdf_2020, write_mdf_1940, write_mdf_2020
 from tallyveil.files.formats import mdf_write
 from tallyveil.files.tables.stamps import HOUSING
 from tallyveil.nouns.census_schemas import PERSONS_2020, RACES_2020, TYPES_2020, UNITS_2020
@@ -260,12 +253,9 @@ def test_memory_does_not_grow_with_the_number_of_persons(tmp_path):
         persons.write_bytes(person() * number)
         units.write_bytes(unit(pop=number))
         read_mdf_1940(persons, piece=1 << 16)
-        tracemalloc.start()
-        try:
-            assert read_mdf_1940(persons, piece=1 << 16).people.total() == number
-            peaks.append(tracemalloc.get_traced_memory()[1])
-        finally:
-            tracemalloc.stop()
+        census, peak = with_peak_memory(lambda: read_mdf_1940(persons, piece=1 << 16))
+        assert census.people.total() == number
+        peaks.append(peak)
     assert persons.stat().st_size > 9e6
     assert peaks[1] < 1.5e6
     assert peaks[1] < peaks[0] + 4e5

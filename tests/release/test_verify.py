@@ -15,25 +15,13 @@ import pyarrow.parquet
 import pytest
 
 from folders import edit, edit_certificate, failing, holds, put, reseal, unchecked
-from small_release import small_noisy, small_release, solved_release
+from small_release import SOURCE, small_noisy, small_release, solved_release
 from tallyveil import Strategy, protect, verify_release
 from tallyveil.errors import InputError
 from tallyveil.files import codebook_from_toml, codebook_to_toml, read_codebook, write_release
 from tallyveil.files.release_folder.manifest import regular_file
 from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.populations import census_2020
-
-SOURCE = """
-[geography]
-root = "us"
-levels = ["county", "tract"]
-[attributes]
-age = ["child", "adult"]
-home = ["house", "prison", "dorm"]
-[table]
-layout = "persons"
-ignore = ["income"]
-"""
 
 
 @pytest.fixture(scope="module")
@@ -592,7 +580,7 @@ def test_figures_of_solving_that_do_not_add_up_are_found(folder):
         (b'{"a": 1e999}', "cannot be written as JSON"),
         (b'{"a": ' + b"9" * 5000 + b"}", "cannot be read as JSON (Exceeds the limit"),
         (b'{"a": "\\ud800"}', "cannot be written as JSON"),
-        (b'{"a": 1, "a": 2}', "cannot be read as JSON (the key 'a' stands twice)"),
+        (b'{"a": 1, "a": 2}', "cannot be read as JSON (the key 'a' is repeated)"),
     ],
 )
 def test_a_certificate_that_is_none_gives_a_line(folder, text, line):

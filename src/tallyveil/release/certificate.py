@@ -1,8 +1,8 @@
 """The certificate of a release: what was declared before any data were seen, and what was observed while solving.
 
-``declared`` is made from public inputs alone (:mod:`tallyveil.release.declared`). ``observed`` is computed from the
-measurements alone, so running post-processing again from saved measurements gives the same figures. The fields bear
-the names of the keys in ``certificate.json``.
+``declared`` follows from public inputs alone (:mod:`tallyveil.release.declared`). ``observed`` is computed from the
+measurements alone, so post-processing of saved measurements gives the same figures. Fields have the names of the keys
+in ``certificate.json``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Observed:
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """Sums over the levels: parents by path, relaxed parents, and the persons that were moved for them."""
+        """Sums over the levels: parents by path, relaxed parents, and by how many persons their counts changed."""
         relaxed = [parent for level in self.levels for parent in level.relaxed]
         return {
             **{name: sum(int(getattr(level, name)) for level in self.levels) for name in SUMMED},
@@ -45,7 +45,7 @@ class Observed:
 
     @property
     def worst(self) -> Mapping[str, float]:
-        """The largest of each bound over the levels."""
+        """The largest value of each bound over the levels."""
         return {name: max((float(getattr(level, name)) for level in self.levels), default=0.0) for name in BOUNDS}
 
     def to_json(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Observed:
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> Observed:
-        """The observed part from JSON; totals and worst bounds follow from the levels."""
+        """The observed part from JSON; totals and worst bounds are computed from the levels."""
         levels = table["levels"]
         if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
             raise FolderError("certificate, observed levels: not a list of tables. Copy the folder again.")
@@ -82,7 +82,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> Certificate:
-        """A certificate from JSON; a field that is missing, unknown or of another type is refused."""
+        """A certificate from JSON; a field that is missing, unknown or has the wrong type is refused."""
         for name in ("declared", "observed"):
             if not isinstance(table.get(name), Mapping):
                 raise FolderError(f"the certificate has no {name} part. Copy the folder again.")

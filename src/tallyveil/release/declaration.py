@@ -16,7 +16,7 @@ from tallyveil.release.typed_json import json_ready
 @final
 @dataclass(frozen=True, kw_only=True)
 class Guarantee(Account):
-    """The figures of a guarantee, and whom it holds for.
+    """The figures of a guarantee, and which datasets it covers.
 
     Attributes
     ----------
@@ -29,11 +29,11 @@ class Guarantee(Account):
     neighbours, neighbours_in_words
         The strategy's neighbours.
     total
-        That the number of people is exact, where neighbours have equally many.
+        A sentence that the number of people is exact, if neighbours have the same number.
     invariants, constraints
         How many invariants neighbours agree on, and how many constraints they satisfy.
     protection
-        What the noise rests on.
+        The assumption that the noise rests on.
     """
 
     accountant: str
@@ -50,7 +50,7 @@ class Guarantee(Account):
 @final
 @dataclass(frozen=True, kw_only=True)
 class LevelBudget:
-    """A level's share of the budget as a fraction, and what it amounts to in epsilon or rho."""
+    """A level's share of the budget as a fraction, and its amount in epsilon or rho."""
 
     level: str
     share: str
@@ -88,7 +88,7 @@ class Budget:
 @final
 @dataclass(frozen=True, kw_only=True)
 class OnlyChildUnits:
-    """How many units of a level pay for so many levels."""
+    """The number of units of a level that hold the budget of ``levels_paid`` levels."""
 
     level: str
     levels_paid: int
@@ -118,7 +118,7 @@ class DeclaredConstraint:
 @final
 @dataclass(frozen=True, kw_only=True)
 class DeclaredFilter:
-    """Which rows were counted, in words, and whether it is public who passes the filter."""
+    """Which rows were counted, in words, and whether membership is public."""
 
     words: str
     public: bool
@@ -147,7 +147,7 @@ class MeasuredOn:
 @final
 @dataclass(frozen=True, kw_only=True)
 class DeclaredSchema:
-    """How many labels each attribute has, and how many cells there are, and are possible."""
+    """The number of labels of each attribute, and the number of cells and of possible cells."""
 
     attributes: Mapping[str, int]
     cells: int
@@ -157,7 +157,7 @@ class DeclaredSchema:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What follows from public inputs. ``spine`` has the size of each level."""
+    """What follows from public inputs. ``spine`` has the number of units of each level."""
 
     strategy: str
     stamps: tuple[str, ...]

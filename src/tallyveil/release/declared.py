@@ -1,6 +1,6 @@
-"""What a certificate declares: a function of public inputs alone (strategy, spine, schema, versions).
+"""Compute the declared part of a certificate from public inputs alone (strategy, spine, schema, versions).
 
-It is the same, byte for byte, for neighbouring inputs, and holds no time, host, path, or hash or size of the input.
+It is equal, byte for byte, for neighbouring inputs, and holds no time, host or path, and no hash or size of the input.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ def declared_of(
 
 
 def stamps_of_run(people: Histogram, strategy: Strategy, *, seeded: bool) -> tuple[str, ...]:
-    """What a release of these people must be stamped with.
+    """The stamps that a release of these people must have.
 
-    Between replace-one neighbours the number of people is published exactly. That is safe for a whole population, but
-    not for those who pass a filter, unless passing it is public.
+    With replace-one neighbours the number of people is published exactly. That is safe for a whole population, but not
+    for those who pass a filter, unless membership is public.
     """
     filtered = people.filter is not None and not people.filter.public and strategy.neighbours == "replace-one"
     stamps = [*([SEEDED] if seeded else []), *people.stamps, *([FILTERED] if filtered else [])]
@@ -121,7 +121,7 @@ def stamps_of_run(people: Histogram, strategy: Strategy, *, seeded: bool) -> tup
 
 
 def versions() -> dict[str, str]:
-    """The versions and the platform that a release depends on, to the last bit."""
+    """The versions and the platform that determine every bit of a release."""
     from llvmlite.binding import get_host_cpu_name
 
     machine = f"{platform.system()} {platform.machine()} {get_host_cpu_name()}"
@@ -130,7 +130,7 @@ def versions() -> dict[str, str]:
 
 
 def noise_name(noise: Geometric | DiscreteGaussian) -> str:
-    """The distribution's name, as people write it."""
+    """The usual name of the distribution."""
     return "two-sided geometric" if isinstance(noise, Geometric) else "discrete Gaussian"
 
 
@@ -153,7 +153,7 @@ def _guarantee(
 
 
 def _guarantee_in_words(strategy: Strategy, figures: Account) -> str:
-    """The guarantee in words, with the loss in place of the budget where no neighbours on this spine reach it."""
+    """The guarantee in words, with the loss instead of the budget if no neighbours on this spine reach the budget."""
     if strategy.mechanism == "geometric":
         whole = figures.epsilon == rounded_up(strategy.budget)
         return f"{text(strategy.budget) if whole else up_to_digits(figures.epsilon, 6)}-differential privacy (pure)"
@@ -198,7 +198,7 @@ def _budget(strategy: Strategy) -> Budget:
 
 
 def _only_child(strategy: Strategy, spine: Spine) -> OnlyChild | None:
-    """The rule, and for each level how many units pay for how many levels: facts of the public spine."""
+    """The only-child rule, and for each level how many units hold the budget of how many levels."""
     if not strategy.only_child:
         return None
     table = [

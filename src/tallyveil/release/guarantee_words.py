@@ -1,4 +1,4 @@
-"""Whom a guarantee covers, in words: the neighbouring datasets, and what they agree on or satisfy."""
+"""Which neighbouring datasets a guarantee covers, in words: what they agree on, and what they satisfy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEIGHBOURS = {
 
 
 def agreement(strategy: Strategy, schema: Schema | None = None) -> str:
-    """The neighbours that the guarantee is about, in a few words.
+    """The neighbours that the guarantee covers, in a few words.
 
     >>> agreement(Strategy.preset("e2e-2018", epsilon=1))
     'for neighbours that agree on all invariants and satisfy all listed constraints'
@@ -29,7 +29,7 @@ def agreement(strategy: Strategy, schema: Schema | None = None) -> str:
 
 
 def holds_for(strategy: Strategy, schema: Schema, filter: Filter | None) -> str:  # noqa: A002 (the noun's name)
-    """The neighbours that the guarantee is about, in full."""
+    """The neighbours that the guarantee covers, in full."""
     exact, held = invariants_in_words(strategy, schema), constraints_in_words(strategy, schema)
     if strategy.neighbours == "replace-one":
         exact.insert(0, "the number of people in all")
@@ -45,7 +45,7 @@ def holds_for(strategy: Strategy, schema: Schema, filter: Filter | None) -> str:
 
 def invariants_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
     """What neighbours must agree on, in words: invariants, and bounds that fix a value the data are checked against."""
-    return [one.words() for one in strategy.constraints if source_of(strategy, one, schema) == "truth"]
+    return [c.words() for c in strategy.constraints if source_of(strategy, c, schema) == "truth"]
 
 
 def constraints_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
@@ -58,7 +58,7 @@ def constraints_in_words(strategy: Strategy, schema: Schema | None) -> list[str]
 
 
 def source_of(strategy: Strategy, constraint: Constraint, schema: Schema | None) -> str:
-    """Where a constraint comes from; one that fixes a value of the data is an invariant, whatever it is called."""
+    """The source of a constraint; a bound that fixes a value of the data counts as an invariant."""
     if not isinstance(constraint, Bound | FacilityBounds) or not strategy.check_constraints:
         return constraint.source
     together = () if schema is None else pinning(strategy.constraints, schema)

@@ -1,8 +1,8 @@
-"""Noisy answers: all that post-processing may look at.
+"""Noisy answers, the only input of post-processing.
 
-Measurements know every query of every unit that the strategy measures, but nobody holds them all: for a nation they are
-21 billion numbers. They are asked for, place by place, and the same place always gives the same answer, whether it is
-drawn when asked (``mechanisms.measure``) or was saved before (``files``).
+Measurements can answer every query for every unit that the strategy measures, but are never held as a whole: for a
+nation they are 21 billion numbers. Answers are requested place by place, and the same place always gives the same
+answer, whether the noise is drawn on request (``mechanisms.measure``) or the answer was saved before (``files``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Pair = tuple[str, str]  # a query and a level
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SavedPlaces:
-    """Where the answers of a query stand when those of the measured units are saved, one unit after the other."""
+    """The positions of a query's answers when those of the measured units are saved, one unit after the other."""
 
     name: str
     measured: Bools
@@ -54,7 +54,7 @@ class SavedPlaces:
         return np.cumsum(self.measured) - 1
 
     def of(self, index: Integers) -> Integers:
-        """The places of ``unit * rows + row`` among the saved answers."""
+        """The positions of ``unit * rows + row`` among the saved answers."""
         unit, row = np.divmod(index, self.rows)
         if not self.measured[unit].all():
             raise InputError(f"{self.name}: a unit whose parent took over its share is not measured. Copy the parent.")
@@ -84,16 +84,16 @@ class HeldValues(SavedValues):
 
 @final
 class SavedAnswers:
-    """Noisy answers that were saved: values alone. Only these may become part of a release.
+    """Noisy answers that were saved as values. Only these may become part of a release.
 
-    What can still ask the truth (``mechanisms.measure``) is of another kind, and a release refuses it.
+    Measurements that can still query the truth (``mechanisms.measure``) have another type, and a release refuses them.
     """
 
     def __init__(self, tables: Mapping[Pair, SavedValues]) -> None:
         self.tables = Frozen(dict(tables))
 
     def __call__(self, level: str, query: str, index: Integers) -> Integers:
-        """The saved answers of a level's query at the places asked for."""
+        """The saved answers of a level's query at the requested places."""
         if (query, level) not in self.tables:
             there = ", ".join(f"{query}@{level}" for query, level in self.tables) or "none"
             raise FolderError(
@@ -110,13 +110,13 @@ class Measurements:
     Attributes
     ----------
     ask
-        Gives the noisy answers of a level's query at the places asked for (``unit * rows + row``).
+        Gives the noisy answers of a level's query at the requested places (``unit * rows + row``).
     exact
-        What is published without noise: the answers to the invariants, by (query, level).
+        The answers that are published without noise, those of invariants, by (query, level).
     stamps
-        What a release made from these must be stamped with.
+        The stamps of a release made from these measurements.
     optimised
-        The optimised spine, where ``spine`` is one. Invariants, constraints and ``exact`` are about the units of its
+        The optimised spine, if ``spine`` is one. Invariants, constraints and ``exact`` refer to the units of its
         standard spine, on which the release is published.
     """
 
@@ -133,12 +133,12 @@ class Measurements:
         object.__setattr__(self, "exact", Frozen(dict(self.exact)))
 
     def places(self, name: str, query: str, level: str) -> SavedPlaces:
-        """Where the answers of a query at a level stand when they are saved; ``name`` is for messages."""
+        """The positions of the answers of a query at a level when they are saved; ``name`` is for messages."""
         measured = self.shares[level].spans > 0
         return SavedPlaces(name=name, measured=measured, rows=self.schema.query(query).size)
 
     def saved(self, pairs: Sequence[Pair]) -> Measurements:
-        """The same measurements with the answers of some (query, level) pairs alone, held in memory."""
+        """The same measurements with only the answers of these (query, level) pairs, held in memory."""
         tables = {}
         for query, level in pairs:
             places = self.places(f"{query}@{level}", query, level)
@@ -202,11 +202,11 @@ class Measurements:
         return unit_shares(self.strategy, self.spine)
 
     def measured(self, level: str, first: int, last: int) -> Bools:
-        """Which of a level's units are measured at all: not those whose parent took over their share."""
+        """Which of a level's units are measured; those whose parent took over their share are not."""
         return self.shares[level].spans[first:last] > 0
 
     def noise(self, level: str, query: str, span: int) -> Geometric | DiscreteGaussian:
-        """The noise of a query for the units that pay for so many levels (one, but for the only-child rule)."""
+        """The noise of a query for units that hold the budget of ``span`` levels (1 without the only-child rule)."""
         if span == 0:
             raise InputError(f"a {level} whose parent took over its share is not measured. Copy the parent.")
         return self.strategy.noise(level, query, level_share=self.shares[level].shares[span])

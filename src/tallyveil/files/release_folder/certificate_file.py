@@ -62,24 +62,29 @@ def certificate_bytes(certificate: Mapping[str, Any], listed: Mapping[str, str])
 
 def stamps_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
     """The stamps in a certificate."""
-    declared = certificate.get("declared")
-    stamps = declared.get("stamps", ()) if isinstance(declared, Mapping) else ()
-    return tuple(map(str, stamps)) if isinstance(stamps, list | tuple) else ()
+    return _texts(_declared(certificate, "stamps"))
 
 
 def shaped_by_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
     """What the measured spine depends on, according to a certificate."""
-    declared = certificate.get("declared")
-    measured_on = declared.get("measured_on") if isinstance(declared, Mapping) else None
-    shaped_by = measured_on.get("shaped_by") if isinstance(measured_on, Mapping) else None
-    return tuple(map(str, shaped_by)) if isinstance(shaped_by, list | tuple) else ()
+    return _texts(_declared(certificate, "measured_on", "shaped_by"))
 
 
-def _refuse_other_version(path: Path, table: Mapping[str, Any], problem: FolderError) -> None:
-    """Name the version that wrote a certificate which this one cannot read, if they differ."""
-    declared = table.get("declared")
-    versions = declared.get("versions") if isinstance(declared, Mapping) else None
-    stated, here = versions.get("tallyveil") if isinstance(versions, Mapping) else None, version("tallyveil")
+def _declared(certificate: Mapping[str, Any], *path: str) -> Any:
+    """A field of the declared part, or None if the certificate lacks it."""
+    value: Any = certificate
+    for name in ("declared", *path):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
+
+
+def _refuse_other_version(path: Path, certificate: Mapping[str, Any], problem: FolderError) -> None:
+    """If another version wrote a certificate that cannot be read, name that version."""
+    stated, here = _declared(certificate, "versions", "tallyveil"), version("tallyveil")
     if isinstance(stated, str) and stated != here:
         reason = str(problem).removesuffix(" Copy the folder again.").removesuffix(".")
         raise FolderError(

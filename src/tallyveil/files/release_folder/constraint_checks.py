@@ -8,10 +8,7 @@ import numpy as np
 
 from tallyveil._arrays import Integers
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
-from tallyveil.files.release_folder.layout import (
-    exact_pairs,
-    measurement_name,
-)
+from tallyveil.files.release_folder.layout import exact_pairs, measurement_name
 from tallyveil.files.release_folder.measurement_checks import exact_answers
 from tallyveil.files.release_folder.strict import ReadRelease
 from tallyveil.files.tables.geography import unit_code

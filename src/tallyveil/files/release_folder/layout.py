@@ -90,9 +90,14 @@ def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequen
     part = counts.taken(units)
     columns: dict[str, Any] = path_columns(histogram.spine, level, units)
     for query in map(histogram.schema.query, queries):
-        answers = part.merged(np.arange(len(units) + 1), query.row_of_cell, query.size).dense()
-        columns |= {name: pa.array(numbers) for name, numbers in zip(query_columns(query), answers.T, strict=True)}
+        columns |= answer_columns(part, query)
     return pa.table(columns)
+
+
+def answer_columns(counts: Counts, query: Query) -> dict[str, pa.Array]:
+    """The answers to a query for each unit of the counts, one column per row of the query."""
+    answers = counts.merged(np.arange(counts.units + 1), query.row_of_cell, query.size).dense()
+    return {name: pa.array(numbers) for name, numbers in zip(query_columns(query), answers.T, strict=True)}
 
 
 def query_columns(query: Query) -> list[str]:

@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import ArrayLike
@@ -17,7 +16,15 @@ from tallyveil._arrays import Integers
 from tallyveil.errors import FolderError, InputError
 from tallyveil.files.atomic import replacing_together
 from tallyveil.files.release_folder.certificate_file import certificate_bytes, read_certificate
-from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, MARGIN, SIGNATURE, level_name, query_columns
+from tallyveil.files.release_folder.layout import (
+    CERTIFICATE,
+    CODEBOOK,
+    MARGIN,
+    SIGNATURE,
+    answer_columns,
+    level_name,
+    query_columns,
+)
 from tallyveil.files.release_folder.manifest import sha256_of
 from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.columns import first_line
@@ -95,10 +102,8 @@ def area_table(people: Histogram, areas: Areas, margins: MarginsOf, *, level: st
     columns: dict[str, Any] = {"area": pa.array(areas.names, pa.string())}
     counts = areas.tabulate(people.leaves)
     for query in (query for place, query in margins.classes if place == level):
-        asked = people.schema.query(query)
-        answers = counts.merged(np.arange(counts.units + 1), asked.row_of_cell, asked.size).dense()
-        for name, numbers in zip(query_columns(asked), answers.T, strict=True):
-            columns[name] = pa.array(numbers)
+        for name, numbers in answer_columns(counts, people.schema.query(query)).items():
+            columns[name] = numbers
             columns[f"{name}{MARGIN}"] = pa.array(margins.of(level, query, areas.sizes()))
     return pa.table(columns)
 

@@ -10,11 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tallyveil.errors import FolderError, StrategyError
-from tallyveil.files.release_folder.certificate_file import (
-    certificate_in,
-    read_certificate,
-    shaped_by_of,
-)
+from tallyveil.files.release_folder.certificate_file import certificate_in, read_certificate, shaped_by_of
 from tallyveil.files.release_folder.layout import (
     CERTIFICATE,
     CODEBOOK,
@@ -27,10 +23,7 @@ from tallyveil.files.release_folder.layout import (
     measurement_name,
     saved_pairs,
 )
-from tallyveil.files.release_folder.measurement_files import (
-    read_exact,
-    saved_measurements,
-)
+from tallyveil.files.release_folder.measurement_files import read_exact, saved_measurements
 from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.geography import codes_of
 from tallyveil.files.tables.read import read_counts

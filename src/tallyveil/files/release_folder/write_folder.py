@@ -16,9 +16,7 @@ import pyarrow as pa
 
 from tallyveil.errors import FolderError
 from tallyveil.files.atomic import new_folder
-from tallyveil.files.release_folder.certificate_file import (
-    write_certificate,
-)
+from tallyveil.files.release_folder.certificate_file import write_certificate
 from tallyveil.files.release_folder.layout import (
     CODEBOOK,
     FACILITIES,
@@ -34,20 +32,12 @@ from tallyveil.files.release_folder.layout import (
     measurement_name,
 )
 from tallyveil.files.release_folder.manifest import manifest_of
-from tallyveil.files.release_folder.measurement_files import (
-    exact_pieces,
-    measured_pairs,
-)
+from tallyveil.files.release_folder.measurement_files import exact_pieces, measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.codebook_toml import codebook_to_toml
 from tallyveil.files.tables.side import facilities_table
-from tallyveil.files.tables.write import (
-    codebook_for,
-    units_table,
-    write_table,
-    write_text,
-)
+from tallyveil.files.tables.write import codebook_for, units_table, write_table, write_text
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.tables import counts_table
 from tallyveil.privacy.strategy import Strategy
