@@ -95,9 +95,9 @@ class SavedAnswers:
     def __call__(self, level: str, query: str, index: Integers) -> Integers:
         """The saved answers of a level's query at the requested places."""
         if (query, level) not in self.tables:
-            there = ", ".join(f"{query}@{level}" for query, level in self.tables) or "none"
+            saved = ", ".join(f"{query}@{level}" for query, level in self.tables) or "none"
             raise FolderError(
-                f"{query}@{level} was not saved with this release (saved: {there}). Protect again with the same key "
+                f"{query}@{level} was not saved with this release (saved: {saved}). Protect again with the same key "
                 f'and --measurements "{query}@{level}".'
             )
         return self.tables[query, level].values(index)

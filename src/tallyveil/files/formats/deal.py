@@ -86,10 +86,10 @@ def spread(ends: Integers, first: int, last: int) -> Integers:
 
 def _refuse_other_households(people: Histogram, households: Integers, occupied: Integers) -> None:
     if (occupied != households).any():
-        at = int(np.argmax(occupied != households))
-        code = unit_code(people.spine, people.spine.leaf, at)
+        district = int(np.argmax(occupied != households))
+        code = unit_code(people.spine, people.spine.leaf, district)
         raise DataError(
-            f"enumdist {code!r} has {households[at]:,} households but {occupied[at]:,} occupied "
+            f"enumdist {code!r} has {households[district]:,} households but {occupied[district]:,} occupied "
             f"housing units. In 1940 they are the same: correct facilities or housing."
         )
 
@@ -97,9 +97,9 @@ def _refuse_other_households(people: Histogram, households: Integers, occupied: 
 def _refuse_homeless(people: Histogram, living: Integers, built: Integers) -> None:
     homeless = (living > 0) & (built == 0)
     if homeless.any():
-        at, kind = (int(i) for i in np.argwhere(homeless)[0])
-        code = unit_code(people.spine, people.spine.leaf, at)
+        district, kind = (int(i) for i in np.argwhere(homeless)[0])
+        code = unit_code(people.spine, people.spine.leaf, district)
         raise DataError(
-            f"enumdist {code!r} has {living[at, kind]:,} persons of type {TYPES_1940[kind]!r} "
+            f"enumdist {code!r} has {living[district, kind]:,} persons of type {TYPES_1940[kind]!r} "
             f"but no such unit to live in. Correct people or facilities."
         )

@@ -165,12 +165,12 @@ def _refuse_other_numbers(persons_path: Path, units_path: Path, persons: PlaceCo
         [PlaceCounts(key=persons.place, count=persons.count), PlaceCounts(key=stated.place, count=-stated.count)]
     )
     if difference.count.any():
-        at = int(np.argmax(difference.count != 0))
-        place = int(difference.key[at])
+        entry = int(np.argmax(difference.count != 0))
+        place = int(difference.key[entry])
         expected = int(stated.count[stated.place == place].sum())
         raise DataError(
-            f"{persons_path.name}: enumdist '{place:010d}' has {expected + int(difference.count[at]):,} persons, but "
-            f"{expected:,} by FINAL_POP in {units_path.name}. One file is cut short, or they are of different runs."
+            f"{persons_path.name}: enumdist '{place:010d}' has {expected + int(difference.count[entry]):,} persons, "
+            f"but {expected:,} by FINAL_POP in {units_path.name}. One file is cut short, or they are of different runs."
         )
 
 

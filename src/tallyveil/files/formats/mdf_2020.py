@@ -116,10 +116,10 @@ def _refuse_other_homes(facilities: Facilities, housing: Histogram) -> None:
     households = facilities.leaves.cell == 0
     np.subtract.at(homes, facilities.leaves.unit()[households], facilities.leaves.count[households])
     if homes.any():
-        at = int(np.argmax(homes != 0))
-        code = unit_code(housing.spine, housing.spine.leaf, at)
+        block = int(np.argmax(homes != 0))
+        code = unit_code(housing.spine, housing.spine.leaf, block)
         raise DataError(
-            f"block {code!r}: facilities and housing differ by {abs(int(homes[at])):,} housing "
+            f"block {code!r}: facilities and housing differ by {abs(int(homes[block])):,} housing "
             f"units. In 2020 the first type of facilities counts all housing units, including vacant ones: "
             f"correct one of them."
         )

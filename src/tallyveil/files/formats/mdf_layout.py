@@ -66,10 +66,10 @@ def tables(names: Sequence[str], layout: FileLayout) -> tuple[Integers, NDArray[
     adds = np.full((len(names), LARGEST), -1, np.int32)
     ten = 1
     for column in reversed(layout.columns):
-        at = names.index(column.name)
-        columns[at] = column.role, column.width, ten if column.role == PLACE else 1
+        place = names.index(column.name)
+        columns[place] = column.role, column.width, ten if column.role == PLACE else 1
         if column.role == PLACE:
             ten *= 10**column.width
         for code, more in (column.codes or {}).items():
-            adds[at, code] = more
+            adds[place, code] = more
     return columns, adds

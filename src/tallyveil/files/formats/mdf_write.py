@@ -26,8 +26,8 @@ class Rows(NamedTuple):
 
     heads: tuple[Bytes, Integers]  # a table of heads, and which of them each row has
     cell: Integers
-    one: Integers
-    two: Integers
+    first_number: Integers
+    second_number: Integers
 
 
 def write_pair(
@@ -56,10 +56,10 @@ def rendered(
     middle, tail = _texts(middles), _texts(tails)
 
     def render(span: tuple[int, int]) -> memoryview:
-        (head, which), cell, one, two = rows(*span)
+        (head, which), cell, first_number, second_number = rows(*span)
         room = len(which) * (head.shape[1] + middle[0].shape[1] + tail[0].shape[1] + 40)
         out = np.empty(room, np.uint8)
-        return out[: _render_rows(head, which, cell, one, two, *middle, *tail, out)].data
+        return out[: _render_rows(head, which, cell, first_number, second_number, *middle, *tail, out)].data
 
     yield start
     spans = ((first, min(first + ROWS, total)) for first in range(0, total, ROWS))

@@ -17,7 +17,7 @@ from tallyveil._arrays import Floats, Integers
 from tallyveil.files.release_folder.certificate_file import stamps_of
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.layout import MEASURED, exact_pairs, measurement_name
-from tallyveil.files.release_folder.measurement_files import measured_pairs, measurement_sizes
+from tallyveil.files.release_folder.measurement_files import empty_measurements, measured_pairs, measurement_sizes
 from tallyveil.files.release_folder.read_folder import read_measurements
 from tallyveil.files.release_folder.strict import ReadRelease
 from tallyveil.files.release_folder.strict_tables import CheckedTable, checked_table
@@ -34,7 +34,7 @@ def check_measurements(release: ReadRelease) -> str:
     saved = [pair for pair in pairs if measurement_name(*pair) in release.folder.files]
     if saved and release.optimised is None and "measured_on" in release.declared:
         raise UncheckedError("the spine that was measured cannot be read")
-    shape = _shape(release)
+    shape = empty_measurements(release.people, release.strategy, release.optimised)
     for query, level in saved:
         table = checked_table(release.folder, measurement_name(query, level), MEASURED)
         spans = shape.shares[level].spans
@@ -57,7 +57,8 @@ def saved_again(release: ReadRelease) -> Measurements:
     They are read from the files that were opened and compared. If they do not fit into memory, the files are opened
     again by their paths.
     """
-    stamps, shape, pairs = stamps_of(release.certificate), _shape(release), measured_pairs(release.strategy)
+    stamps = stamps_of(release.certificate)
+    shape = empty_measurements(release.people, release.strategy, release.optimised)
     if measurement_sizes(shape).numbers > MOST_HELD:
         read = read_measurements(
             release.place, release.strategy, release.people, optimised=release.optimised, stamps=stamps
@@ -65,7 +66,7 @@ def saved_again(release: ReadRelease) -> Measurements:
         assert read is not None
         return read
     tables = {}
-    for query, level in pairs:
+    for query, level in measured_pairs(release.strategy):
         table = checked_table(release.folder, measurement_name(query, level), MEASURED)
         values = [np.zeros(0, dtype=np.int64), *(piece.column("value").to_numpy() for _, piece in table.pieces())]
         places = shape.places(table.name, query, level)
@@ -85,21 +86,6 @@ def exact_answers(release: ReadRelease, query: str, level: str) -> Integers:
     return values.reshape(len(codes), len(labels))
 
 
-def _shape(release: ReadRelease) -> Measurements:
-    """Measurements of the same shape without values."""
-
-    def nothing(_level: str, _query: str, index: Integers) -> Integers:
-        return np.zeros(len(index), dtype=np.int64)
-
-    return Measurements(
-        spine=release.spine if release.optimised is None else release.optimised.spine,
-        schema=release.schema,
-        strategy=release.strategy,
-        ask=nothing,
-        optimised=release.optimised,
-    )
-
-
 def _check_frame(
     table: CheckedTable,
     codes: NDArray[np.bytes_],
@@ -117,14 +103,16 @@ def _check_frame(
         for column, right in (("unit", rank), ("cell", row)):
             differs = _places(piece.column(column), known[column]) != right
             if differs.any():
-                at = int(np.argmax(differs))
-                stated, expected = piece.column(column)[at].as_py(), known[column][int(right[at])].as_py()
-                raise BrokenError(f"{table.name}: row {first + at + 1:,}, {column}: {stated}, not {expected}")
+                place = int(np.argmax(differs))
+                stated, expected = piece.column(column)[place].as_py(), known[column][int(right[place])].as_py()
+                raise BrokenError(f"{table.name}: row {first + place + 1:,}, {column}: {stated}, not {expected}")
         stated, expected = piece.column("variance").to_numpy(), variance[rank]
         same = np.isclose(stated, expected, rtol=CLOSE, atol=0)
         if not same.all():
-            at = int(np.argmin(same))
-            raise BrokenError(f"{table.name}: row {first + at + 1:,}, variance: {stated[at]}, not {expected[at]}")
+            place = int(np.argmin(same))
+            raise BrokenError(
+                f"{table.name}: row {first + place + 1:,}, variance: {stated[place]}, not {expected[place]}"
+            )
         if keep:
             kept.append(piece.column("value").to_numpy())
     return np.concatenate(kept)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tallyveil._arrays import Integers
 from tallyveil.errors import FolderError
 from tallyveil.files.tables.columns import first_line
 from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema, factors_of
 from tallyveil.nouns.spine import Spine
@@ -109,28 +110,14 @@ def read_exact(path: Path, schema: Schema, spine: Spine, *, query: str, level: s
     return Counts.from_dense(value.reshape(spine.size(level), rows))
 
 
-def saved_measurements(
-    files: Mapping[Pair, Path],
-    *,
-    spine: Spine,
-    schema: Schema,
-    strategy: Strategy,
-    exact: Mapping[Pair, Counts],
-    stamps: tuple[str, ...],
-    optimised: OptimisedSpine | None = None,
-) -> Measurements:
-    """Measurements that are answered from files; answers that were not saved are refused."""
-    shape = Measurements(
-        spine=spine, schema=schema, strategy=strategy, ask=SavedAnswers({}), exact=exact, stamps=stamps,
-        optimised=optimised,
-    )  # fmt: skip
-    tables = {
-        (query, level): _InFile(path, shape.places(str(path), query, level)) for (query, level), path in files.items()
-    }
-    return replace(shape, ask=SavedAnswers(tables))
+def empty_measurements(people: Histogram, strategy: Strategy, optimised: OptimisedSpine | None) -> Measurements:
+    """The measurements of a release without any answers, to which saved answers can be added."""
+    spine = people.spine if optimised is None else optimised.spine
+    ask = SavedAnswers({})
+    return Measurements(spine=spine, schema=people.schema, strategy=strategy, ask=ask, optimised=optimised)
 
 
-class _InFile(SavedValues):
+class FileValues(SavedValues):
     """The values in one file, read piece by piece on demand."""
 
     def __init__(self, path: Path, places: SavedPlaces) -> None:

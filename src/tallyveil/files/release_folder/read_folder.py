@@ -23,7 +23,7 @@ from tallyveil.files.release_folder.layout import (
     measurement_name,
     saved_pairs,
 )
-from tallyveil.files.release_folder.measurement_files import read_exact, saved_measurements
+from tallyveil.files.release_folder.measurement_files import FileValues, empty_measurements, read_exact
 from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.geography import codes_of
 from tallyveil.files.tables.read import read_counts
@@ -34,11 +34,11 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
-from tallyveil.nouns.tables import has_named_root
+from tallyveil.nouns.tables import has_named_root, path_levels
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import read_strategy
-from tallyveil.release.measurements import Measurements
+from tallyveil.release.measurements import Measurements, SavedAnswers
 from tallyveil.release.release import Release
 
 
@@ -93,15 +93,9 @@ def read_measurements(
         for (query, level), path in paths.items()
         if path.exists()
     }
-    return saved_measurements(
-        files,
-        spine=people.spine if optimised is None else optimised.spine,
-        schema=people.schema,
-        strategy=strategy,
-        exact=exact,
-        stamps=stamps,
-        optimised=optimised,
-    )
+    empty = empty_measurements(people, strategy, optimised)
+    tables = {pair: FileValues(path, empty.places(str(path), *pair)) for pair, path in files.items()}
+    return replace(empty, ask=SavedAnswers(tables), exact=exact, stamps=stamps)
 
 
 def read_optimised(folder: Path, standard: Spine) -> OptimisedSpine | None:
@@ -120,15 +114,14 @@ def read_optimised(folder: Path, standard: Spine) -> OptimisedSpine | None:
 
 def read_measured_spine(source: Source, standard: Spine, *, shaped_by: tuple[str, ...]) -> OptimisedSpine:
     """The optimised spine on which a release was measured, from the ordered list of its leaves."""
-    named = has_named_root(standard)
-    levels = standard.levels[1:] if named else standard.levels
-    pieces = [batch.table for batch in batches(source)]
-    table = pa.concat_tables(pieces)
+    levels = path_levels(standard, standard.leaf)
+    table = pa.concat_tables([batch.table for batch in batches(source)])
     missing = [level for level in levels if level not in table.column_names]
     if missing:
         raise FolderError(f"{source}: no column {missing[0]!r}. Copy the folder again.")
     columns = {level: codes_of(table.column(level)) for level in levels}
-    spine = Spine.from_columns(columns, root=standard.levels[0] if named else None, in_order=True)
+    root = standard.levels[0] if has_named_root(standard) else None
+    spine = Spine.from_columns(columns, root=root, in_order=True)
     return OptimisedSpine.from_spines(spine, standard, shaped_by=shaped_by)
 
 

@@ -67,23 +67,23 @@ def checked_table(folder: Sealed, name: str, columns: Callable[[list[str]], pa.S
     """A table of the folder; ``columns`` is the schema it must have, or computes it from the names in the file."""
     try:
         file = pyarrow.parquet.ParquetFile(folder.read(name))
-        found, frame = file.schema_arrow, file.metadata
+        schema, frame = file.schema_arrow, file.metadata
     except (pa.ArrowException, OSError) as problem:
         raise BrokenError(f"{name}: cannot be read as Parquet ({first_line(problem)})") from None
-    expected = columns if isinstance(columns, pa.Schema) else columns(found.names)
-    if found.names != expected.names:
-        odd = sorted(set(found.names) ^ set(expected.names))
+    expected = columns if isinstance(columns, pa.Schema) else columns(schema.names)
+    if schema.names != expected.names:
+        odd = sorted(set(schema.names) ^ set(expected.names))
         raise BrokenError(f"{name}: columns differ ({', '.join(odd) or 'in their order'})")
     for field in expected:
-        if found.field(field.name).type != field.type:
-            raise BrokenError(f"{name}, {field.name}: holds {found.field(field.name).type}, not {field.type}")
+        if schema.field(field.name).type != field.type:
+            raise BrokenError(f"{name}, {field.name}: holds {schema.field(field.name).type}, not {field.type}")
     notes = [key.decode("utf-8", "replace") for key in frame.metadata or {} if key != _ARROW]
-    if notes or not found.equals(expected, check_metadata=True) or not _WRITER.fullmatch(frame.created_by):
+    if notes or not schema.equals(expected, check_metadata=True) or not _WRITER.fullmatch(frame.created_by):
         raise BrokenError(f"{name}: holds more than its columns ({', '.join(notes) or 'metadata'})")
     for group in range(frame.num_row_groups):
         for column in range(frame.num_columns):
             if getattr(frame.row_group(group).column(column), "metadata", None):
-                raise BrokenError(f"{name}: holds more than its columns (metadata of {found.names[column]})")
+                raise BrokenError(f"{name}: holds more than its columns (metadata of {schema.names[column]})")
     if _described(frame) != folder.size(name):
         raise BrokenError(f"{name}: holds more than its columns (bytes that belong to none of them)")
     return CheckedTable(name, file)

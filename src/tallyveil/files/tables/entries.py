@@ -105,11 +105,11 @@ class Entries:
             place = self._parents(spine, below)[place]
             stated, right = codes_of(paths.column(level)), spine.codes[spine.depth(level)][place]
             if (stated != right).any():
-                at = int(np.argmax(stated != right))
+                row = int(np.argmax(stated != right))
                 raise DataError(
-                    f"row {paths.column('row')[at].as_py() + 1:,}: {levels[-1]} "
-                    f"{paths.column(levels[-1])[at].as_py()!r} is in {level} {right[at].decode()!r} by the list of "
-                    f"units, but in {stated[at].decode()!r} here. Correct one."
+                    f"row {paths.column('row')[row].as_py() + 1:,}: {levels[-1]} "
+                    f"{paths.column(levels[-1])[row].as_py()!r} is in {level} {right[row].decode()!r} by the list of "
+                    f"units, but in {stated[row].decode()!r} here. Correct one."
                 )
         return leaf
 

@@ -68,18 +68,18 @@ def codebook_stamps(book: Codebook, *, listed: bool) -> tuple[str, ...]:
 
 
 def _check_columns(source: Source, book: Codebook) -> None:
-    there = column_names(source)
+    names = column_names(source)
     name = str(source) if isinstance(source, str | PathLike) else "the table"
     cells = wide_columns(book) if book.layout == "wide" else [*book.attributes, *([book.count] if book.count else [])]
     wanted = [*book.geography, *cells, *book.where, *([book.total] if book.total else [])]
-    missing = [column for column in wanted if column not in there]
+    missing = [column for column in wanted if column not in names]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise DataError(
-            f"{name}: no column {missing[0]!r}{more}, which the codebook names. The columns are {', '.join(there)}. "
+            f"{name}: no column {missing[0]!r}{more}, which the codebook names. The columns are {', '.join(names)}. "
             f"Correct the codebook, or draft one with: tallyveil codebook {name}"
         )
-    extra = [column for column in there if column not in {*wanted, *book.ignore}]
+    extra = [column for column in names if column not in {*wanted, *book.ignore}]
     if book.layout == "persons":
         _refuse_counts(name, [*extra, *([book.total] if book.total else [])])
     if extra:
