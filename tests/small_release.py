@@ -6,7 +6,8 @@ from tallyveil import Facilities, Histogram, Schema, Spine, Strategy
 from tallyveil.engine.topdown import topdown
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
-from tallyveil.release.certificate import Certificate, Declared, Observed
+from tallyveil.release.certificate import Certificate, Observed
+from tallyveil.release.declaration import Declared
 from tallyveil.release.declared import SEEDED, declared_of
 from tallyveil.release.measurements import Measurements
 from tallyveil.release.release import Release
@@ -17,6 +18,18 @@ CODES = {
     "tract": ["011", "012", "013", "021", "031", "032"],
 }
 SCHEMA = Schema(attributes={"age": ["child", "adult"], "home": ["house", "prison", "dorm"]})
+# the codebook of the table that the people were read from
+SOURCE = """
+[geography]
+root = "us"
+levels = ["county", "tract"]
+[attributes]
+age = ["child", "adult"]
+home = ["house", "prison", "dorm"]
+[table]
+layout = "persons"
+ignore = ["income"]
+"""
 CONSTRAINTS = (
     Invariant(query="total", level="county"),
     FacilityBounds(attribute="home", level="tract", least={"house": 0, "*": 1}, most={"*": 20}),

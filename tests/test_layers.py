@@ -19,6 +19,7 @@ ROWS = [
             "nouns.counts",
             "nouns.histogram",
             "nouns.estimates",
+            "nouns.tables",
             "nouns.facilities",
         ),
         *(
@@ -53,7 +54,8 @@ ROWS = [
         *("privacy.guarantee", "privacy.several_releases", "privacy"),
     ],
     [
-        *("release.solved", "release.canonical", "release.certificate", "release.declared"),
+        *("release.solved", "release.canonical", "release.typed_json", "release.declaration", "release.certificate"),
+        *("release.guarantee_words", "release.declared"),
         *("release.measurements", "release.release", "release.certificate_page", "release.plan", "release"),
     ],
     ["populations", "files.atomic", "runs", "files"],
@@ -71,6 +73,8 @@ LATE = {
     ("privacy.strategy", "privacy.presets"),
     ("privacy.strategy", "privacy.strategy_toml"),
     ("nouns.spine", "nouns.optimise_spine"),
+    ("nouns.histogram", "nouns.tables"),
+    ("nouns.estimates", "nouns.tables"),
     ("nouns.spine", "nouns.optimised_spine"),  # types only, as the next two
     ("nouns.spine", "nouns.areas"),
     ("nouns.spine", "nouns.facilities"),

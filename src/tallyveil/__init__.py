@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tallyveil import errors, evaluate, files, mechanisms, populations, privacy, risk
     from tallyveil.engine.topdown import topdown
-    from tallyveil.files.release_folder.folder import read_release, write_release
+    from tallyveil.files.release_folder.read_folder import read_release
+    from tallyveil.files.release_folder.write_folder import write_release
     from tallyveil.files.tables.read import read_counts
     from tallyveil.mechanisms.measure import measure
     from tallyveil.nouns import census_schemas as schemas
@@ -54,11 +55,11 @@ _HOME = {
     "protect": "protection.protect",
     "protect_to_folder": "protection.protect",
     "read_counts": "files.tables.read",
-    "read_release": "files.release_folder.folder",
+    "read_release": "files.release_folder.read_folder",
     "sign_release": "protection.verify",
     "topdown": "engine.topdown",
     "verify_release": "protection.verify",
-    "write_release": "files.release_folder.folder",
+    "write_release": "files.release_folder.write_folder",
 }
 _PARTS = {
     "errors": "errors",

@@ -240,7 +240,7 @@ def test_an_interrupted_run_exits_with_130_and_leaves_nothing(town, tmp_path, mo
         signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("tallyveil.files.release_folder.folder.certificate_bytes", interrupted)
+    monkeypatch.setattr("tallyveil.files.release_folder.certificate_file.certificate_bytes", interrupted)
     done = protect(town, "--epsilon", "1", "-o", str(tmp_path / "r"))
     signal.signal(signal.SIGINT, before)
     assert done.returncode == 130

@@ -156,7 +156,7 @@ def test_a_folder_made_elsewhere_without_a_certificate_gets_margins_too(folder):
 
 
 def test_a_large_table_is_rewritten_piece_by_piece(folder, monkeypatch):
-    monkeypatch.setattr(margin_columns, "PIECE", 2)
+    monkeypatch.setattr(margin_columns, "PIECE_ROWS", 2)
     write_margins(folder, margins_for(*all_pairs()))
     whole = pd.read_parquet(folder / "levels" / "tract.parquet")
     assert len(whole) == 6
@@ -177,7 +177,7 @@ def test_margins_of_another_share_or_without_a_table_are_refused(folder):
         write_margins(folder, margins_for(*all_pairs(), confidence=0.95))
     (folder / "levels" / "tract.parquet").unlink()
     before = contents(folder)
-    with pytest.raises(InputError, match=r"tract.parquet: no such table, so margins have no place"):
+    with pytest.raises(InputError, match=r"tract.parquet: no such table, so margins cannot be added"):
         write_margins(folder, margins_for(*all_pairs()))
     assert contents(folder) == before
 
@@ -224,7 +224,7 @@ def test_a_label_that_looks_like_a_margin_is_a_count_and_margins_beside_it_are_r
     certificate = Certificate(declared=declared, observed=Observed(levels=()))
     write_release(Release(histogram=people, strategy=plan, certificate=certificate), tmp_path / "odd")
     assert failing(tmp_path / "odd") == {}
-    with pytest.raises(InputError, match="the column age:a_moe90 has counts, so margins cannot be called so"):
+    with pytest.raises(InputError, match="the column age:a_moe90 holds counts, so margins cannot use that name"):
         write_margins(tmp_path / "odd", margins_for(("county", "age")))
 
 

@@ -1,10 +1,15 @@
 """A small census, and the same people in every layout."""
 
+import tracemalloc
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tallyveil import Histogram, Schema, Spine
+from tallyveil.files.tables.write import persons_rows, wide_table
 from tallyveil.nouns.schema import Grouping
+from tallyveil.nouns.tables import counts_table
 
 COLUMNS = {
     "state": ["09", "09", "44", "44", "44"],
@@ -24,6 +29,22 @@ def people() -> Histogram:
     spine = Spine.from_columns(COLUMNS, root="us")
     unit, cell, count = [0, 0, 1, 2, 4, 4], [0, 3, 5, 3, 0, 4], [2, 3, 1, 2, 1, 2]
     return Histogram.from_entries(spine, SCHEMA, unit=unit, cell=cell, count=count)
+
+
+def persons_table(people: Histogram) -> pa.Table:
+    return persons_rows(counts_table(people))
+
+
+LAYOUTS = {"long": counts_table, "wide": wide_table, "persons": persons_table}
+
+
+def with_peak_memory(work):
+    """The result of some work, and the largest number of bytes it allocated."""
+    tracemalloc.start()
+    try:
+        return work(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def same(one: Histogram, two: Histogram) -> bool:

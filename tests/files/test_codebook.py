@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import same
+from conftest import LAYOUTS, same
 from tallyveil.errors import InputError
 from tallyveil.files import Codebook, codebook_from_toml, codebook_to_toml, draft_codebook, read_codebook, read_counts
-from tallyveil.files.tables.write import codebook_for, counts_table, persons_table, wide_table
+from tallyveil.files.tables.write import codebook_for, write_table
 from tallyveil.nouns.histogram import Filter
 
 BASE = """
@@ -95,7 +95,7 @@ def test_where_is_public_stands_at_the_top_or_in_the_table_and_not_in_both():
     assert below.filter == Filter(where={"level": "block"}, public=True)
     assert codebook_from_toml(BASE + where).filter == Filter(where={"level": "block"}, public=False)
     assert codebook_from_toml(BASE).filter is None
-    with pytest.raises(InputError, match=r"where_is_public stands at the top and in \[table\]\. Keep one of them"):
+    with pytest.raises(InputError, match=r"where_is_public is both at the top and in \[table\]\. Keep one of them"):
         codebook_from_toml("where_is_public = false\n" + BASE + where + "where_is_public = true\n")
 
 
@@ -160,13 +160,10 @@ def test_one_column_of_counts_beside_labels_is_drafted_as_the_count(name):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("make", [counts_table, wide_table, persons_table], ids=["long", "wide", "persons"])
-def test_a_drafted_codebook_reads_the_table_it_was_drafted_from(people, tmp_path, make, ending):
-    from tallyveil.files.tables.write import write_table
-
-    layout = {counts_table: "long", wide_table: "wide", persons_table: "persons"}[make]
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_drafted_codebook_reads_the_table_it_was_drafted_from(people, tmp_path, layout, ending):
     file = tmp_path / f"t.{ending}"
-    write_table(make(people), file)
+    write_table(LAYOUTS[layout](people), file)
     drafted = draft_codebook(file)
     assert drafted.layout == layout
     assert drafted.root == "us"
@@ -194,7 +191,7 @@ def test_a_draft_cuts_a_gisjoin_and_pads_numbers():
     [
         ({"place": ["a"], "n": [1]}, "no geographic column found"),
         ({"state": ["44"]}, "no columns of counts or labels"),
-        ({"state": []}, "no rows to look at"),
+        ({"state": []}, "the table has no rows"),
     ],
 )
 def test_a_table_that_tells_too_little_is_refused(table, message):

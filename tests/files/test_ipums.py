@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from conftest import with_peak_memory
 from tallyveil import Histogram, Spine
 from tallyveil.errors import InputError
 from tallyveil.files import Census1940, read_ipums_1940, write_ipums_1940
@@ -244,12 +244,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     for blocks in (20, 1000):
         path.write_bytes(block * blocks)
         read_ipums_1940(path, piece=1 << 16)
-        tracemalloc.start()
-        try:
-            assert read_ipums_1940(path, piece=1 << 16).people.total() == 50 * blocks
-            read_peaks.append(tracemalloc.get_traced_memory()[1])
-        finally:
-            tracemalloc.stop()
+        census, peak = with_peak_memory(lambda: read_ipums_1940(path, piece=1 << 16))
+        assert census.people.total() == 50 * blocks
+        read_peaks.append(peak)
     assert path.stat().st_size > 13e6
     assert read_peaks[1] < 1.5e6
     assert read_peaks[1] < read_peaks[0] + 4e5
@@ -257,7 +254,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
 def test_entries_are_added_up_before_too_many_wait(read, monkeypatch):
     plain = read(SMALL)
-    monkeypatch.setattr("tallyveil.files.formats.counting._WAITING", 1)
+    monkeypatch.setattr("tallyveil.files.formats.piecewise._WAITING", 1)
     assert same(read(SMALL, piece=300), plain)
 
 
@@ -303,8 +300,8 @@ BAD = {
     ),
     "file cut short": (
         joined(H, P) + P[:200],
-        "extract.dat, line 3 (P record): the file ends at column 200 of 273, without a line end. It looks cut short: "
-        "fetch it again, or end it with a line end if it is whole.",
+        "extract.dat, line 3 (P record): the file ends at column 200 of 273, without a line end. It may be cut short: "
+        "fetch it again, or add a line end if it is complete.",
     ),
     "file cut short in a household": (
         joined(H, P) + H[:150],
@@ -402,7 +399,7 @@ def test_a_missing_file_a_folder_and_no_threads_are_refused(tmp_path, read):
 
 
 def test_a_file_in_which_no_household_begins_is_refused_before_it_fills_memory(read, monkeypatch):
-    monkeypatch.setattr("tallyveil.files.formats.lines.LONGEST", 5000)
+    monkeypatch.setattr("tallyveil.files.formats.lines.LONGEST_RECORD", 5000)
     with pytest.raises(InputError, match=r"extract\.dat: no new record begins in \d,\d{3} bytes\. This is not a file"):
         read(b"H" + b"0" * 100_000, piece=500)
 
@@ -494,7 +491,7 @@ def test_more_persons_than_the_counters_hold_still_read_back(tmp_path):
 @pytest.mark.parametrize("size", [1, 1000, 1 << 24])
 def test_the_file_does_not_depend_on_threads_and_pieces(tmp_path, monkeypatch, size):
     whole = written(read_small(tmp_path), tmp_path / "one.dat", threads=1)
-    monkeypatch.setattr(ipums_write, "_PIECE", size)
+    monkeypatch.setattr(ipums_write, "_WRITE_BYTES", size)
     assert written(read_small(tmp_path), tmp_path / "two.dat", threads=2) == whole
 
 
@@ -517,10 +514,13 @@ def empty_district() -> Census1940:
 @pytest.mark.parametrize(
     ("census", "text"),
     [
-        (empty_district(), "enumdist '4400100001' has no unit, so no record would name it. Leave it out of the spine"),
+        (
+            empty_district(),
+            "enumdist '4400100001' has no unit, so no record would mention it. Leave it out of the spine",
+        ),
         (
             town(built=(2,)),
-            "enumdist '4400100001' has 1 persons of type 'correctional' but no such unit to deal them to. Correct "
+            "enumdist '4400100001' has 1 persons of type 'correctional' but no such unit to live in. Correct "
             "people or facilities.",
         ),
         (
@@ -536,7 +536,7 @@ def empty_district() -> Census1940:
             Census1940(people=town().housing, facilities=town().facilities, housing=town().housing),
             "holds people on schemas.PERSONS_1940, facilities of schemas.TYPES_1940 and housing on schemas.UNITS_2020.",
         ),
-        (town(code="44001000x1"), "enumdist '44001000x1' is not 10 digits with which its enumdist codes begin."),
+        (town(code="44001000x1"), "enumdist '44001000x1' is not the first 10 digits of its enumdist codes."),
     ],
 )
 def test_counts_that_a_file_cannot_hold_are_refused(tmp_path, census, text):

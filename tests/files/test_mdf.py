@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -11,16 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_ipums import cell, cells, damaged, few, populations, same, town
 
+from conftest import with_peak_memory
 from tallyveil import Histogram, Spine
 from tallyveil.errors import InputError
-from tallyveil.files import (
-    Census1940,
-    Census2020,
-    read_mdf_1940,
-    read_mdf_2020,
-    write_mdf_1940,
-    write_mdf_2020,
-)
+from tallyveil.files import Census1940, Census2020, read_mdf_1940, read_mdf_2020, write_mdf_1940, write_mdf_2020
 from tallyveil.files.formats import mdf_write
 from tallyveil.files.tables.stamps import HOUSING
 from tallyveil.nouns.census_schemas import PERSONS_2020, RACES_2020, TYPES_2020, UNITS_2020
@@ -151,8 +144,8 @@ def test_a_file_of_units_alone_gives_empty_districts(read):
 BAD_1940 = {
     "too few fields": (
         (person()[:-3] + b"\n", unit(pop=1)),
-        "MDF_PER.dat, line 1 has 22 fields, but a row of persons has 23. It is cut short, or cut by something else "
-        "than '|': correct the row, or fetch the file again.",
+        "MDF_PER.dat, line 1 has 22 fields, but a row of persons has 23. It is truncated, or its fields are not "
+        "separated by '|': correct the row, or fetch the file again.",
     ),
     "other delimiter": ((PERSONS.replace(b"|", b","), UNITS), "MDF_PER.dat, line 1 has 1 fields, but a row of persons"),
     "blank line": ((person() + b"\n", unit(pop=1)), "MDF_PER.dat, line 2 has 1 fields, but a row of persons has 23."),
@@ -205,7 +198,7 @@ BAD_1940 = {
         (person(3), UNITS),
         "column EUID: '3' is a unit of another kind than RTYPE says (RTYPE '3', QAGE '18', CENHISP '1', CENRACE '1').",
     ),
-    "unit twice": ((PERSONS, UNITS + unit(2)), "MDF_UNIT.dat: EUID 2 stands twice. Each unit has a number of its own."),
+    "unit twice": ((PERSONS, UNITS + unit(2)), "MDF_UNIT.dat: EUID 2 occurs twice. Give each unit its own number."),
     "units not numbered": (
         (PERSONS, unit(123456789)),
         "MDF_UNIT.dat: EUID 123456789 in the first 1 units. EUID must number the units from 0 or 1: number them again",
@@ -231,8 +224,8 @@ def test_bad_files_of_1940_are_refused_with_place_value_and_remedy(read, case):
             read(*files, **options)
 
 
-def test_an_euid_that_returns_in_a_later_piece_stands_twice_too(read):
-    with pytest.raises(InputError, match=r"EUID 1 stands twice"):
+def test_an_euid_that_returns_in_a_later_piece_occurs_twice_too(read):
+    with pytest.raises(InputError, match=r"EUID 1 occurs twice"):
         read(PERSONS, UNITS + unit(1), piece=100)
 
 
@@ -245,7 +238,7 @@ def test_the_line_of_a_wrong_row_counts_metadata_header_and_earlier_pieces(read)
 
 def test_units_are_looked_for_beside_persons_and_asked_for_where_absent(tmp_path):
     (tmp_path / "run1-MDF_PER.dat").write_bytes(PERSONS)
-    text = r"no file of units lies beside it \(run1-MDF_UNIT\.dat\)\. Give units_path\."
+    text = r"there is no file of units beside it \(run1-MDF_UNIT\.dat\)\. Give units_path\."
     with pytest.raises(InputError, match=text):
         read_mdf_1940(tmp_path / "run1-MDF_PER.dat")
     (tmp_path / "run1-MDF_UNIT.dat").write_bytes(UNITS)
@@ -260,12 +253,9 @@ def test_memory_does_not_grow_with_the_number_of_persons(tmp_path):
         persons.write_bytes(person() * number)
         units.write_bytes(unit(pop=number))
         read_mdf_1940(persons, piece=1 << 16)
-        tracemalloc.start()
-        try:
-            assert read_mdf_1940(persons, piece=1 << 16).people.total() == number
-            peaks.append(tracemalloc.get_traced_memory()[1])
-        finally:
-            tracemalloc.stop()
+        census, peak = with_peak_memory(lambda: read_mdf_1940(persons, piece=1 << 16))
+        assert census.people.total() == number
+        peaks.append(peak)
     assert persons.stat().st_size > 9e6
     assert peaks[1] < 1.5e6
     assert peaks[1] < peaks[0] + 4e5

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +22,8 @@ from tallyveil import Areas, Histogram, Schema, Spine, Strategy
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import FolderError, InputError
 from tallyveil.files import codebook_to_toml, read_codebook, read_counts, read_release, write_release
-from tallyveil.files.release_folder.folder import new_folder
-from tallyveil.files.release_folder.measured import file_name, measured_pairs, measurement_sizes, noisy_pieces
+from tallyveil.files.atomic import new_folder
+from tallyveil.files.release_folder.measurement_files import file_name, measured_pairs, measurement_sizes
 from tallyveil.files.tables.read import UNITS_FROM_DATA
 from tallyveil.files.tables.write import codebook_for, write_table
 from tallyveil.mechanisms.measure import measure
@@ -100,7 +102,7 @@ def test_measurements_that_a_release_kept_are_written_as_the_live_ones_are(relea
 
 
 def test_saved_measurements_answer_from_several_pieces_too(release, noisy, tmp_path, monkeypatch):
-    monkeypatch.setattr(noisy_pieces, "__kwdefaults__", {"size": 8})  # two units of three numbers at a time
+    monkeypatch.setattr(Measurements.pieces, "__kwdefaults__", {"size": 8})  # two units of three numbers at a time
     write_release(release, tmp_path / "r", measurements=[("home", "tract")], noisy=noisy)
     path = tmp_path / "r" / "measurements" / "tract" / "home.parquet"
     assert pyarrow.parquet.ParquetFile(path).num_row_groups == 3
@@ -208,7 +210,7 @@ def test_a_file_of_measurements_with_a_row_too_few_is_refused(release, noisy, tm
     with pytest.raises(InputError, match=r"home.parquet: 14 rows, but the measured units have 15"):
         read_release(tmp_path / "r")
     pd.read_parquet(path).drop(columns="value").to_parquet(path)
-    with pytest.raises(InputError, match="no column 'value' of whole numbers"):
+    with pytest.raises(InputError, match="no integer column 'value'"):
         read_release(tmp_path / "r")
     path.write_bytes(b"not a table")
     with pytest.raises(InputError, match=r"home.parquet: cannot be read as Parquet"):
@@ -243,7 +245,7 @@ def test_a_write_that_fails_leaves_nothing(release, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tallyveil.files.release_folder.folder.certificate_bytes", interrupted)
+    monkeypatch.setattr("tallyveil.files.release_folder.certificate_file.certificate_bytes", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_release(release, tmp_path / "r")
     assert list(tmp_path.iterdir()) == []
@@ -258,9 +260,9 @@ def test_a_killed_write_leaves_no_folder_of_that_name(tmp_path):
     code = (
         "import os, signal, sys\n"
         "from small_release import small_release\n"
-        "from tallyveil.files.release_folder import folder\n"
-        "folder.certificate_bytes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "folder.write_release(small_release(), sys.argv[1])\n"
+        "from tallyveil.files.release_folder import certificate_file, write_folder\n"
+        "certificate_file.certificate_bytes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_folder.write_release(small_release(), sys.argv[1])\n"
     )
     place = tmp_path / "r"
     tests = str(Path(__file__).parent.parent)
@@ -305,7 +307,7 @@ def test_the_size_of_measurements_is_said_before_they_are_written(release, noisy
     )
     large = _large_measurements()
     stated = measurement_sizes(large, [("detailed", "block")])
-    write_table(noisy_pieces(large, "detailed", "block"), tmp_path / "m.parquet")
+    write_table(large.pieces("detailed", "block"), tmp_path / "m.parquet")
     assert stated.bytes == pytest.approx((tmp_path / "m.parquet").stat().st_size, rel=0.3)
 
 
@@ -348,7 +350,7 @@ def test_a_release_without_a_certificate_is_refused(release, tmp_path):
         (lambda c: c["declared"].pop("budget"), "certificate, declared: budget is missing"),
         (
             lambda c: c["declared"]["guarantee"].update(epsilon="1"),
-            "declared guarantee epsilon: '1' is of another type",
+            "declared guarantee epsilon: '1' has the wrong type",
         ),
         (lambda c: c["declared"]["budget"]["levels"][1].update(x=1), "declared budget levels 2: x is unknown"),
         (lambda c: c["observed"].update(levels=7), "certificate, observed levels: not a list of tables"),
@@ -357,6 +359,23 @@ def test_a_release_without_a_certificate_is_refused(release, tmp_path):
 def test_a_folder_with_a_certificate_of_other_fields_is_refused(release, tmp_path, change, line):
     write_release(release, tmp_path / "r")
     edit_certificate(tmp_path / "r", change)
+    with pytest.raises(FolderError, match=line):
+        read_release(tmp_path / "r")
+
+
+def test_a_certificate_of_another_version_that_cannot_be_read_is_refused_with_both_versions(release, tmp_path):
+    def older(certificate) -> None:
+        certificate["declared"]["versions"]["tallyveil"] = "0.0.9"
+
+    write_release(release, tmp_path / "r")
+    edit_certificate(tmp_path / "r", older)
+    assert read_release(tmp_path / "r").certificate.declared.versions["tallyveil"] == "0.0.9"
+    edit_certificate(tmp_path / "r", lambda certificate: certificate["declared"].pop("budget"))
+    here = re.escape(version("tallyveil"))
+    line = (
+        rf"certificate\.json: written by tallyveil 0\.0\.9, which tallyveil {here} cannot read "
+        r"\(certificate, declared: budget is missing\)\. Read the folder with tallyveil 0\.0\.9\."
+    )
     with pytest.raises(FolderError, match=line):
         read_release(tmp_path / "r")
 
@@ -512,7 +531,7 @@ def test_the_optimised_spine_is_written_without_measurements_too_and_must_fit(tm
     reseal(tmp_path / "r")
     assert "has other levels or leaves than the published one" in failing(tmp_path / "r")["measured spine"]
     shutil.rmtree(tmp_path / "r" / "measurements")
-    with pytest.raises(InputError, match=r"measurements/spine.parquet is missing, though the certificate says"):
+    with pytest.raises(InputError, match=r"measurements/spine.parquet is missing, though the certificate states"):
         read_release(tmp_path / "r")
 
 

@@ -19,8 +19,9 @@ from tallyveil.files import (
     write_release,
 )
 from tallyveil.files.atomic import replacing
+from tallyveil.files.release_folder.layout import level_part
 from tallyveil.files.tables.side import areas_table, facilities_table, housing_table
-from tallyveil.files.tables.write import level_table, write_table
+from tallyveil.files.tables.write import units_table, wide_table, write_table
 from tallyveil.nouns.census_schemas import UNITS_2020
 from tallyveil.nouns.histogram import Filter
 from tallyveil.release.declared import FILTERED
@@ -76,7 +77,8 @@ def test_a_leaf_in_two_areas_is_refused_with_its_row(people):
 
 
 def test_a_level_table_has_one_row_per_unit_and_one_column_per_number(people):
-    table = level_table(people, "county", ["total", "age", "kind * age"]).to_pandas()
+    queries = ["total", "age", "kind * age"]
+    table = level_part(people, people.at("county"), "county", queries, np.arange(3)).to_pandas()
     assert list(table)[:3] == ["state", "county", "total"]
     assert "age * kind:child*house" in table
     assert table["age:adult"].tolist() == [4, 2, 2]
@@ -150,12 +152,11 @@ def test_a_place_that_cannot_be_written_is_refused(people, tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
         write_counts(people, tmp_path / "none" / "t.csv")
     with pytest.raises(InputError, match=r"ends in \.csv or \.parquet"):
-        write_table(level_table(people, "us", ["total"]), tmp_path / "t.xlsx")
+        write_table(units_table(people.spine), tmp_path / "t.xlsx")
 
 
 def test_wide_columns_that_would_share_a_name_are_refused():
     from tallyveil import Schema
-    from tallyveil.files.tables.write import wide_table
 
     spine = Spine.from_columns({"a_b": ["1"]}, root="r")
     people = Histogram.from_entries(spine, Schema(attributes={"x": ["a"], "y": ["b"]}), unit=[0], cell=[0], count=[1])

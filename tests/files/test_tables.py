@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import SCHEMA, random_people, same
+from conftest import LAYOUTS, SCHEMA, persons_table, random_people, same
 from tallyveil.errors import InputError
 from tallyveil.files import (
     LABELS_FROM_DATA,
@@ -21,10 +21,8 @@ from tallyveil.files import (
     read_units,
     write_counts,
 )
-from tallyveil.files.tables.write import codebook_for, counts_table, persons_table, units_table, wide_table
+from tallyveil.files.tables.write import codebook_for, units_table
 from tallyveil.nouns.histogram import Filter
-
-LAYOUTS = {"long": counts_table, "wide": wide_table, "persons": persons_table}
 
 
 def frame(people, layout="long") -> pd.DataFrame:
@@ -182,11 +180,11 @@ def test_a_column_of_counts_in_a_table_of_persons_is_refused_unless_it_is_ignore
 
 
 def test_reading_in_many_pieces_gives_the_same(people, tmp_path, monkeypatch):
-    from tallyveil.files.tables import columns
+    from tallyveil.files.tables import sources
 
     file = tmp_path / "persons.parquet"
     write_counts(people, file, layout="persons")
-    pieces = columns.batches
+    pieces = sources.batches
     monkeypatch.setattr("tallyveil.files.tables.read.batches", lambda source: pieces(source, size=2))
     assert same(read_counts(file, book(people, "persons"), units=people.spine), people)
 
@@ -292,7 +290,7 @@ def test_a_missing_label_or_code_is_refused(people):
     refused(table, book(people), "row 4, column 'home'", "None")
     table = frame(people)
     table.loc[0, "county"] = ""
-    refused(table, book(people), "row 1, column 'county'", "nothing there")
+    refused(table, book(people), "row 1, column 'county'", "the value is missing")
 
 
 def test_people_in_an_impossible_cell_are_refused(people):
@@ -316,10 +314,10 @@ def test_a_unit_outside_the_list_is_refused_with_its_row(people):
 
 def test_duplicate_rows_are_refused_with_both_rows(people):
     long = pd.concat([frame(people), frame(people).iloc[[1]]], ignore_index=True)
-    refused(long, book(people), "tract '0900101' with age 'adult', home 'house' stands in rows 2 and 7")
+    refused(long, book(people), "tract '0900101' with age 'adult', home 'house' is in rows 2 and 7")
     wide = pd.concat([frame(people, "wide"), frame(people, "wide").iloc[[1]]], ignore_index=True)
     refused(wide, book(people, "wide"), "tract '0900102' is listed twice (rows 2 and 6)")
-    refused(wide, book(people, "wide"), "tract '0900102' stands in rows 2 and 6", units=people.spine)
+    refused(wide, book(people, "wide"), "tract '0900102' is in rows 2 and 6", units=people.spine)
     twice = pd.concat([frame(people, "persons")] * 2)
     assert read_counts(twice, book(people, "persons")).total() == 2 * people.total()
 
@@ -349,7 +347,7 @@ def test_a_codebook_that_does_not_fit_is_refused_with_the_columns_there_are(peop
         (b"PAR1 but not really", ("cannot be read",)),
         ("state,county,tract,age,home,count\n09,09001,Ångström,child,house,1\n".encode("latin-1"), ("not UTF-8",)),
         (b"state,county,tract,age,home,count\n09,09001,0900101,child\n", ("rows differ in length",)),
-        (b"state,state,tract,age,home,count\n09,09001,0900101,child,house,1\n", ("'state' stands twice",)),
+        (b"state,state,tract,age,home,count\n09,09001,0900101,child,house,1\n", ("'state' is in the header twice",)),
         (b"state,county,tract,age,home,count\n", ("no rows",)),
     ],
     ids=["empty", "binary", "false parquet", "encoding", "short row", "header", "no rows"],

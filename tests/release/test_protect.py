@@ -14,7 +14,7 @@ from tallyveil.engine import level as engine
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
 from tallyveil.files import read_codebook, read_counts, read_release, write_release
-from tallyveil.files.release_folder.measured import measured_pairs
+from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.population import Population
 from tallyveil.privacy import Invariant, RunKey

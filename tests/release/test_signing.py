@@ -153,7 +153,7 @@ def test_a_signed_folder_holds_with_the_public_key_and_is_unchecked_without(fold
     code, said = run("verify", folder, "--json")
     checks = {check["name"]: check for check in json.loads(said)["checks"]}
     assert (code, checks["signature"]["holds"]) == (0, None)
-    assert checks["signature"]["words"].startswith("certificate.sig is there; whose signature it is")
+    assert checks["signature"]["words"].startswith("certificate.sig exists; checking whose it is needs")
 
 
 def test_a_folder_that_is_not_signed_or_by_another_or_badly_fails_with_a_public_key(folder, key, tmp_path):
@@ -168,7 +168,7 @@ def test_a_folder_that_is_not_signed_or_by_another_or_badly_fails_with_a_public_
     right = path.read_bytes()
     for wrong in (b"", right[:-1], right + b"\n"):
         path.write_bytes(wrong)
-        assert failing(folder) == {"signature": "certificate.sig is no signature: it does not have 64 bytes"}
+        assert failing(folder) == {"signature": "certificate.sig is not a signature: it does not have 64 bytes"}
     for bit in range(0, 512, 37):
         path.write_bytes(bytes(byte ^ (1 << bit % 8 if i == bit // 8 else 0) for i, byte in enumerate(right)))
         assert not holds(folder, public_key=tmp_path / "other.pub")

@@ -15,25 +15,13 @@ import pyarrow.parquet
 import pytest
 
 from folders import edit, edit_certificate, failing, holds, put, reseal, unchecked
-from small_release import small_noisy, small_release, solved_release
+from small_release import SOURCE, small_noisy, small_release, solved_release
 from tallyveil import Strategy, protect, verify_release
 from tallyveil.errors import InputError
 from tallyveil.files import codebook_from_toml, codebook_to_toml, read_codebook, write_release
 from tallyveil.files.release_folder.manifest import regular_file
-from tallyveil.files.release_folder.measured import measured_pairs
+from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.populations import census_2020
-
-SOURCE = """
-[geography]
-root = "us"
-levels = ["county", "tract"]
-[attributes]
-age = ["child", "adult"]
-home = ["house", "prison", "dorm"]
-[table]
-layout = "persons"
-ignore = ["income"]
-"""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +66,7 @@ def test_a_release_as_written_holds_in_every_check(solved):
     assert findings[1].as_json() == {
         "name": "signature",
         "holds": None,
-        "words": "not signed, so a change of all files together cannot be noticed by anybody",
+        "words": "not signed, so nobody can notice if all files were changed together",
     }
     words = {finding.name: finding.words for finding in findings}
     assert words["stamps"] == "seeded: not for publication"
@@ -88,7 +76,7 @@ def test_a_release_as_written_holds_in_every_check(solved):
 
 def test_what_the_folder_does_not_hold_is_unchecked(made):
     assert unchecked(made) == {
-        "signature": "not signed, so a change of all files together cannot be noticed by anybody",
+        "signature": "not signed, so nobody can notice if all files were changed together",
         "post-processing": "10 of 11 measured queries are saved: TopDown needs all of them",
     }
     assert failing(made) == {}
@@ -111,15 +99,17 @@ def test_each_file_is_opened_once(whole, monkeypatch):
         return regular_file(path)
 
     monkeypatch.setattr("tallyveil.files.release_folder.manifest.regular_file", counted)
-    monkeypatch.setattr("tallyveil.files.release_folder.measured._open", lambda *_: pytest.fail("opened by its name"))
-    monkeypatch.setattr("tallyveil.files.tables.columns._parquet", lambda *_: pytest.fail("opened by its name"))
+    monkeypatch.setattr(
+        "tallyveil.files.release_folder.measurement_files._open", lambda *_: pytest.fail("opened by its name")
+    )
+    monkeypatch.setattr("tallyveil.files.tables.sources._parquet", lambda *_: pytest.fail("opened by its name"))
     assert failing(whole) == {}
     assert "post-processing" not in unchecked(whole)
     files = sorted(path.relative_to(whole).as_posix() for path in whole.rglob("*") if path.is_file())
     assert sorted(opened) == sorted(files * 2)  # verified twice
 
 
-@pytest.mark.parametrize("name", ["manifest.HELD", "measured_checked.MOST_HELD"])
+@pytest.mark.parametrize("name", ["manifest.HELD", "measurement_checks.MOST_HELD"])
 def test_what_is_too_large_to_hold_is_read_from_disk(whole, monkeypatch, name):
     monkeypatch.setattr(f"tallyveil.files.release_folder.{name}", 10)
     assert failing(whole) == {}
@@ -305,7 +295,7 @@ def test_a_changed_count_is_found_in_levels_and_invariants(folder):
     ("row", "column", "value", "line"),
     [
         (0, "count", -1, "release.parquet, row 1, column 'count': count -1 is negative"),
-        (2, "count", 0, "release.parquet: 8 rows, but 7 belong there"),
+        (2, "count", 0, "release.parquet: 8 rows instead of 7"),
         (1, "tract", "099", "tract '099' is not in the list of units"),
         (1, "age", "old", "unknown label 'old'"),
         (1, "county", "02", "is in county '01' by the list of units, but in '02' here"),
@@ -530,7 +520,7 @@ def test_stamps_must_agree_and_none_may_be_missing(folder):
         (lambda d: d.update(host="mine"), "declared host: 'mine', but the strategy gives None"),
         (lambda d: d.update(host=None), "declared host: None, but the strategy gives None"),
         (lambda d: d.update(facilities=False), "declared facilities: False, but the strategy gives True"),
-        (lambda d: d["versions"].update(truth=37), "is no table of versions"),
+        (lambda d: d["versions"].update(truth=37), "is not a table of versions"),
     ],
 )
 def test_an_edited_certificate_is_found_alone_by_its_page_and_with_its_page_by_what_is_declared(folder, change, line):
@@ -590,7 +580,7 @@ def test_figures_of_solving_that_do_not_add_up_are_found(folder):
         (b'{"a": 1e999}', "cannot be written as JSON"),
         (b'{"a": ' + b"9" * 5000 + b"}", "cannot be read as JSON (Exceeds the limit"),
         (b'{"a": "\\ud800"}', "cannot be written as JSON"),
-        (b'{"a": 1, "a": 2}', "cannot be read as JSON (the key 'a' stands twice)"),
+        (b'{"a": 1, "a": 2}', "cannot be read as JSON (the key 'a' is repeated)"),
     ],
 )
 def test_a_certificate_that_is_none_gives_a_line(folder, text, line):
@@ -620,7 +610,7 @@ def test_fields_that_no_certificate_has_and_a_list_of_files_that_is_none_are_fou
     assert failing(folder)["certificate"] == "certificate.json: unknown field 'truth'"
     (folder / "certificate.json").write_bytes(whole)
     edit_certificate(folder, lambda certificate: certificate["files"].update({"release.parquet": 7}))
-    assert failing(folder)["manifest"] == "certificate.json, files release.parquet: 7 is no SHA-256"
+    assert failing(folder)["manifest"] == "certificate.json, files release.parquet: 7 is not a SHA-256"
     edit_certificate(folder, lambda certificate: certificate.pop("files"))
     assert failing(folder)["certificate"] == "certificate.json has no files part"
 
@@ -667,7 +657,7 @@ def test_measurements_out_of_order_or_with_another_variance_are_found(folder):
         (lambda table: put(0, "cell", "dorm")(table), "row 1, cell: dorm, not house"),
         (lambda table: put(4, "variance", 1.0)(table), "row 5, variance: 1.0, not 12.0"),
         (lambda table: table.drop(columns="cell"), "columns differ (cell)"),
-        (lambda table: table.iloc[:-1], "14 rows, but 15 belong there"),
+        (lambda table: table.iloc[:-1], "14 rows instead of 15"),
         (lambda table: table.assign(value=table["value"] + 0.5), "holds double, not int64"),
     ]:
         edit(path, change)

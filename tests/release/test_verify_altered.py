@@ -14,7 +14,7 @@ from folders import edit, edit_certificate, failing, holds, reseal
 from small_release import small_noisy, solved_release
 from tallyveil import sign_release
 from tallyveil.files import write_release
-from tallyveil.files.release_folder.measured import measured_pairs
+from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.files.release_folder.signing import write_key_pair
 
 Alteration = tuple[str, Callable[[Path], None]]

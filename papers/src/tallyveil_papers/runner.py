@@ -25,7 +25,7 @@ import pandas as pd
 
 from tallyveil import __version__
 from tallyveil.errors import InputError
-from tallyveil.files.release_folder.folder import new_folder
+from tallyveil.files.atomic import new_folder
 from tallyveil.report.plots import write_plot
 from tallyveil.runs.store import FrameStore, job_folder
 from tallyveil_papers.figure import DIFFERS, worst

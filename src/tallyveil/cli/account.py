@@ -73,7 +73,7 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
     from tallyveil.privacy.budget import text
     from tallyveil.privacy.several_releases import account_together
-    from tallyveil.release.declared import constraints_in_words, invariants_in_words
+    from tallyveil.release.guarantee_words import constraints_in_words, invariants_in_words
 
     twice = next((folder for i, folder in enumerate(folders) if folder.resolve() in _resolved(folders[:i])), None)
     if twice is not None:
@@ -105,8 +105,9 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
 
 def _loss_and_stamps(folder: Path) -> tuple[Loss, list[str]]:
     """What a release's folder says of its noise, its spine and its stamps."""
-    from tallyveil.files.release_folder.folder import read_certificate, read_optimised, stamps_of
-    from tallyveil.files.tables.codebook import read_codebook
+    from tallyveil.files.release_folder.certificate_file import read_certificate, stamps_of
+    from tallyveil.files.release_folder.read_folder import read_optimised
+    from tallyveil.files.tables.codebook_toml import read_codebook
     from tallyveil.files.tables.geography import read_units
     from tallyveil.privacy.loss import Loss
     from tallyveil.privacy.strategy_toml import read_strategy

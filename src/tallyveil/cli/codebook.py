@@ -31,7 +31,7 @@ def codebook(
 
       tallyveil codebook blocks.csv -o blocks.toml
     """
-    from tallyveil.files.tables.codebook import codebook_to_toml
+    from tallyveil.files.tables.codebook_toml import codebook_to_toml
     from tallyveil.files.tables.draft import draft_codebook
     from tallyveil.files.tables.read import read_counts
     from tallyveil.files.tables.write import write_text

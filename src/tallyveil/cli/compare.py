@@ -52,7 +52,7 @@ def compare(
     from tallyveil.cli.reading import read_given
     from tallyveil.cli.tables import INTERNAL, write_frames
     from tallyveil.evaluate.compare import FRACTIONS, like_a_sample
-    from tallyveil.files.release_folder.folder import new_folder, refuse_existing
+    from tallyveil.files.atomic import new_folder, refuse_existing
 
     if output is not None:
         refuse_existing(output)
@@ -151,7 +151,7 @@ def _show(name: str, like: Likeness) -> None:
 
 def _write_plots(found: dict[str, list[Likeness]], place: Path) -> None:
     from tallyveil.cli.tables import can_draw
-    from tallyveil.files.release_folder.measured import file_name, safe_name
+    from tallyveil.files.release_folder.measurement_files import file_name, safe_name
     from tallyveil.report.plots import tradeoff_plot, write_plot
 
     if not can_draw():

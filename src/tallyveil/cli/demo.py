@@ -31,7 +31,7 @@ def demo(
       tallyveil demo -o another-folder
     """
     from tallyveil.cli.synth import write_population
-    from tallyveil.files.release_folder.folder import new_folder, refuse_existing
+    from tallyveil.files.atomic import new_folder, refuse_existing
     from tallyveil.populations import census_1940
     from tallyveil.privacy import Strategy
     from tallyveil.runs.progress import compiling_aloud

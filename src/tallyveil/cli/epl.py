@@ -63,7 +63,7 @@ def epl(
 
       tallyveil epl release --truth blocks.parquet --codebook blocks.toml --level county --query "age * race"
     """
-    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.atomic import refuse_existing
 
     if output is not None:
         refuse_existing(output)
@@ -98,7 +98,7 @@ def read_residuals(file: Path, column: str) -> NDArray[Any]:
     """A column of numbers; the first value that is none is an error with its place."""
     import numpy as np
 
-    from tallyveil.files.tables.columns import batches
+    from tallyveil.files.tables.sources import batches
 
     parts = []
     for batch in batches(file):
@@ -155,7 +155,7 @@ def write_loss(loss: EmpiricalLoss, folder: Path) -> None:
     import pandas as pd
 
     from tallyveil.cli.tables import can_draw, write_frames
-    from tallyveil.files.release_folder.folder import new_folder
+    from tallyveil.files.atomic import new_folder
     from tallyveil.report.plots import epl_plot, write_plot
 
     told = dict(loss.as_json())

@@ -55,7 +55,7 @@ def evaluate(
     """
     from tallyveil.cli.reading import find_areas, find_homes, read_given
     from tallyveil.cli.tables import INTERNAL, write_frames
-    from tallyveil.files.release_folder.folder import new_folder, refuse_existing
+    from tallyveil.files.atomic import new_folder, refuse_existing
 
     if over not in ("nonempty", "all"):
         raise InputError(f"--over must be nonempty or all. Got {over} instead.")
@@ -260,7 +260,7 @@ def _joined(names: list[str], parts: list[Evaluation]) -> dict[str, pd.DataFrame
 def _write_plots(names: list[str], parts: list[Evaluation], place: Path) -> bool:
     """Draw the error, and for each release bias and loss; without the plotting library, say so and leave them out."""
     from tallyveil.cli.tables import can_draw
-    from tallyveil.files.release_folder.measured import safe_name
+    from tallyveil.files.release_folder.measurement_files import safe_name
     from tallyveil.report.plots import bias_plot, epl_plot, error_plot, write_plot
 
     if not can_draw():

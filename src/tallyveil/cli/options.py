@@ -78,7 +78,7 @@ def check_threads(threads: int | None) -> None:
 
 def refuse_unless_resumable(output: Path | None, part: str) -> None:
     """Refuse an existing folder, unless it holds work that can be resumed."""
-    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.atomic import refuse_existing
 
     if output is not None and not (output / part / "job.json").exists():
         refuse_existing(output)

@@ -82,9 +82,9 @@ def protect(
       tallyveil protect t.csv --codebook t.toml --strategy e2e-2018 --epsilon 1 --facilities f.csv -o release
     """
     from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs
-    from tallyveil.files.release_folder.folder import refuse_existing
-    from tallyveil.files.release_folder.measured import measured_pairs
-    from tallyveil.files.tables.codebook import read_codebook
+    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.release_folder.measurement_files import measured_pairs
+    from tallyveil.files.tables.codebook_toml import read_codebook
     from tallyveil.files.tables.read import read_counts
 
     if output is None and not plan:

@@ -42,7 +42,7 @@ def read_given(truth: Path, releases: list[Path], codebook: Path, *, units: Path
 
     Without a list of units, that of the first folder is used: a truth that leaves out empty units has them too.
     """
-    from tallyveil.files.release_folder.folder import read_release
+    from tallyveil.files.release_folder.read_folder import read_release
     from tallyveil.files.tables.read import read_counts
     from tallyveil.release.release import Release
 

@@ -84,7 +84,7 @@ def choose(
     """
     from tallyveil.cli.risk_choose_output import show_choice, write_choice
     from tallyveil.cli.strategies import find_strategy
-    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.atomic import refuse_existing
     from tallyveil.nouns.schema import DETAILED
     from tallyveil.risk.budget import allocation
     from tallyveil.risk.budget.choose import choose as choose_budget

@@ -29,7 +29,7 @@ def write_choice(
 ) -> None:
     """Write the choice, and the tables and the plot that were asked for, to a new folder."""
     from tallyveil.cli.tables import can_draw, write_frames
-    from tallyveil.files.release_folder.folder import new_folder
+    from tallyveil.files.atomic import new_folder
     from tallyveil.privacy.strategy_toml import strategy_to_toml
     from tallyveil.report.plots import write_plot
     from tallyveil.report.risk_plots import risk_curve_plot

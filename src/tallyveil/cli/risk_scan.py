@@ -80,7 +80,7 @@ def scan(
       tallyveil risk scan blocks.parquet --codebook b.toml --release release -o exposed
     """
     from tallyveil.cli.risk_scan_output import scan_as_json, show_hierarchy, show_scan, write_scan
-    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.atomic import refuse_existing
     from tallyveil.risk import Attack
 
     if output is not None:

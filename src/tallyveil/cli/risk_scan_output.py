@@ -86,7 +86,7 @@ def show_scan(found: Scan, people: Histogram) -> None:
 def write_scan(found: Scan, frames: dict[str, pd.DataFrame], output: Path) -> None:
     """Write the tables and a plot of the posteriors to a new folder."""
     from tallyveil.cli.tables import can_draw, write_frames
-    from tallyveil.files.release_folder.folder import new_folder
+    from tallyveil.files.atomic import new_folder
 
     with new_folder(output) as place:
         write_frames(frames, place, internal=True)

@@ -63,7 +63,7 @@ def choose_strategy(
 
 def find_facilities(file: Path | None, strategy: Strategy, people: Histogram) -> Facilities | None:
     """The facilities in the file: required if the strategy bounds people by facilities, refused otherwise."""
-    from tallyveil.files.release_folder.folder import facility_attribute
+    from tallyveil.files.release_folder.read_folder import facility_attribute
     from tallyveil.files.tables.side import read_facilities
 
     attribute = facility_attribute(strategy)

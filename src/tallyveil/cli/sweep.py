@@ -60,8 +60,7 @@ def sweep(
     from tallyveil.evaluate.error import asked_of
     from tallyveil.evaluate.sweep import kept_name, trials
     from tallyveil.evaluate.sweep import sweep as run
-    from tallyveil.files.atomic import replacing
-    from tallyveil.files.release_folder.folder import refuse_existing
+    from tallyveil.files.atomic import refuse_existing, replacing
     from tallyveil.files.tables.read import read_counts
     from tallyveil.protection.protect import protect
     from tallyveil.runs.progress import Steps
@@ -139,7 +138,7 @@ def _strategies(
 
 def _bounded(chosen: dict[str, list[Strategy]]) -> Strategy:
     """An allocation that needs facilities, if one does."""
-    from tallyveil.files.release_folder.folder import facility_attribute
+    from tallyveil.files.release_folder.read_folder import facility_attribute
 
     first = [several[0] for several in chosen.values()]
     return next((strategy for strategy in first if facility_attribute(strategy) is not None), first[0])

@@ -58,8 +58,9 @@ def uncertainty(
     """
     from tallyveil.cli.reading import find_areas
     from tallyveil.cli.tables import print_table, records
-    from tallyveil.files.release_folder.folder import read_release, refuse_existing
+    from tallyveil.files.atomic import refuse_existing
     from tallyveil.files.release_folder.margin_columns import refuse_signed, write_margins
+    from tallyveil.files.release_folder.read_folder import read_release
 
     if replicates < 1:
         raise InputError(f"--replicates must be 1 or more. Got {replicates} instead.")
@@ -152,7 +153,7 @@ def _run(
 
 def _write_tables(release: Release, made: Margins, output: Path) -> None:
     from tallyveil.cli.tables import write_frames
-    from tallyveil.files.release_folder.folder import new_folder
+    from tallyveil.files.atomic import new_folder
     from tallyveil.files.release_folder.margin_columns import area_table
     from tallyveil.files.tables.stamps import STAMPS, stamp_lines
     from tallyveil.files.tables.write import write_table, write_text

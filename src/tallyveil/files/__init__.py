@@ -7,9 +7,11 @@ from tallyveil.files.formats.mdf_1940 import read_mdf_1940, write_mdf_1940
 from tallyveil.files.formats.mdf_2020 import read_mdf_2020, write_mdf_2020
 from tallyveil.files.formats.nhgis import write_nhgis
 from tallyveil.files.release_folder.findings import Finding
-from tallyveil.files.release_folder.folder import read_release, write_release
 from tallyveil.files.release_folder.margin_columns import write_margins
-from tallyveil.files.tables.codebook import Codebook, codebook_from_toml, codebook_to_toml, read_codebook
+from tallyveil.files.release_folder.read_folder import read_release
+from tallyveil.files.release_folder.write_folder import write_release
+from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.codebook_toml import codebook_from_toml, codebook_to_toml, read_codebook
 from tallyveil.files.tables.draft import draft_codebook
 from tallyveil.files.tables.geography import read_units
 from tallyveil.files.tables.read import LABELS_FROM_DATA, UNITS_FROM_DATA, read_counts

@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all."""
+"""Files and folders that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -10,14 +10,27 @@ from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
 
-from tallyveil.errors import InputError
+from tallyveil.errors import FolderError, InputError
+
+
+@contextmanager
+def replacing(path: str | PathLike[str]) -> Iterator[Path]:
+    """A temporary file beside ``path`` to write to; it is renamed to ``path`` on success and removed on failure."""
+    target = Path(path)
+    with _beside(target) as temporary:
+        try:
+            yield temporary
+            _settle(temporary)
+            temporary.replace(target)
+        except OSError as problem:
+            raise InputError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None
 
 
 @contextmanager
 def replacing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Temporary files beside several files that exist; all take the names, or none does and nothing is left over.
+    """Temporary files that replace several existing files: all of them on success, none on failure.
 
-    Only a machine that stops between two renames can leave some of each: files whole in themselves.
+    Only a machine that stops between two renames can leave a mixture of old and new files, each of them complete.
     """
     with ExitStack() as stack:
         temporary = [stack.enter_context(_beside(path)) for path in paths]
@@ -39,8 +52,41 @@ def replacing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 @contextmanager
+def new_folder(path: str | PathLike[str]) -> Iterator[Path]:
+    """A temporary folder beside ``path`` to fill; it is renamed to ``path`` on success and removed on failure."""
+    target = Path(path).absolute()
+    refuse_existing(target)
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as problem:
+        raise FolderError(
+            f"{target}: cannot be written ({problem.strerror}). Name a folder in a folder you own."
+        ) from None
+    try:
+        yield temporary
+        for folder in [*(path for path in temporary.rglob("*") if path.is_dir()), temporary]:
+            _sync(folder)
+        temporary.chmod(0o777 & ~_umask())
+        refuse_existing(target)
+        temporary.rename(target)
+        _sync(target.parent)
+    except OSError as problem:
+        raise FolderError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def refuse_existing(folder: str | PathLike[str]) -> None:
+    """Refuse a path that exists already, or whose parent folder does not exist."""
+    if os.path.lexists(folder):
+        raise FolderError(f"{folder} exists. Name a new folder; nothing is overwritten.")
+    if not Path(folder).absolute().parent.is_dir():
+        raise FolderError(f"{folder}: there is no folder {Path(folder).parent}. Make it, or name another place.")
+
+
+@contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """An empty file beside another one, removed in the end if it is still there."""
+    """An empty temporary file beside another file; it is removed at the end if it still exists."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as problem:
@@ -56,7 +102,7 @@ def _beside(target: Path) -> Iterator[Path]:
 
 
 def _keep(path: Path, old: Path) -> None:
-    """Keep a file under another name: the same file where the file system can, a copy where it cannot."""
+    """Keep a file under another name: as a hard link where the file system supports it, otherwise as a copy."""
     old.unlink()
     try:
         old.hardlink_to(path)
@@ -65,22 +111,20 @@ def _keep(path: Path, old: Path) -> None:
 
 
 def _settle(temporary: Path) -> None:
-    """Have a file on disk, readable as the umask says."""
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    umask = os.umask(0)
+    """Flush a file to disk, and give it the permissions of a new file."""
+    _sync(temporary)
+    temporary.chmod(0o666 & ~_umask())
+
+
+def _umask() -> int:
+    umask = os.umask(0)  # it can only be read by setting it
     os.umask(umask)
-    temporary.chmod(0o666 & ~umask)
+    return umask
 
 
-@contextmanager
-def replacing(path: str | PathLike[str]) -> Iterator[Path]:
-    """A temporary file beside ``path`` to write to; it takes the name when all went well, and is removed otherwise."""
-    target = Path(path)
-    with _beside(target) as temporary:
-        try:
-            yield temporary
-            _settle(temporary)
-            temporary.replace(target)
-        except OSError as problem:
-            raise InputError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,10 @@ from tallyveil.errors import DataError, InputError
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Query, Schema
 from tallyveil.nouns.spine import Spine
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 Table = NDArray[Any]
 
@@ -91,6 +95,27 @@ class Estimates:
             )
         order = np.argsort(row, kind="stable")
         return _read_only(_sum_runs(table[:, :, order], np.searchsorted(row[order], np.arange(asked.size + 1)), axis=2))
+
+    def to_arrow(self) -> pa.Table:
+        """Every estimate, one row each: ``level``, ``query``, ``replicate`` (from 0), ``unit``, ``cell``, ``estimate``.
+
+        The levels are those that were given.
+        """
+        from tallyveil.nouns.tables import answers_table, stacked
+
+        labels = self.schema.query(self.query).labels()
+        parts = []
+        for level, table in self.tables.items():
+            units = np.arange(self.spine.size(level))
+            for replicate, numbers in enumerate(table):
+                answers = answers_table(self.spine, level, units, labels, {"estimate": numbers.reshape(-1)})
+                numbered = answers.add_column(0, "replicate", [np.full(answers.num_rows, replicate)])
+                parts.append(({"level": level, "query": self.query}, numbered))
+        return stacked(parts)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """``to_arrow`` as a pandas frame; codes and labels are categoricals."""
+        return self.to_arrow().to_pandas()
 
     def _level(self, level: str) -> Table:
         """Return the table of a level, summed from the next finer level if the level has none."""

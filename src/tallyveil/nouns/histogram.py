@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +14,10 @@ from tallyveil.errors import DataError, InputError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.schema import Query, Schema
 from tallyveil.nouns.spine import Spine
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +130,16 @@ class Histogram:
         if asked.schema != self.schema.canonical():
             raise InputError(f"query {asked.name!r} belongs to another schema. Ask by name, or use schema.query(...).")
         return self.leaves.merged(self.spine.leaves_under(level), asked.row_of_cell, asked.size)
+
+    def to_arrow(self) -> pa.Table:
+        """The non-zero counts, one row each: a column per geographic level, one per attribute, and ``count``."""
+        from tallyveil.nouns.tables import counts_table
+
+        return counts_table(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """``to_arrow`` as a pandas frame; codes and labels are categoricals."""
+        return self.to_arrow().to_pandas()
 
     def canonical_bytes(self) -> Iterator[bytes]:
         """Yield the spine, the schema and the counts as bytes that depend on nothing else."""

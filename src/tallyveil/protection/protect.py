@@ -16,23 +16,25 @@ from pathlib import Path
 from tallyveil.engine.level import Progress, Run
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError
-from tallyveil.files.release_folder.folder import refuse_existing, write_release
-from tallyveil.files.release_folder.measured import measured_pairs
+from tallyveil.files.atomic import refuse_existing
+from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
+from tallyveil.files.release_folder.write_folder import write_release
 from tallyveil.files.tables.codebook import Codebook
-from tallyveil.files.tables.write import refuse_clashing_names
 from tallyveil.mechanisms.measure import measure
 from tallyveil.mechanisms.noisy import people_of, run_key
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.population import Population
+from tallyveil.nouns.tables import refuse_clashing_names
 from tallyveil.privacy.budget import text
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.before_noise import checked_limits
-from tallyveil.release.certificate import Certificate, Declared, Observed
+from tallyveil.release.certificate import Certificate, Observed
+from tallyveil.release.declaration import Declared
 from tallyveil.release.declared import declared_of, stamps_of_run
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.release import Release

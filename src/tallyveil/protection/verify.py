@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
 from tallyveil.files.atomic import replacing
-from tallyveil.files.release_folder.certificate_checked import (
+from tallyveil.files.release_folder.certificate_checks import (
     check_declared,
     check_observed,
     check_page,
@@ -30,11 +30,12 @@ from tallyveil.files.release_folder.certificate_checked import (
     check_signature,
     check_stamps,
 )
-from tallyveil.files.release_folder.checks import NUMBERS, check_children, check_levels, read_levels
+from tallyveil.files.release_folder.constraint_checks import NUMBERS
 from tallyveil.files.release_folder.findings import BrokenError, Finding, Findings, UncheckedError
 from tallyveil.files.release_folder.layout import CERTIFICATE, SIGNATURE
+from tallyveil.files.release_folder.level_checks import check_children, check_levels, read_levels
 from tallyveil.files.release_folder.manifest import Sealed, listed_files, sealed
-from tallyveil.files.release_folder.measured_checked import all_saved, check_measurements, saved_again
+from tallyveil.files.release_folder.measurement_checks import all_saved, check_measurements, saved_again
 from tallyveil.files.release_folder.signing import read_public_key, read_signing_key
 from tallyveil.files.release_folder.strict import (
     ReadRelease,

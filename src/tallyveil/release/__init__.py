@@ -1,1 +1,1 @@
-"""From counts to a release: measure, estimate, certify, check."""
+"""Measurements, releases and their certificates, and plans."""

@@ -1,7 +1,7 @@
-"""JSON in one spelling, so that equal content is equal bytes: what is signed and digested must not depend on taste.
+"""Canonical JSON: equal content is equal bytes, so that it can be signed and digested.
 
-Keys are sorted, text is UTF-8 as it stands, the indent is two spaces, a newline ends the file. Numbers that are not
-finite have no place in it, and no key stands twice.
+Keys are sorted, text is unescaped UTF-8, the indent is two spaces, and a newline ends the file. Numbers are finite, and
+no key is repeated.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def canonical_bytes(value: Any) -> bytes:
 
 
 def parse_canonical(data: bytes) -> Any:
-    """The value of canonical JSON; any other spelling of it is refused."""
-    found = parse_json(data)
-    if canonical_bytes(found) != data:
+    """The value of canonical JSON; any other spelling is refused."""
+    value = parse_json(data)
+    if canonical_bytes(value) != data:
         raise FolderError("is not canonical JSON (sorted keys, two-space indent, a newline at the end). Copy it again.")
-    return found
+    return value
 
 
 def parse_json(data: bytes) -> Any:
-    """The value of JSON in any spelling; keys that stand twice and numbers that are not finite are refused."""
+    """The value of JSON in any spelling; repeated keys and numbers that are not finite are refused."""
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as problem:
@@ -50,7 +50,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def certificate_digest(certificate: Mapping[str, Any]) -> str:
-    """The SHA-256 of a certificate without its list of files: the certificate's page carries it."""
+    """The SHA-256 of a certificate without its list of files, which the certificate's page carries."""
     return sha256(canonical_bytes({key: value for key, value in certificate.items() if key != MANIFEST})).hexdigest()
 
 
@@ -59,7 +59,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(table) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} stands twice")
+        raise ValueError(f"the key {twice!r} is repeated")
     return table
 
 

@@ -1,7 +1,7 @@
-"""The certificate as a page: what is guaranteed, what noise was added, what was kept exactly, how it was solved.
+"""The certificate as an HTML page: the guarantee, the noise, what was kept exactly, and how it was solved.
 
-Everything on it comes from the certificate and the strategy. The page needs no script and nothing from elsewhere. It
-carries the SHA-256 of the certificate without its list of files, so that neither can be changed without the other.
+Everything on it comes from the certificate and the strategy. The page has no scripts and loads nothing. It carries the
+SHA-256 of the certificate without its list of files, so that neither can be changed without the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tallyveil.release.canonical import canonical_bytes, certificate_digest, par
 
 
 def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
-    """The page of a certificate, as text: the same whether the certificate was just made or read from its file."""
+    """The page of a certificate as text, which does not depend on whether the certificate was read from its file."""
     read = parse_json(canonical_bytes(certificate))
     declared, guarantee = read["declared"], read["declared"]["guarantee"]
     return _template().render(
@@ -52,12 +52,12 @@ def digest_tag(digest: str) -> str:
 
 
 def number(value: int) -> str:
-    """A count with its thousands apart."""
+    """A count with thousands separators."""
     return f"{value:,}"
 
 
 def figures(value: float) -> str:
-    """A measure to three figures, whole from a hundred on.
+    """A measure to three significant digits, without decimals from 100 on.
 
     >>> figures(1234.56), figures(22.04), figures(0.0512)
     ('1,235', '22.0', '0.0512')
@@ -84,7 +84,7 @@ def percent(share: Fraction | float) -> str:
 
 
 def small(value: float | None) -> str:
-    """A bound that is tiny when all went well.
+    """A bound, usually tiny, to two significant digits.
 
     >>> small(3.2e-9), small(0.0), small(None)
     ('3.2e-09', '0', 'not certified')
@@ -93,7 +93,7 @@ def small(value: float | None) -> str:
 
 
 def factor(epsilon: float) -> str:
-    """The largest factor between the chances of an outcome, in words.
+    """The largest ratio of the probabilities of an outcome, exp(epsilon), in words.
 
     >>> factor(0.1), factor(1.0), factor(17.1), factor(1e9)
     ('1.11', '2.72', '27 million', 'more than a trillion')
@@ -115,12 +115,12 @@ def _template() -> Template:
 
 
 def _conditions(guarantee: Mapping[str, Any]) -> bool:
-    """Whether neighbours must agree on, or satisfy, more than that they are neighbours."""
+    """Whether neighbours must agree on invariants or satisfy constraints."""
     return bool(guarantee["invariants"] or guarantee["constraints"])
 
 
 def _in_order(table: Mapping[str, Any], order: Iterable[str]) -> list[tuple[str, Any]]:
-    """The items of a table whose keys were sorted, in the strategy's order; others after them."""
+    """The items of a table in the strategy's order, then the others."""
     return [(name, table[name]) for name in dict.fromkeys([*order, *table]) if name in table]
 
 

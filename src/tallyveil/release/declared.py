@@ -1,6 +1,6 @@
-"""What a certificate declares: a function of public inputs alone (strategy, spine, schema, versions).
+"""Compute the declared part of a certificate from public inputs alone (strategy, spine, schema, versions).
 
-It is the same, byte for byte, for neighbouring inputs, and holds no time, host, path, or hash or size of the input.
+It is equal, byte for byte, for neighbouring inputs, and holds no time, host or path, and no hash or size of the input.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import rounded_up, text, up_to_digits
-from tallyveil.privacy.constraints import Bound, Constraint, FacilityBounds, StructuralZero, pinning
 from tallyveil.privacy.guarantee import Account, account_of
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.release.certificate import (
+from tallyveil.release.declaration import (
     Budget,
     Declared,
     DeclaredConstraint,
@@ -37,16 +36,21 @@ from tallyveil.release.certificate import (
     PostProcessing,
     QueryBudget,
 )
+from tallyveil.release.guarantee_words import (
+    NEIGHBOURS,
+    agreement,
+    constraints_in_words,
+    holds_for,
+    invariants_in_words,
+    source_of,
+    zeros_in_words,
+)
 
 SEEDED = "seeded: not for publication"
 FILTERED = "filtered: the exact number of people who pass the filter is not covered by the guarantee"
 PROTECTION = "computational, through the stream cipher"
 PACKAGES = ("tallyveil", "numpy", "numba", "scipy")
 
-_NEIGHBOURS = {
-    "replace-one": "two datasets in which one person's record, place and attributes, is replaced by any other record",
-    "add-or-remove": "two datasets of which one has one person's record more",
-}
 _SAME_PEOPLE = "The number of people in all is the same for neighbours and is kept exactly."
 _SOURCES = {
     "constant": "constant: known before any data",
@@ -106,33 +110,18 @@ def declared_of(
 
 
 def stamps_of_run(people: Histogram, strategy: Strategy, *, seeded: bool) -> tuple[str, ...]:
-    """What a release of these people must be stamped with.
+    """The stamps that a release of these people must have.
 
-    Between replace-one neighbours the number of people is published exactly. That is safe for a whole population, but
-    not for those who pass a filter, unless passing it is public.
+    With replace-one neighbours the number of people is published exactly. That is safe for a whole population, but not
+    for those who pass a filter, unless membership is public.
     """
     filtered = people.filter is not None and not people.filter.public and strategy.neighbours == "replace-one"
     stamps = [*([SEEDED] if seeded else []), *people.stamps, *([FILTERED] if filtered else [])]
     return tuple(dict.fromkeys(stamps))
 
 
-def agreement(strategy: Strategy, schema: Schema | None = None) -> str:
-    """The neighbours that the guarantee is about, in a few words.
-
-    >>> agreement(Strategy.preset("e2e-2018", epsilon=1))
-    'for neighbours that agree on all invariants and satisfy all listed constraints'
-    """
-    exact = (
-        ["agree on all invariants"]
-        if strategy.neighbours == "replace-one" or invariants_in_words(strategy, schema)
-        else []
-    )
-    held = ["satisfy all listed constraints"] if constraints_in_words(strategy, schema) else []
-    return f"for neighbours that {' and '.join([*exact, *held])}" if exact or held else "for all neighbours"
-
-
 def versions() -> dict[str, str]:
-    """The versions and the platform that a release depends on, to the last bit."""
+    """The versions and the platform that determine every bit of a release."""
     from llvmlite.binding import get_host_cpu_name
 
     machine = f"{platform.system()} {platform.machine()} {get_host_cpu_name()}"
@@ -141,7 +130,7 @@ def versions() -> dict[str, str]:
 
 
 def noise_name(noise: Geometric | DiscreteGaussian) -> str:
-    """The distribution's name, as people write it."""
+    """The usual name of the distribution."""
     return "two-sided geometric" if isinstance(noise, Geometric) else "discrete Gaussian"
 
 
@@ -153,9 +142,9 @@ def _guarantee(
         **account.as_json(),
         accountant=_ACCOUNTANTS[strategy.mechanism],
         words=f"{_guarantee_in_words(strategy, account)}, {agreement(strategy, schema)}",
-        holds_for=_holds_for(strategy, schema, kept_by),
+        holds_for=holds_for(strategy, schema, kept_by),
         neighbours=strategy.neighbours,
-        neighbours_in_words=_NEIGHBOURS[strategy.neighbours],
+        neighbours_in_words=NEIGHBOURS[strategy.neighbours],
         total=_SAME_PEOPLE if strategy.neighbours == "replace-one" else None,
         invariants=len(invariants_in_words(strategy, schema)),
         constraints=len(constraints_in_words(strategy, schema)),
@@ -164,55 +153,13 @@ def _guarantee(
 
 
 def _guarantee_in_words(strategy: Strategy, figures: Account) -> str:
-    """The guarantee in words, with the loss in place of the budget where no neighbours on this spine reach it."""
+    """The guarantee in words, with the loss instead of the budget if no neighbours on this spine reach the budget."""
     if strategy.mechanism == "geometric":
         whole = figures.epsilon == rounded_up(strategy.budget)
         return f"{text(strategy.budget) if whole else up_to_digits(figures.epsilon, 6)}-differential privacy (pure)"
     whole = figures.rho == rounded_up(strategy.budget)
     rho = text(strategy.budget) if whole or figures.rho is None else up_to_digits(figures.rho, 6)
     return f"zero-concentrated differential privacy with rho = {rho}"
-
-
-def invariants_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
-    """What neighbours must agree on, in words: invariants, and bounds that fix a value the data are checked against."""
-    return [one.words() for one in strategy.constraints if _source(strategy, one, schema) == "truth"]
-
-
-def constraints_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
-    """What neighbours must satisfy, in words: bounds and zeros that the data are checked against."""
-    bounds = [c for c in strategy.constraints if strategy.check_constraints and _source(strategy, c, schema) != "truth"]
-    listed = [*(constraint.words() for constraint in bounds), *([] if schema is None else _zeros(schema))]
-    return list(dict.fromkeys(listed))
-
-
-def _zeros(schema: Schema) -> list[str]:
-    """The structural zeros of a schema, in words."""
-    return [
-        StructuralZero(cells={name: tuple(labels) for name, labels in zero.items()}).words() for zero in schema.zeros
-    ]
-
-
-def _source(strategy: Strategy, constraint: Constraint, schema: Schema | None) -> str:
-    """Where a constraint comes from; one that fixes a value of the data is an invariant, whatever it is called."""
-    if not isinstance(constraint, Bound | FacilityBounds) or not strategy.check_constraints:
-        return constraint.source
-    together = () if schema is None else pinning(strategy.constraints, schema)
-    return "truth" if constraint.pins or constraint in together else constraint.source
-
-
-def _holds_for(strategy: Strategy, schema: Schema, filter: Filter | None) -> str:  # noqa: A002 (the noun's name)
-    """The neighbours that the guarantee is about, in full."""
-    exact, held = invariants_in_words(strategy, schema), constraints_in_words(strategy, schema)
-    if strategy.neighbours == "replace-one":
-        exact.insert(0, "the number of people in all")
-    parts = [_NEIGHBOURS[strategy.neighbours]]
-    if filter is not None:
-        parts.append(f"all records pass the filter ({filter.words()})")
-    if exact:
-        parts.append(f"both agree on all invariants ({'; '.join(exact)})")
-    if held:
-        parts.append(f"both satisfy all listed constraints ({'; '.join(held)})")
-    return "; ".join(parts)
 
 
 def _measured_on(optimised: OptimisedSpine) -> MeasuredOn:
@@ -251,7 +198,7 @@ def _budget(strategy: Strategy) -> Budget:
 
 
 def _only_child(strategy: Strategy, spine: Spine) -> OnlyChild | None:
-    """The rule, and for each level how many units pay for how many levels: facts of the public spine."""
+    """The only-child rule, and for each level how many units hold the budget of how many levels."""
     if not strategy.only_child:
         return None
     table = [
@@ -267,10 +214,10 @@ def _constraints(strategy: Strategy, schema: Schema) -> tuple[DeclaredConstraint
     """Every constraint once, in words: the strategy's, then the structural zeros of the schema."""
     table: dict[str, tuple[str, str]] = {}
     for constraint in strategy.constraints:
-        source = _source(strategy, constraint, schema)
+        source = source_of(strategy, constraint, schema)
         checked = "" if source == "truth" else f"; {_CHECKED if strategy.check_constraints else _UNCHECKED}"
         table[constraint.words()] = (source, f"{_SOURCES[source]}{checked}")
-    for words in _zeros(schema):
+    for words in zeros_in_words(schema):
         table.setdefault(words, ("constant", f"{_SOURCES['constant']}; {_CHECKED}"))
     return tuple(
         DeclaredConstraint(words=words, source=source, source_in_words=source_in_words)

@@ -1,17 +1,17 @@
-"""Noisy answers: all that post-processing may look at.
+"""Noisy answers, the only input of post-processing.
 
-Measurements know every query of every unit that the strategy measures, but nobody holds them all: for a nation they are
-21 billion numbers. They are asked for, place by place, and the same place always gives the same answer, whether it is
-drawn when asked (``mechanisms.measure``) or was saved before (``files``).
+Measurements can answer every query for every unit that the strategy measures, but are never held as a whole: for a
+nation they are 21 billion numbers. Answers are requested place by place, and the same place always gives the same
+answer, whether the noise is drawn on request (``mechanisms.measure``) or the answer was saved before (``files``).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -26,6 +26,10 @@ from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import UnitShares, unit_shares
 from tallyveil.privacy.strategy import Strategy
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
 Ask = Callable[[str, str, Integers], Integers]
 Pair = tuple[str, str]  # a query and a level
 
@@ -33,7 +37,7 @@ Pair = tuple[str, str]  # a query and a level
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SavedPlaces:
-    """Where the answers of a query stand when those of the measured units are saved, one unit after the other."""
+    """The positions of a query's answers when those of the measured units are saved, one unit after the other."""
 
     name: str
     measured: Bools
@@ -50,7 +54,7 @@ class SavedPlaces:
         return np.cumsum(self.measured) - 1
 
     def of(self, index: Integers) -> Integers:
-        """The places of ``unit * rows + row`` among the saved answers."""
+        """The positions of ``unit * rows + row`` among the saved answers."""
         unit, row = np.divmod(index, self.rows)
         if not self.measured[unit].all():
             raise InputError(f"{self.name}: a unit whose parent took over its share is not measured. Copy the parent.")
@@ -80,20 +84,20 @@ class HeldValues(SavedValues):
 
 @final
 class SavedAnswers:
-    """Noisy answers that were saved: values alone. Only these may become part of a release.
+    """Noisy answers that were saved as values. Only these may become part of a release.
 
-    What can still ask the truth (``mechanisms.measure``) is of another kind, and a release refuses it.
+    Measurements that can still query the truth (``mechanisms.measure``) have another type, and a release refuses them.
     """
 
     def __init__(self, tables: Mapping[Pair, SavedValues]) -> None:
         self.tables = Frozen(dict(tables))
 
     def __call__(self, level: str, query: str, index: Integers) -> Integers:
-        """The saved answers of a level's query at the places asked for."""
+        """The saved answers of a level's query at the requested places."""
         if (query, level) not in self.tables:
-            there = ", ".join(f"{query}@{level}" for query, level in self.tables) or "none"
+            saved = ", ".join(f"{query}@{level}" for query, level in self.tables) or "none"
             raise FolderError(
-                f"{query}@{level} was not saved with this release (saved: {there}). Protect again with the same key "
+                f"{query}@{level} was not saved with this release (saved: {saved}). Protect again with the same key "
                 f'and --measurements "{query}@{level}".'
             )
         return self.tables[query, level].values(index)
@@ -106,13 +110,13 @@ class Measurements:
     Attributes
     ----------
     ask
-        Gives the noisy answers of a level's query at the places asked for (``unit * rows + row``).
+        Gives the noisy answers of a level's query at the requested places (``unit * rows + row``).
     exact
-        What is published without noise: the answers to the invariants, by (query, level).
+        The answers that are published without noise, those of invariants, by (query, level).
     stamps
-        What a release made from these must be stamped with.
+        The stamps of a release made from these measurements.
     optimised
-        The optimised spine, where ``spine`` is one. Invariants, constraints and ``exact`` are about the units of its
+        The optimised spine, if ``spine`` is one. Invariants, constraints and ``exact`` refer to the units of its
         standard spine, on which the release is published.
     """
 
@@ -129,19 +133,63 @@ class Measurements:
         object.__setattr__(self, "exact", Frozen(dict(self.exact)))
 
     def places(self, name: str, query: str, level: str) -> SavedPlaces:
-        """Where the answers of a query at a level stand when they are saved; ``name`` is for messages."""
+        """The positions of the answers of a query at a level when they are saved; ``name`` is for messages."""
         measured = self.shares[level].spans > 0
         return SavedPlaces(name=name, measured=measured, rows=self.schema.query(query).size)
 
     def saved(self, pairs: Sequence[Pair]) -> Measurements:
-        """The same measurements with the answers of some (query, level) pairs alone, held in memory."""
+        """The same measurements with only the answers of these (query, level) pairs, held in memory."""
         tables = {}
         for query, level in pairs:
             places = self.places(f"{query}@{level}", query, level)
-            unit, row = np.flatnonzero(places.measured), np.arange(places.rows)
-            index = (unit[:, None] * places.rows + row).reshape(-1)
-            tables[query, level] = HeldValues(places=places, held=self.ask(level, query, index))
+            answers = self._answers(query, level, np.flatnonzero(places.measured))
+            tables[query, level] = HeldValues(places=places, held=answers)
         return replace(self, ask=SavedAnswers(tables))
+
+    def to_arrow(self) -> pa.Table:
+        """Every noisy answer, one row each: ``level``, ``query``, ``unit``, ``cell``, ``value`` and ``variance``.
+
+        Saved measurements give the answers that were saved; others give all queries of the strategy, which for a
+        nation do not fit into memory (see ``pieces``).
+        """
+        from tallyveil.nouns.tables import stacked
+
+        if isinstance(self.ask, SavedAnswers):
+            pairs = list(self.ask.tables)
+            if not pairs:
+                raise InputError(
+                    "no answers were saved, so there is no table of them. Save some: saved([(query, level)])."
+                )
+        else:
+            pairs = [(query, level) for level, queries in self.strategy.queries.items() for query in queries]
+        return stacked(
+            ({"level": level, "query": query}, piece) for query, level in pairs for piece in self.pieces(query, level)
+        )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """``to_arrow`` as a pandas frame; codes and labels are categoricals."""
+        return self.to_arrow().to_pandas()
+
+    def pieces(self, query: str, level: str, *, size: int = 1 << 20) -> Iterator[pa.Table]:
+        """The noisy answers to a query for all measured units of a level, about ``size`` rows at a time.
+
+        The columns are ``unit``, ``cell``, ``value`` and ``variance``.
+        """
+        from tallyveil.nouns.tables import answers_table
+
+        labels, spans = self.schema.query(query).labels(), self.shares[level].spans
+        variances, measured = self.variances(level, query), np.flatnonzero(spans)
+        step = max(1, size // len(labels))
+        for first in range(0, max(1, len(measured)), step):
+            units = measured[first : first + step]
+            variance = np.repeat(variances[spans[units]], len(labels))
+            numbers = {"value": self._answers(query, level, units), "variance": variance}
+            yield answers_table(self.spine, level, units, labels, numbers)
+
+    def _answers(self, query: str, level: str, units: Integers) -> Integers:
+        """The answers to all rows of a query for some units of a level, unit by unit."""
+        rows = self.schema.query(query).size
+        return np.asarray(self.ask(level, query, (units[:, None] * rows + np.arange(rows)).reshape(-1)), np.int64)
 
     @property
     def published(self) -> Spine:
@@ -154,11 +202,11 @@ class Measurements:
         return unit_shares(self.strategy, self.spine)
 
     def measured(self, level: str, first: int, last: int) -> Bools:
-        """Which of a level's units are measured at all: not those whose parent took over their share."""
+        """Which of a level's units are measured; those whose parent took over their share are not."""
         return self.shares[level].spans[first:last] > 0
 
     def noise(self, level: str, query: str, span: int) -> Geometric | DiscreteGaussian:
-        """The noise of a query for the units that pay for so many levels (one, but for the only-child rule)."""
+        """The noise of a query for units that hold the budget of ``span`` levels (1 without the only-child rule)."""
         if span == 0:
             raise InputError(f"a {level} whose parent took over its share is not measured. Copy the parent.")
         return self.strategy.noise(level, query, level_share=self.shares[level].shares[span])

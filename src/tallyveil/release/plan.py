@@ -1,8 +1,8 @@
-"""What a run will cost, before anything is spent: noise, usable counts, and about how long and how large.
+"""What a run will cost before any budget is spent: noise, usable counts, time, memory and disk.
 
-The estimates of effort need the sizes of levels, cells and persons only. Real people fill few cells: a unit of ``m``
-persons has about ``m ** 0.6`` non-empty ones (a block of 40 has 9, a county of 100,000 has 1,000), and that many cells
-of a parent are variables for each of its children.
+The estimates of effort need only the numbers of units, cells and persons. Most cells are empty: a unit of ``m`` persons
+has about ``m ** 0.6`` non-empty cells (a block of 40 has 9, a county of 100,000 has 1,000), and each non-empty cell of
+a parent is a variable for each of its children.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.strategy import Strategy
 
 FILLED = 0.6  # persons to this power is about how many cells of a unit are non-empty
-SECONDS = 2.0  # to start, and to compile what was not compiled before
+SECONDS = 2.0  # for start-up and compilation
 SECONDS_PER_VARIABLE = 2e-6  # measuring, estimating and rounding one cell of one child, on one thread
 SECONDS_PER_NUMBER = 1e-7  # writing one number of a table
 BASE_BYTES = 400 << 20  # Python and its libraries
-BYTES_PER_ENTRY = 40  # in memory: truth, estimates and the level at work
+BYTES_PER_ENTRY = 40  # in memory: truth, estimates and the current level
 BYTES_PER_VARIABLE = 160  # in memory, for the largest parent with its children
 FILE_BYTES_PER_ENTRY = 3.0  # release.parquet
 FILE_BYTES_PER_NUMBER = 1.0  # levels/*.parquet: mostly small numbers and zeros
 FILE_BYTES_PER_UNIT = 5.5  # codes, in spine.parquet and in levels/*.parquet
-PERSONS_PER_LEAF = 40  # about as many as a census block has
-USABLE = 10  # a count of so many standard deviations has a coefficient of variation of 10%
+PERSONS_PER_LEAF = 40  # about as many as in a census block
+USABLE = 10  # a count of this many standard deviations has a coefficient of variation of 10%
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class PlannedNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """About how much a run takes. ``work`` is each level's share of the time."""
+    """Estimated time, memory and disk of a run. ``work`` is each level's share of the time."""
 
     seconds: float
     memory_bytes: int
@@ -73,9 +73,10 @@ def planned_noise(strategy: Strategy) -> list[PlannedNoise]:
 def planned_effort(
     units: Mapping[str, int], *, cells: int, persons: int, numbers: Mapping[str, int] | None = None, threads: int = 1
 ) -> Effort:
-    """About how long a run takes, and how much memory and disk.
+    """Estimate how long a run takes, and how much memory and disk it needs.
 
-    ``units`` are the sizes of the levels, coarse to fine; ``numbers`` how many numbers a unit has in its level's table.
+    ``units`` are the sizes of the levels, coarse to fine; ``numbers`` is how many numbers a unit has in its level's
+    table.
 
     >>> small = planned_effort({"us": 1, "county": 50}, cells=192, persons=10_000)
     >>> large = planned_effort({"us": 1, "county": 3_000}, cells=192, persons=100_000_000)
@@ -103,10 +104,10 @@ def planned_effort(
 
 
 def public_persons(people: Histogram, strategy: Strategy) -> int:
-    """How many persons a plan may speak of: how many there are, or a usual number where that is not public.
+    """The number of persons that a plan may use: the true number, or a typical one if that is not public.
 
-    Between replace-one neighbours the number of people is the same, and it is published. Between add-or-remove
-    neighbours it is what is protected, so a plan takes 40 for every leaf.
+    Replace-one neighbours have the same number of people, and it is published. With add-or-remove neighbours it is
+    protected, so a plan assumes 40 persons per leaf.
     """
     if strategy.neighbours == "replace-one":
         return people.total()
@@ -114,7 +115,7 @@ def public_persons(people: Histogram, strategy: Strategy) -> int:
 
 
 def effort_of(strategy: Strategy, spine: Spine, schema: Schema, *, persons: int, threads: int = 1) -> Effort:
-    """The effort of protecting so many persons with a strategy."""
+    """The effort of protecting this many persons with a strategy."""
     measured = {
         level: sum(schema.query(query).size for query in queries if query != DETAILED)
         for level, queries in strategy.queries.items()
@@ -124,7 +125,7 @@ def effort_of(strategy: Strategy, spine: Spine, schema: Schema, *, persons: int,
 
 
 def filled(persons: float, cells: int) -> float:
-    """About how many cells of a unit with so many persons are non-empty.
+    """The estimated number of non-empty cells of a unit with this many persons.
 
     >>> round(filled(40, 2016)), filled(10**9, 192)
     (9, 192)

@@ -1,4 +1,4 @@
-"""The censuses of 1940 and 2020 as counts, built from what was tallied in a file."""
+"""The censuses of 1940 and 2020 as counts, built from the counts in a file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tallyveil.errors import DataError
-from tallyveil.files.formats.counting import Tally
-from tallyveil.files.formats.places import spine_of
+from tallyveil.files.formats.piecewise import PlaceCounts
+from tallyveil.files.formats.places import spine_from_numbers
 from tallyveil.files.tables.stamps import stamped
 from tallyveil.nouns.census_schemas import PERSONS_1940, PERSONS_2020, TYPES_1940, TYPES_2020, UNITS_2020
 from tallyveil.nouns.facilities import Facilities
@@ -40,7 +40,7 @@ class Census1940:
     housing
         Housing units, vacant and occupied.
     dropped
-        Persons left out because no unit was theirs.
+        Persons left out because they belong to no unit.
     """
 
     people: Histogram
@@ -49,10 +49,10 @@ class Census1940:
     dropped: int = 0
 
     @classmethod
-    def from_tallies(cls, persons: Tally, units: Tally, *, dropped: int = 0) -> Census1940:
+    def from_counts(cls, persons: PlaceCounts, units: PlaceCounts, *, dropped: int = 0) -> Census1940:
         """Build from persons by cell and units by kind (eight types, then vacant)."""
         districts = np.unique(units.place)
-        spine = spine_of(districts, DISTRICT)
+        spine = spine_from_numbers(districts, DISTRICT)
         district, kind, count = np.searchsorted(districts, units.place), units.cell, units.count
         built, home = kind < VACANT, (kind == 0) | (kind == VACANT)
         return cls(
@@ -68,8 +68,8 @@ class Census1940:
 
     def stamped(self, stamps: Iterable[str]) -> Census1940:
         """The same counts with further stamps."""
-        found = tuple(stamps)
-        return replace(self, people=stamped(self.people, found), housing=stamped(self.housing, found))
+        stamps = tuple(stamps)
+        return replace(self, people=stamped(self.people, stamps), housing=stamped(self.housing, stamps))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,10 +91,10 @@ class Census2020:
     housing: Histogram | None = None
 
     @classmethod
-    def from_tallies(cls, persons: Tally, units: Tally | None) -> Census2020:
+    def from_counts(cls, persons: PlaceCounts, units: PlaceCounts | None) -> Census2020:
         """Build from persons by cell and units by kind (vacant, occupied, group quarters)."""
         blocks = np.unique(persons.place) if units is None else np.union1d(persons.place, units.place)
-        spine = spine_of(blocks, BLOCK)
+        spine = spine_from_numbers(blocks, BLOCK)
         people = _histogram(spine, PERSONS_2020, persons, blocks)
         if units is None:
             return cls(people=people)
@@ -114,9 +114,9 @@ class Census2020:
 
     def stamped(self, stamps: Iterable[str]) -> Census2020:
         """The same counts with further stamps."""
-        found = tuple(stamps)
-        housing = None if self.housing is None else stamped(self.housing, found)
-        return replace(self, people=stamped(self.people, found), housing=housing)
+        stamps = tuple(stamps)
+        housing = None if self.housing is None else stamped(self.housing, stamps)
+        return replace(self, people=stamped(self.people, stamps), housing=housing)
 
 
 def refuse_other_parts(people: Histogram, facilities: Facilities, housing: Histogram, *, year: int) -> None:
@@ -131,6 +131,6 @@ def refuse_other_parts(people: Histogram, facilities: Facilities, housing: Histo
         raise DataError("people, facilities and housing stand on different spines. Build them on one.")
 
 
-def _histogram(spine: Spine, schema: Schema, tally: Tally, places: np.ndarray) -> Histogram:
-    unit = np.searchsorted(places, tally.place)
-    return Histogram.from_entries(spine, schema, unit=unit, cell=tally.cell, count=tally.count)
+def _histogram(spine: Spine, schema: Schema, counts: PlaceCounts, places: np.ndarray) -> Histogram:
+    unit = np.searchsorted(places, counts.place)
+    return Histogram.from_entries(spine, schema, unit=unit, cell=counts.cell, count=counts.count)

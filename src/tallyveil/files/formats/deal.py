@@ -1,7 +1,7 @@
-"""Persons of 1940 dealt to the units of their type in their district, in turn, as the Bureau does.
+"""Assign the persons of 1940 to the units of their type in their district, in turn, as the Bureau does.
 
-All first persons of the units come first, then all second ones. Persons are numbered by district, then cell; units by
-district, then kind (eight types, then vacant).
+The first persons of all units come first, then the second persons, and so on. Persons are numbered by district, then
+cell; units by district, then kind (eight types, then vacant).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from tallyveil._arrays import Integers
 from tallyveil.errors import DataError
 from tallyveil.files.formats.census import DISTRICT, KINDS, PER_TYPE, refuse_other_parts
 from tallyveil.files.formats.lines import Bytes
-from tallyveil.files.formats.places import leaf_code, leaf_digits
+from tallyveil.files.formats.places import leaf_digits
+from tallyveil.files.tables.geography import unit_code
 from tallyveil.nouns.census_schemas import TYPES_1940
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
@@ -22,7 +23,7 @@ from tallyveil.nouns.histogram import Histogram
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Deal:
-    """Who lives where; arrays of spans rather than of persons, so a nation fits."""
+    """Which unit each person lives in, as arrays of spans rather than of persons, so that a nation fits into memory."""
 
     people: Histogram
     places: Bytes  # the digits of each district
@@ -34,7 +35,7 @@ class Deal:
 
     @classmethod
     def of(cls, people: Histogram, facilities: Facilities, housing: Histogram) -> Deal:
-        """Check that the parts belong together, and deal."""
+        """Check that the parts belong together, and assign persons to units."""
         refuse_other_parts(people, facilities, housing, year=1940)
         leaves, homes = people.leaves, housing.leaves.dense()
         built = np.hstack([facilities.leaves.dense(), homes[:, :1]])
@@ -85,9 +86,10 @@ def spread(ends: Integers, first: int, last: int) -> Integers:
 
 def _refuse_other_households(people: Histogram, households: Integers, occupied: Integers) -> None:
     if (occupied != households).any():
-        at = int(np.argmax(occupied != households))
+        district = int(np.argmax(occupied != households))
+        code = unit_code(people.spine, people.spine.leaf, district)
         raise DataError(
-            f"enumdist {leaf_code(people.spine, at)!r} has {households[at]:,} households but {occupied[at]:,} occupied "
+            f"enumdist {code!r} has {households[district]:,} households but {occupied[district]:,} occupied "
             f"housing units. In 1940 they are the same: correct facilities or housing."
         )
 
@@ -95,8 +97,9 @@ def _refuse_other_households(people: Histogram, households: Integers, occupied: 
 def _refuse_homeless(people: Histogram, living: Integers, built: Integers) -> None:
     homeless = (living > 0) & (built == 0)
     if homeless.any():
-        at, kind = (int(i) for i in np.argwhere(homeless)[0])
+        district, kind = (int(i) for i in np.argwhere(homeless)[0])
+        code = unit_code(people.spine, people.spine.leaf, district)
         raise DataError(
-            f"enumdist {leaf_code(people.spine, at)!r} has {living[at, kind]:,} persons of type {TYPES_1940[kind]!r} "
-            f"but no such unit to deal them to. Correct people or facilities."
+            f"enumdist {code!r} has {living[district, kind]:,} persons of type {TYPES_1940[kind]!r} "
+            f"but no such unit to live in. Correct people or facilities."
         )

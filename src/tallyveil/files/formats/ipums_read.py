@@ -1,4 +1,4 @@
-"""The IPUMS extract of the full 1940 census that the Bureau ran its end-to-end test on (``EXT1940USCB.dat``), read.
+"""The IPUMS extract of the full 1940 census that the Bureau ran its end-to-end test on (``EXT1940USCB.dat``): reading.
 
 42 GB of fixed-width lines: a household ``H``, then its persons ``P``.
 """
@@ -13,18 +13,26 @@ import numpy as np
 from tallyveil._compiled import compiled
 from tallyveil.errors import DataError
 from tallyveil.files.formats.census import GQTYPE_OF, KINDS, PER_TYPE, VACANT, Census1940
-from tallyveil.files.formats.counting import STRIDE, Found, Progress, Tally, added, counted, tallied
-from tallyveil.files.formats.lines import PIECE, Bytes, opened, shown
+from tallyveil.files.formats.lines import PIECE_BYTES, Bytes, opened, quoted
+from tallyveil.files.formats.piecewise import (
+    STRIDE,
+    PieceCounts,
+    PlaceCounts,
+    Progress,
+    add_entry,
+    add_up,
+    count_pieces,
+)
 from tallyveil.files.tables.stamps import STAMPS, read_stamps
 from tallyveil.files.tables.write import beside
 from tallyveil.nouns.census_schemas import PERSONS_1940
 
-# Widths of the records in the Bureau's extract, and how much of them must be there.
+# Widths of the records in the Bureau's extract, and how many of their columns are needed.
 H_WIDTH, P_WIDTH = 159, 273
 H_NEEDED, P_NEEDED = 128, 89
 
 
-# Fields of a household and of a person: name, first and last column (from 1), legal codes and how to say them.
+# Fields of a household and of a person: name, first and last column (from 1), legal codes, and these in words.
 H_FIELDS = (
     ("SERIAL", 8, 15, None, ""),
     ("STATEFIP", 54, 55, None, ""),
@@ -39,9 +47,9 @@ P_FIELDS = (
     ("RACE", 85, 85, range(1, 7), "1 to 6"),
     ("HISPAN", 89, 89, (0, 1, 2, 3, 4, 9), "0, 1, 2, 3, 4 or 9"),
 )
-# Our type by GQTYPE; -1 is illegal. The Bureau's recode.
+# Our type by GQTYPE, recoded as the Bureau does; -1 is illegal.
 TYPE_OF = np.array([GQTYPE_OF.index(code) if code in GQTYPE_OF else -1 for code in range(10)], dtype=np.int64)
-# The cells of a tally: of persons, then kinds of unit; the last is for persons without a household, at place -1.
+# Cells are those of persons, then the kinds of unit; the last is for persons without a household, at place -1.
 UNITS, DROPPED = PERSONS_1940.cells, STRIDE - 1
 
 
@@ -51,52 +59,52 @@ def read_ipums_1940(
     threads: int = 2,
     progress: Progress | None = None,
     drop_orphans: bool = False,
-    piece: int = PIECE,
+    piece: int = PIECE_BYTES,
 ) -> Census1940:
-    """Read the extract, plain or gzip, in memory that does not grow with the file.
+    """Read the extract, plain or gzip, in memory that does not grow with the size of the file.
 
     The recodes are the Bureau's: adults are 18 or older, Hispanic is any HISPAN above 0, a unit is vacant where GQ and
-    GQTYPE are 0, and persons found in a vacant unit count as living in households. Districts are those with a unit.
-    Stamps in ``<name>.STAMPS.txt`` beside the extract are those of the counts.
+    GQTYPE are 0, and persons in a vacant unit count as living in households. Districts are those with a unit. The
+    counts get the stamps in ``<name>.STAMPS.txt`` beside the extract.
 
     Parameters
     ----------
     path
         The extract.
     threads
-        How many threads count.
+        How many threads to count with.
     progress
-        Called with the bytes read and the bytes of the file.
+        Called with the number of bytes read and the size of the file.
     drop_orphans
         Leave out persons whose SERIAL is not that of the household above them, as the Bureau did, and count them in
-        ``dropped``; otherwise they are an error.
+        ``dropped``. Without it, such a person raises an error.
     piece
         Bytes read at a time.
     """
 
-    def count(data: Bytes) -> Found:
+    def count(data: Bytes) -> PieceCounts:
         key, number, status = _count_records(data, drop_orphans)
-        return Found(tally=Tally(key=key, count=number), status=status)
+        return PieceCounts(counts=PlaceCounts(key=key, count=number), status=status)
 
     with opened(path) as source:
-        found = counted(
+        parts = count_pieces(
             source, count, explain=_explanation, starts=b"\nH", piece=piece, threads=threads, progress=progress
         )
-        tally = added(each.tally for each in found)
-    units = tally.cells(UNITS, UNITS + KINDS)
+        counts = add_up(part.counts for part in parts)
+    units = counts.cells(UNITS, UNITS + KINDS)
     if len(units.key) == 0:
         raise DataError(f"{path}: the file has no household 'H'. Check that it is the right file.")
-    dropped = int(tally.cells(DROPPED, STRIDE).count.sum())
-    census = Census1940.from_tallies(tally.cells(0, UNITS), units, dropped=dropped)
+    dropped = int(counts.cells(DROPPED, STRIDE).count.sum())
+    census = Census1940.from_counts(counts.cells(0, UNITS), units, dropped=dropped)
     return census.stamped(read_stamps(beside(Path(path), STAMPS)))
 
 
 def _explanation(line: bytes, before: bytes) -> str:
-    """What is wrong with a record, at which the kernel stopped."""
+    """What is wrong with the record at which the kernel stopped."""
     kind, record = line[:1].decode("latin-1"), line.removesuffix(b"\n").removesuffix(b"\r")
     if kind not in ("H", "P"):
         return (
-            f", column 1: record type {shown(line[:1])} is not 'H' or 'P'. The line is damaged, or the file is not "
+            f", column 1: record type {quoted(line[:1])} is not 'H' or 'P'. The line is damaged, or the file is not "
             f"the extract EXT1940USCB.dat: check it, or fetch it again."
         )
     fields, whole, needed = (H_FIELDS, H_WIDTH, H_NEEDED) if kind == "H" else (P_FIELDS, P_WIDTH, P_NEEDED)
@@ -107,12 +115,12 @@ def _explanation(line: bytes, before: bytes) -> str:
         )
     if len(record) < whole and not line.endswith(b"\n"):
         return (
-            f" ({kind} record): the file ends at column {len(record)} of {whole}, without a line end. It looks cut "
-            f"short: fetch it again, or end it with a line end if it is whole."
+            f" ({kind} record): the file ends at column {len(record)} of {whole}, without a line end. It may be cut "
+            f"short: fetch it again, or add a line end if it is complete."
         )
     values = [record[first - 1 : last] for _, first, last, _, _ in fields]
     places = [
-        f" ({kind} record), column{f's {first}-{last}' if first < last else f' {first}'}: {name} {shown(value)}"
+        f" ({kind} record), column{f's {first}-{last}' if first < last else f' {first}'}: {name} {quoted(value)}"
         for (name, first, last, _, _), value in zip(fields, values, strict=True)
     ]
     for value, place in zip(values, places, strict=True):
@@ -125,7 +133,7 @@ def _explanation(line: bytes, before: bytes) -> str:
         return ", column 1: a person 'P' comes before any household 'H'. Begin the file with the person's household."
     above = before[before.rfind(b"\nH") + 1 :]
     return (
-        f"{places[0]} is not that of the household above, {shown(above[7:15])}. Put persons after their household, or "
+        f"{places[0]} is not that of the household above, {quoted(above[7:15])}. Put persons after their household, or "
         f"use drop_orphans to leave such persons out."
     )
 
@@ -176,14 +184,14 @@ def _count_records(data, drop_orphans):  # type: ignore[no-untyped-def]
         if cell < 0:
             status[1], status[2] = start, min(end + 1, n)
             break
-        size = tallied(key, count, size, latest, district, cell, one)
+        size = add_entry(key, count, size, latest, district, cell, one)
         start = end + 1
     return key[:size].copy(), count[:size].copy(), status
 
 
 @compiled
 def _line_end(data, start, guess):  # type: ignore[no-untyped-def]
-    """Where a line ends: at ``guess`` bytes if a line end is there and none before (many bytes tested at once)."""
+    """Where a line ends: after ``guess`` bytes if the first line end is there, which is fast to test."""
     n = len(data)
     end = start + guess
     if end < n and data[end] == _END:
@@ -200,7 +208,7 @@ def _line_end(data, start, guess):  # type: ignore[no-untyped-def]
 
 @compiled
 def _digits(data, first, last):  # type: ignore[no-untyped-def]
-    """The number that some bytes write, -1 where one is not a digit."""
+    """The number that a range of bytes spells, or -1 where a byte is not a digit."""
     value = np.int64(0)
     for i in range(first, last):
         digit = np.int64(data[i]) - 48

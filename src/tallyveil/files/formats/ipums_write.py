@@ -1,4 +1,4 @@
-"""The IPUMS extract of 1940, written from counts; reading it gives them back."""
+"""The IPUMS extract of the 1940 census: writing it from counts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tallyveil.files.formats.census import GQTYPE_OF, KINDS, PER_TYPE, VACANT
 from tallyveil.files.formats.deal import Deal
 from tallyveil.files.formats.ipums_read import H_WIDTH, P_WIDTH
 from tallyveil.files.formats.lines import Bytes, in_order, put_digits, written
-from tallyveil.files.formats.places import leaf_code
+from tallyveil.files.tables.geography import unit_code
 from tallyveil.files.tables.stamps import STAMPS, stamp_lines
 from tallyveil.files.tables.write import beside
 from tallyveil.nouns.census_schemas import PERSONS_1940
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 
-_PIECE = 16 << 20  # bytes written at a time, whole districts
+_WRITE_BYTES = 16 << 20  # bytes written at a time, whole districts
 
 
 def write_ipums_1940(
@@ -30,8 +30,8 @@ def write_ipums_1940(
 ) -> Path:
     """Write counts as an extract; reading it gives them back. A name that ends in ``.gz`` is compressed.
 
-    Persons are dealt to the units of their type in turn. Minors are 17 years old and adults 18; NUMPREC stops at 99
-    and PERNUM at 9999; columns that the counts say nothing about are blank. Stamps of people and housing are written to
+    Persons are assigned to the units of their type in turn. Minors are 17 years old and adults 18. NUMPREC is capped at
+    99 and PERNUM at 9999. Columns that the counts do not cover are blank. Stamps of people and housing are written to
     ``<name>.STAMPS.txt`` beside the extract.
     """
     deal = Deal.of(people, facilities, housing)
@@ -50,22 +50,22 @@ def write_ipums_1940(
         )
         return out.data
 
-    target, said = Path(path), stamp_lines(people, housing)
+    target, stamps = Path(path), stamp_lines(people, housing)
     with ExitStack() as files:
         file = files.enter_context(written(target))
         for _, out in in_order(records, _spans(deal), threads):
             file.write(out)
-        if said:
-            files.enter_context(written(beside(target, STAMPS))).write("".join(f"{line}\n" for line in said).encode())
-    if not said:
-        beside(target, STAMPS).unlink(missing_ok=True)  # of what stood here before
+        if stamps:
+            files.enter_context(written(beside(target, STAMPS))).write("".join(f"{line}\n" for line in stamps).encode())
+    if not stamps:
+        beside(target, STAMPS).unlink(missing_ok=True)  # of an earlier file of this name
     return target
 
 
 def _spans(deal: Deal) -> Iterator[tuple[int, int]]:
-    """Runs of districts, each of about a piece of the file."""
+    """Ranges of districts, each about ``_WRITE_BYTES`` of the file."""
     sizes = deal.built.sum(axis=1) * (H_WIDTH + 1) + deal.living.sum(axis=1) * (P_WIDTH + 1)
-    number = np.cumsum(sizes) // _PIECE
+    number = np.cumsum(sizes) // _WRITE_BYTES
     cuts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
     yield from zip(cuts.tolist(), [*cuts[1:].tolist(), len(sizes)], strict=True)
 
@@ -75,15 +75,15 @@ def _refuse_unwritable(deal: Deal) -> None:
         raise DataError(f"{int(deal.first_unit[-1]):,} units, but SERIAL has 8 digits. Write fewer districts.")
     empty = deal.built.sum(axis=1) == 0
     if empty.any():
-        code = leaf_code(deal.people.spine, int(np.argmax(empty)))
+        code = unit_code(deal.people.spine, deal.people.spine.leaf, int(np.argmax(empty)))
         raise DataError(
-            f"enumdist {code!r} has no unit, so no record would name it. Leave it out of the spine, or give it a "
-            f"vacant unit."
+            f"enumdist {code!r} has no unit, so no record would mention it. Leave it out of the spine, or give it "
+            f"a vacant unit."
         )
 
 
 def _household_records() -> Bytes:
-    """The line of each kind of unit, its numbers and place left blank."""
+    """The line of each kind of unit, with its numbers and place blank."""
     rows = []
     for kind in range(KINDS):
         code = 0 if kind == VACANT else GQTYPE_OF[kind]
@@ -93,7 +93,7 @@ def _household_records() -> Bytes:
 
 
 def _person_records() -> Bytes:
-    """The line of each kind of person, their numbers left blank."""
+    """The line of each kind of person, with the numbers blank."""
     rows = []
     for cell in range(PER_TYPE):
         adult, hispanic, race = (int(i) for i in np.unravel_index(cell, PERSONS_1940.shape[1:]))
@@ -104,7 +104,7 @@ def _person_records() -> Bytes:
 
 
 def _record(width: int, fields: dict[int, str]) -> Bytes:
-    """A line with texts at some columns, and a last one that shows it is whole."""
+    """A line with text at some columns; a 0 in the last column shows that the line is complete."""
     row = bytearray(b" " * (width - 1) + b"0\n")
     for column, text in fields.items():
         row[column - 1 : column - 1 + len(text)] = text.encode()
@@ -113,7 +113,7 @@ def _record(width: int, fields: dict[int, str]) -> Bytes:
 
 @compiled
 def _write_records(out, households, persons, places, district, kind, living, first, unit, turn, cell):  # type: ignore[no-untyped-def]
-    """Write units and their persons; a person's line is found from its unit and its turn."""
+    """Write units and their persons; the position of a person's line follows from its unit and its turn."""
     wide, long = households.shape[1], persons.shape[1]
     starts = np.empty(len(kind), np.int64)
     at = 0

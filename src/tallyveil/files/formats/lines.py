@@ -1,4 +1,4 @@
-"""Large text files: read in pieces that begin with a record, worked on by threads, written whole or not at all."""
+"""Large text files: read in pieces that begin with a record, processed on threads, and written atomically."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ Bytes = NDArray[np.uint8]
 J = TypeVar("J")
 R = TypeVar("R")
 
-PIECE = 8 << 20
-LONGEST = 1 << 28  # bytes in which a new record must begin
+PIECE_BYTES = 8 << 20
+LONGEST_RECORD = 1 << 28  # bytes in which a new record must begin
 
 
-class Source:
-    """A file opened for reading, plain or gzip, whose failures are InputErrors."""
+class TextFile:
+    """A text file opened for reading, plain or gzip; a failure raises a DataError."""
 
     def __init__(self, path: Path, raw: BufferedReader, stream: BufferedReader | gzip.GzipFile) -> None:
         self.path, self.name, self._raw, self._stream = path, path.name, raw, stream
         self.size = os.fstat(raw.fileno()).st_size
 
     def fill(self, room: memoryview) -> int:
-        """Read into some room; the number of bytes, none at the end."""
+        """Fill a buffer; returns the number of bytes, 0 at the end of the file."""
         return self._attempt(lambda: self._stream.readinto(room))
 
     def peek(self) -> bytes:
-        """The next bytes, which stay to be read."""
+        """The next bytes, without consuming them."""
         return self._attempt(lambda: self._stream.peek(4096))
 
     def readline(self) -> bytes:
-        """One line with its end."""
+        """One line, including its line end."""
         return self._attempt(lambda: self._stream.readline(1 << 20))
 
     def position(self) -> int:
-        """Bytes of the file that were read, as they lie on the disk."""
+        """How many bytes of the file on disk were read."""
         return self._raw.tell()
 
     def _attempt(self, read: Callable[[], R]) -> R:
@@ -61,8 +61,8 @@ class Source:
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str]) -> Iterator[Source]:
-    """Open a file, plain or gzip (known by its first bytes)."""
+def opened(path: str | os.PathLike[str]) -> Iterator[TextFile]:
+    """Open a text file; gzip is recognised by its first bytes."""
     where = Path(path)
     try:
         raw = open(where, "rb")  # noqa: SIM115
@@ -73,15 +73,16 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Source]:
     with raw:
         packed = raw.peek(2)[:2] == b"\x1f\x8b"
         with gzip.open(raw) if packed else raw as stream:
-            source = Source(where, raw, stream)
+            source = TextFile(where, raw, stream)
             _refuse_unlike_text(where, source.peek())
             yield source
 
 
-def pieces(source: Source, starts: bytes, *, size: int, ahead: int, begun: bytes = b"") -> Iterator[Bytes]:
-    """What was ``begun`` and the rest of a file, cut so that each piece begins with ``starts`` less its line end.
+def pieces(source: TextFile, starts: bytes, *, size: int, ahead: int, begun: bytes = b"") -> Iterator[Bytes]:
+    """The bytes ``begun`` and the rest of a file, in pieces that begin with a record.
 
-    Memory is used again: a piece is gone when ``ahead`` further ones were asked for.
+    A record begins after the line end in ``starts``, with whatever follows it there. Buffers are reused: a piece is
+    overwritten once ``ahead`` further pieces were requested.
     """
     size = max(min(size, source.size), len(begun)) + 1  # a small file needs little room
     rooms = deque(bytearray(size) for _ in range(ahead))
@@ -99,7 +100,7 @@ def pieces(source: Source, starts: bytes, *, size: int, ahead: int, begun: bytes
             yield np.frombuffer(room, np.uint8, cut)
             rooms.append(room)
             room, filled = following, len(rest)
-        elif filled > max(LONGEST, size):
+        elif filled > max(LONGEST_RECORD, size):
             raise DataError(
                 f"{source.name}: no new record begins in {filled:,} bytes. This is not a file of records: check that "
                 f"it is the right one."
@@ -111,7 +112,7 @@ def pieces(source: Source, starts: bytes, *, size: int, ahead: int, begun: bytes
 
 
 def in_order(work: Callable[[J], R], jobs: Iterable[J], threads: int) -> Iterator[tuple[J, R]]:
-    """Work on jobs on threads, a few ahead, and give back each job with its result in the order of the jobs."""
+    """Run jobs on threads, a few ahead, and yield each job with its result, in the order of the jobs."""
     if threads < 1:
         raise InputError(f"threads must be at least 1. Got {threads} instead.")
     waiting: deque[tuple[J, Future[R]]] = deque()
@@ -130,7 +131,7 @@ def in_order(work: Callable[[J], R], jobs: Iterable[J], threads: int) -> Iterato
 
 @contextmanager
 def written(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file to write to, which appears whole or not at all; a name that ends in ``.gz`` is compressed."""
+    """A file to write to, which appears complete or not at all; compressed if its name ends in ``.gz``."""
     with replacing(path) as temporary, open(temporary, "wb") as raw:
         if Path(path).suffix == ".gz":
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=1, mtime=0) as packed:
@@ -139,14 +140,14 @@ def written(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield raw
 
 
-def shown(value: bytes) -> str:
-    """Bytes of a file as they stand in a message."""
+def quoted(value: bytes) -> str:
+    """Bytes of a file as text for a message."""
     return ascii(value.decode("latin-1"))
 
 
 @inlined
 def put_digits(out, at, size, value):  # type: ignore[no-untyped-def]
-    """Write a number in so many digits."""
+    """Write a number with ``size`` digits."""
     for i in range(at + size - 1, at - 1, -1):
         out[i] = 48 + value % 10
         value //= 10

@@ -1,7 +1,7 @@
 """The microdata detail file of the 2018 end-to-end test, run on the 1940 census: ``MDF_PER`` and ``MDF_UNIT``.
 
 Persons have 23 fields and units 25, without a header, after lines of metadata that begin with ``#``. A person's row
-does not say which kind of group quarters it is; the unit's row does, and EUID joins them.
+does not give the type of group quarters; the unit's row does, and EUID joins them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.formats.census import GQTYPE_OF, KINDS, PER_TYPE, VACANT, Census1940
-from tallyveil.files.formats.counting import STRIDE, Found, Tally, added
 from tallyveil.files.formats.deal import Deal
-from tallyveil.files.formats.lines import PIECE, opened
-from tallyveil.files.formats.mdf_layout import PERSONS, PLACE, UNIT_NUMBER, Column, Layout
+from tallyveil.files.formats.lines import PIECE_BYTES, opened
+from tallyveil.files.formats.mdf_layout import PERSONS, PLACE, UNIT_NUMBER, Column, FileLayout
 from tallyveil.files.formats.mdf_read import LIVING, count_rows, refuse_no_rows
 from tallyveil.files.formats.mdf_write import Rows, heads, rendered, write_pair
+from tallyveil.files.formats.piecewise import STRIDE, PieceCounts, PlaceCounts, add_up
 from tallyveil.files.tables.stamps import HOUSING, stamp_lines, stamps_in
 from tallyveil.nouns.census_schemas import PERSONS_1940
 from tallyveil.nouns.facilities import Facilities
@@ -32,13 +32,13 @@ _CUTS = (slice(0, 2), slice(2, 6), slice(6, 10))
 def write_mdf_1940(
     people: Histogram, facilities: Facilities, housing: Histogram, folder: str | os.PathLike[str]
 ) -> tuple[Path, Path]:
-    """Write ``MDF_PER.dat`` and ``MDF_UNIT.dat`` into a folder, and give back their paths.
+    """Write ``MDF_PER.dat`` and ``MDF_UNIT.dat`` into a folder, and return their paths.
 
-    Persons are dealt to units as the Bureau does, units are numbered from 1, and a district without units leaves no
-    row. Stamps of people and housing stand in the first lines of both files, and the file of units says there that
-    they are written as they were given. Either both files are written or none.
+    Persons are assigned to units as the Bureau does, units are numbered from 1, and a district without units has no
+    row. The first lines of both files hold the stamps of people and housing; the file of units also states there that
+    no noise was added to them. Either both files are written or none.
     """
-    said = stamp_lines(people, housing)
+    stamps = stamp_lines(people, housing)
     deal = Deal.of(people, facilities, housing)
 
     def person_rows(first: int, last: int) -> Rows:
@@ -52,14 +52,14 @@ def write_mdf_1940(
     persons = rendered(
         person_rows,
         people.total(),
-        start=_remarks("MDF_PER of 1940, written by tallyveil", *said),
+        start=_remarks("MDF_PER of 1940, written by tallyveil", *stamps),
         middles=[b"|"] * PERSONS_1940.cells,
         tails=[_person_tail(cell) for cell in range(PERSONS_1940.cells)],
     )
     units = rendered(
         unit_rows,
         int(deal.first_unit[-1]),
-        start=_remarks("MDF_UNIT of 1940, written by tallyveil", *said, HOUSING),
+        start=_remarks("MDF_UNIT of 1940, written by tallyveil", *stamps, HOUSING),
         middles=[_unit_middle(kind) for kind in range(KINDS)],
         tails=[_UNIT_TAIL] * KINDS,
     )
@@ -71,26 +71,26 @@ def read_mdf_1940(
     units_path: str | os.PathLike[str] | None = None,
     *,
     threads: int = 2,
-    piece: int = PIECE,
+    piece: int = PIECE_BYTES,
 ) -> Census1940:
     """Read the two files of one run.
 
-    Without ``units_path`` the file of units is looked for beside the other, ``MDF_UNIT`` in place of ``MDF_PER`` in its
-    name. Memory: the counts, and eight bytes for each unit. Districts are those that have a unit. Stamps in the first
-    lines of either file are those of the counts.
+    Without ``units_path`` the file of units is expected beside the other, with ``MDF_UNIT`` in place of ``MDF_PER`` in
+    its name. Memory holds the counts, and eight bytes per unit. Districts are those that have a unit. The counts get
+    the stamps in the first lines of either file.
     """
     path = _beside(Path(persons_path)) if units_path is None else Path(units_path)
     table = _UnitTable()
     with opened(path) as source:
-        found = count_rows(source, _UNITS, note_units=True, threads=threads, piece=piece)
-        units = added(table.noted(found, source.name))
+        parts = count_rows(source, _UNITS, note_units=True, threads=threads, piece=piece)
+        units = add_up(table.noted(parts, source.name))
     refuse_no_rows(path, units)
     with opened(persons_path) as source:
-        found = count_rows(source, _PERSONS, units=table.units, threads=threads, piece=piece)
-        persons = added(each.tally for each in found)
+        parts = count_rows(source, _PERSONS, units=table.units, threads=threads, piece=piece)
+        persons = add_up(part.counts for part in parts)
     _refuse_other_numbers(Path(persons_path), path, persons, units.cells(LIVING, STRIDE))
-    said = [*_remarks_in(persons_path), *_remarks_in(path)]
-    return Census1940.from_tallies(persons, units.cells(0, KINDS)).stamped(stamps_in(said))
+    remarks = [*_remarks_in(persons_path), *_remarks_in(path)]
+    return Census1940.from_counts(persons, units.cells(0, KINDS)).stamped(stamps_in(remarks))
 
 
 class _UnitTable:
@@ -99,12 +99,12 @@ class _UnitTable:
     def __init__(self) -> None:
         self.units = np.full(1024, -1, np.int64)
 
-    def noted(self, found: Iterable[Found], name: str) -> Iterator[Tally]:
-        """Pass tallies on, noting the units they come with."""
+    def noted(self, parts: Iterable[PieceCounts], name: str) -> Iterator[PlaceCounts]:
+        """Pass the counts of pieces on, and note the units in them."""
         rows = 0
-        for each in found:
-            assert each.units is not None
-            number, key = each.units
+        for part in parts:
+            assert part.units is not None
+            number, key = part.units
             rows += len(number)
             largest = int(number.max(initial=0))
             if largest > 16 * rows + 1024:
@@ -118,18 +118,18 @@ class _UnitTable:
             again = np.sort(number)
             twice = np.append(again[1:][again[1:] == again[:-1]], number[self.units[number] >= 0])
             if len(twice):
-                raise DataError(f"{name}: EUID {twice[0]} stands twice. Each unit has a number of its own.")
+                raise DataError(f"{name}: EUID {twice[0]} occurs twice. Give each unit its own number.")
             self.units[number] = key
-            yield each.tally
+            yield part.counts
 
 
 def _remarks(*lines: str) -> bytes:
-    """Lines of metadata, as a file begins with."""
+    """The lines of metadata at the beginning of a file."""
     return "".join(f"# {line}\n" for line in lines).encode()
 
 
 def _remarks_in(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of metadata that a file begins with."""
+    """The lines of metadata at the beginning of a file, read back."""
     lines = []
     with opened(path) as source:
         while (line := source.readline()).startswith(b"#"):
@@ -153,22 +153,24 @@ def _beside(persons: Path) -> Path:
     path = persons.with_name(persons.name.replace("MDF_PER", "MDF_UNIT"))
     if path == persons or not path.exists():
         raise InputError(
-            f"{persons}: a file of persons does not say which kind of group quarters they live in, and no file of "
-            f"units lies beside it ({path.name}). Give units_path."
+            f"{persons}: a file of persons does not give their type of group quarters, and there is no file of units "
+            f"beside it ({path.name}). Give units_path."
         )
     return path
 
 
-def _refuse_other_numbers(persons_path: Path, units_path: Path, persons: Tally, said: Tally) -> None:
-    """FINAL_POP tells a file of persons that was cut short at the end of a line."""
-    zero = added([Tally(key=persons.place, count=persons.count), Tally(key=said.place, count=-said.count)])
-    if zero.count.any():
-        at = int(np.argmax(zero.count != 0))
-        place = int(zero.key[at])
-        told = int(said.count[said.place == place].sum())
+def _refuse_other_numbers(persons_path: Path, units_path: Path, persons: PlaceCounts, stated: PlaceCounts) -> None:
+    """Compare with FINAL_POP, which reveals a file of persons that was cut short at the end of a line."""
+    difference = add_up(
+        [PlaceCounts(key=persons.place, count=persons.count), PlaceCounts(key=stated.place, count=-stated.count)]
+    )
+    if difference.count.any():
+        entry = int(np.argmax(difference.count != 0))
+        place = int(difference.key[entry])
+        expected = int(stated.count[stated.place == place].sum())
         raise DataError(
-            f"{persons_path.name}: enumdist '{place:010d}' has {told + int(zero.count[at]):,} persons, but "
-            f"{told:,} by FINAL_POP in {units_path.name}. One file is cut short, or they are of different runs."
+            f"{persons_path.name}: enumdist '{place:010d}' has {expected + int(difference.count[entry]):,} persons, "
+            f"but {expected:,} by FINAL_POP in {units_path.name}. One file is cut short, or they are of different runs."
         )
 
 
@@ -191,7 +193,7 @@ _START = ("SCHEMA_TYPE_CODE", "SCHEMA_BUILD_ID", "STATE", "COUNTY", "ENUMDIST", 
 _RACES = tuple(f"QRACE{i}" for i in range(1, 9))
 _HOUSEHOLD = ("HHT", "HHT2", "NPF", "CPLT", "UPART", "MULTG", "HHLDRAGE", "HHSPAN", "HHRACE", "PAOC")
 _AGES = ("P18", "P60", "P65", "P75")
-_PERSONS = Layout(
+_PERSONS = FileLayout(
     what="persons",
     names=(*_START, "EPNUM", "RTYPE", "QREL", "QSEX", "QAGE", "CENHISP", "CENRACE", "QSPANX", *_RACES, "CIT"),
     columns=(
@@ -204,7 +206,7 @@ _PERSONS = Layout(
     cell_of=np.arange(2 * PER_TYPE, dtype=np.int32),
     header=False,
 )
-_UNITS = Layout(
+_UNITS = FileLayout(
     what="units",
     names=(*_START, "RTYPE", "GQTYPE", "TEN", "VACS", "FINAL_POP", *_HOUSEHOLD, *_AGES),
     columns=(

@@ -1,7 +1,7 @@
 """The microdata detail file of the 2020 redistricting data: persons and units by block, with a header.
 
-A person's row says the type of its quarters, so the files are read apart. A unit's row does not say the type of a
-group quarters: what is read back is how many there are.
+A person's row gives the type of group quarters, so the files are read separately. A unit's row does not, so only the
+number of group quarters is read back.
 """
 
 from __future__ import annotations
@@ -16,31 +16,32 @@ from numpy.typing import NDArray
 
 from tallyveil.errors import DataError
 from tallyveil.files.formats.census import BLOCK, Census2020, refuse_other_parts
-from tallyveil.files.formats.counting import Tally, added
 from tallyveil.files.formats.deal import spread
-from tallyveil.files.formats.lines import PIECE, Bytes, opened
-from tallyveil.files.formats.mdf_layout import BLOCK_GROUP, PLACE, Column, Layout
+from tallyveil.files.formats.lines import PIECE_BYTES, Bytes, opened
+from tallyveil.files.formats.mdf_layout import BLOCK_GROUP, PLACE, Column, FileLayout
 from tallyveil.files.formats.mdf_read import count_rows, refuse_no_rows
 from tallyveil.files.formats.mdf_write import Rows, heads, rendered, write_pair
-from tallyveil.files.formats.places import leaf_code, leaf_digits
+from tallyveil.files.formats.piecewise import PlaceCounts, add_up
+from tallyveil.files.formats.places import leaf_digits
+from tallyveil.files.tables.geography import unit_code
 from tallyveil.files.tables.stamps import HOUSING, STAMPS, read_stamps, stamp_lines
 from tallyveil.nouns.census_schemas import PERSONS_2020, TYPES_2020
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 
-VACANT, OCCUPIED, GROUP_QUARTERS = range(3)
+VACANT_UNIT, OCCUPIED_UNIT, GROUP_QUARTERS = range(3)
 _CUTS = (slice(0, 2), slice(2, 5), slice(5, 11), slice(11, 12), slice(11, 15))
 
 
 def write_mdf_2020(
     people: Histogram, facilities: Facilities, housing: Histogram, folder: str | os.PathLike[str]
 ) -> tuple[Path, Path]:
-    """Write ``MDF_PER.dat`` and ``MDF_UNIT.dat`` into a folder, and give back their paths.
+    """Write ``MDF_PER.dat`` and ``MDF_UNIT.dat`` into a folder, and return their paths.
 
-    Rows are sorted by block and persons numbered from 1. A block with neither persons nor units leaves no row. The
-    format has no place for remarks, so ``STAMPS.txt`` beside the files has the stamps of people and housing, and says
-    that units are written as they were given. Either all files are written or none.
+    Rows are sorted by block and persons numbered from 1. A block with neither persons nor units has no row. The format
+    has no comments, so ``STAMPS.txt`` beside the files holds the stamps of people and housing, and states that no noise
+    was added to the units. Either all files are written or none.
     """
     refuse_other_parts(people, facilities, housing, year=2020)
     _refuse_other_homes(facilities, housing)
@@ -48,7 +49,7 @@ def write_mdf_2020(
     built, kinds = _built(facilities, housing), (b"2|2\n", b"2|1\n", b"4|0\n")
     persons = _rendered(_PERSONS, b"MPD2020|1.1.0|", places, people.leaves, tails=_person_tails(), numbered=True)
     units = _rendered(_UNITS, b"MUD2020|1.1.0|", places, built, tails=kinds, numbered=False)
-    return write_pair(folder, persons, units, said=[*stamp_lines(people, housing), f"MDF_UNIT.dat: {HOUSING}"])
+    return write_pair(folder, persons, units, remarks=[*stamp_lines(people, housing), f"MDF_UNIT.dat: {HOUSING}"])
 
 
 def read_mdf_2020(
@@ -56,27 +57,27 @@ def read_mdf_2020(
     units_path: str | os.PathLike[str] | None = None,
     *,
     threads: int = 2,
-    piece: int = PIECE,
+    piece: int = PIECE_BYTES,
 ) -> Census2020:
     """Read persons, and units if their file is given; blocks are those that either file lists.
 
-    Stamps in ``STAMPS.txt`` beside the file of persons are those of the counts.
+    The counts get the stamps in ``STAMPS.txt`` beside the file of persons.
     """
-    persons = _tally(persons_path, _PERSONS, threads=threads, piece=piece)
-    units = None if units_path is None else _tally(units_path, _UNITS, threads=threads, piece=piece)
-    refuse_no_rows(units_path or persons_path, persons if units is None else added([persons, units]))
-    return Census2020.from_tallies(persons, units).stamped(read_stamps(Path(persons_path).with_name(STAMPS)))
+    persons = _place_counts(persons_path, _PERSONS, threads=threads, piece=piece)
+    units = None if units_path is None else _place_counts(units_path, _UNITS, threads=threads, piece=piece)
+    refuse_no_rows(units_path or persons_path, persons if units is None else add_up([persons, units]))
+    return Census2020.from_counts(persons, units).stamped(read_stamps(Path(persons_path).with_name(STAMPS)))
 
 
-def _tally(path: str | os.PathLike[str], layout: Layout, *, threads: int, piece: int) -> Tally:
+def _place_counts(path: str | os.PathLike[str], layout: FileLayout, *, threads: int, piece: int) -> PlaceCounts:
     with opened(path) as source:
-        return added(found.tally for found in count_rows(source, layout, threads=threads, piece=piece))
+        return add_up(part.counts for part in count_rows(source, layout, threads=threads, piece=piece))
 
 
 def _rendered(
-    layout: Layout, prefix: bytes, places: Bytes, counts: Counts, *, tails: Sequence[bytes], numbered: bool
+    layout: FileLayout, prefix: bytes, places: Bytes, counts: Counts, *, tails: Sequence[bytes], numbered: bool
 ) -> Iterator[bytes | memoryview]:
-    """A file with a row for each one counted, with its number or not."""
+    """A file with one row per person or unit counted; ``numbered`` rows carry their number."""
     ends = np.append(0, np.cumsum(counts.count, dtype=np.int64))
 
     def rows(first: int, last: int) -> Rows:
@@ -115,10 +116,11 @@ def _refuse_other_homes(facilities: Facilities, housing: Histogram) -> None:
     households = facilities.leaves.cell == 0
     np.subtract.at(homes, facilities.leaves.unit()[households], facilities.leaves.count[households])
     if homes.any():
-        at = int(np.argmax(homes != 0))
+        block = int(np.argmax(homes != 0))
+        code = unit_code(housing.spine, housing.spine.leaf, block)
         raise DataError(
-            f"block {leaf_code(housing.spine, at)!r}: facilities and housing differ by {abs(int(homes[at])):,} housing "
-            f"units. In 2020 the first type of facilities counts all housing units, the vacant ones too: "
+            f"block {code!r}: facilities and housing differ by {abs(int(homes[block])):,} housing "
+            f"units. In 2020 the first type of facilities counts all housing units, including vacant ones: "
             f"correct one of them."
         )
 
@@ -139,7 +141,7 @@ _PLACES = (
     Column(name="TABBLK", role=PLACE, width=4),
 )
 _START = ("SCHEMA_TYPE_CODE", "SCHEMA_BUILD_ID", *(column.name for column in _PLACES))
-_PERSONS = Layout(
+_PERSONS = FileLayout(
     what="persons",
     names=(*_START, "EPNUM", "RTYPE", "GQTYPE_PL", "VOTING_AGE", "CENHISP", "CENRACE"),
     columns=(
@@ -153,7 +155,7 @@ _PERSONS = Layout(
     cell_of=_cells_of_persons(),
     header=True,
 )
-_UNITS = Layout(
+_UNITS = FileLayout(
     what="units",
     names=(*_START, "RTYPE", "HH_STATUS"),
     columns=(
@@ -161,6 +163,6 @@ _UNITS = Layout(
         Column(name="RTYPE", codes={2: 0, 4: 3}),
         Column(name="HH_STATUS", codes={0: 0, 1: 1, 2: 2}),
     ),
-    cell_of=np.array([-1, OCCUPIED, VACANT, GROUP_QUARTERS, -1, -1], dtype=np.int32),
+    cell_of=np.array([-1, OCCUPIED_UNIT, VACANT_UNIT, GROUP_QUARTERS, -1, -1], dtype=np.int32),
     header=True,
 )

@@ -1,6 +1,6 @@
-"""Layouts of microdata detail files (MDF): rows as the Census Bureau writes them, fields cut by ``|``.
+"""Layouts of microdata detail files (MDF) of the Census Bureau, whose fields are separated by ``|``.
 
-A layout says which columns name the place, which are codes of a cell, and which number a unit.
+A layout states which columns give the place, which are codes of a cell, and which number a unit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Column:
     Attributes
     ----------
     width
-        How many digits it has, 0 where any number will do.
+        How many digits it has; 0 if the number of digits varies.
     codes
         What each code adds to the number of the row's combination of codes.
     """
@@ -36,7 +36,7 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Layout:
+class FileLayout:
     """The columns of a file.
 
     Attributes
@@ -60,16 +60,16 @@ class Layout:
     header: bool
 
 
-def tables(names: Sequence[str], layout: Layout) -> tuple[Integers, NDArray[np.int32]]:
+def tables(names: Sequence[str], layout: FileLayout) -> tuple[Integers, NDArray[np.int32]]:
     """Role, width and scale of each column of the file, and what each of its codes adds."""
     columns = np.zeros((len(names), 3), np.int64)
     adds = np.full((len(names), LARGEST), -1, np.int32)
     ten = 1
     for column in reversed(layout.columns):
-        at = names.index(column.name)
-        columns[at] = column.role, column.width, ten if column.role == PLACE else 1
+        place = names.index(column.name)
+        columns[place] = column.role, column.width, ten if column.role == PLACE else 1
         if column.role == PLACE:
             ten *= 10**column.width
         for code, more in (column.codes or {}).items():
-            adds[at, code] = more
+            adds[place, code] = more
     return columns, adds

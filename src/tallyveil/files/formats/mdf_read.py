@@ -1,4 +1,4 @@
-"""Microdata detail files (MDF), read: one compiled kernel counts the rows of any layout, of 1940 and of 2020."""
+"""Reading microdata detail files (MDF): one compiled kernel counts the rows of the layouts of 1940 and 2020."""
 
 from __future__ import annotations
 
@@ -11,49 +11,60 @@ from tallyveil._arrays import Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import DataError
 from tallyveil.files.formats.census import PER_TYPE, VACANT
-from tallyveil.files.formats.counting import STRIDE, Found, Tally, counted, tallied
-from tallyveil.files.formats.lines import PIECE, Bytes, Source, shown
-from tallyveil.files.formats.mdf_layout import BLOCK_GROUP, CODE, IGNORED, PERSONS, PLACE, UNIT_NUMBER, Layout, tables
+from tallyveil.files.formats.lines import PIECE_BYTES, Bytes, TextFile, quoted
+from tallyveil.files.formats.mdf_layout import (
+    BLOCK_GROUP,
+    CODE,
+    IGNORED,
+    PERSONS,
+    PLACE,
+    UNIT_NUMBER,
+    FileLayout,
+    tables,
+)
+from tallyveil.files.formats.piecewise import STRIDE, PieceCounts, PlaceCounts, add_entry, count_pieces
 
 LIVING = STRIDE - 1  # the cell in which numbers of persons are added up
 
 
 def count_rows(
-    source: Source,
-    layout: Layout,
+    source: TextFile,
+    layout: FileLayout,
     *,
     units: Integers | None = None,
     note_units: bool = False,
     threads: int = 2,
-    piece: int = PIECE,
-) -> Iterator[Found]:
+    piece: int = PIECE_BYTES,
+) -> Iterator[PieceCounts]:
     """Count the rows of a file by place and cell.
 
     With ``units`` (the key of each unit's place and kind, by its number; -1 for no unit) the type of a person's
-    quarters comes from the unit; with ``note_units`` the numbers of units and these keys are given back row by row.
+    quarters comes from the unit. With ``note_units`` the numbers of units and their keys are returned, row by row.
     """
     names, lines, begun = _read_head(source, layout)
     table = tables(names, layout)
     grouped = any(column.role == BLOCK_GROUP for column in layout.columns)
     known = np.empty(0, np.int64) if units is None else units
 
-    def count(data: Bytes) -> Found:
+    def count(data: Bytes) -> PieceCounts:
         key, number, unit, unit_key, status = _count_rows(data, *table, grouped, layout.cell_of, known, note_units)
-        return Found(tally=Tally(key=key, count=number), status=status, units=(unit, unit_key))
+        return PieceCounts(counts=PlaceCounts(key=key, count=number), status=status, units=(unit, unit_key))
 
     def explain(line: bytes, _: bytes) -> str:
         return _explanation(line.removesuffix(b"\n").removesuffix(b"\r").split(b"|"), names, layout, known)
 
-    return counted(source, count, explain=explain, starts=b"\n", piece=piece, threads=threads, begun=begun, lines=lines)
+    return count_pieces(
+        source, count, explain=explain, starts=b"\n", piece=piece, threads=threads, begun=begun, lines=lines
+    )
 
 
-def refuse_no_rows(path: str | os.PathLike[str], tally: Tally) -> None:
+def refuse_no_rows(path: str | os.PathLike[str], counts: PlaceCounts) -> None:
     """Refuse a file in which nothing was counted."""
-    if len(tally.key) == 0:
+    if len(counts.key) == 0:
         raise DataError(f"{path}: the file has no rows. Fetch it again, or name another.")
 
 
-def _read_head(source: Source, layout: Layout) -> tuple[tuple[str, ...], int, bytes]:
+def _read_head(source: TextFile, layout: FileLayout) -> tuple[tuple[str, ...], int, bytes]:
     """The names of the columns, the number of lines before the first row, and what was read of that row."""
     lines = 1
     while (line := source.readline()).startswith(b"#"):
@@ -62,7 +73,7 @@ def _read_head(source: Source, layout: Layout) -> tuple[tuple[str, ...], int, by
     if not any(column.name.encode() in start for column in layout.columns):
         if layout.header:
             raise DataError(
-                f"{source.name}, line {lines:,}: the header is missing; it starts {shown(start[:40])}. The first line "
+                f"{source.name}, line {lines:,}: the header is missing; it starts {quoted(start[:40])}. The first line "
                 f"must name the columns: {'|'.join(layout.names)}."
             )
         return layout.names, lines - 1, start
@@ -78,16 +89,16 @@ def _read_head(source: Source, layout: Layout) -> tuple[tuple[str, ...], int, by
     return names, lines, b""
 
 
-def _explanation(fields: list[bytes], names: Sequence[str], layout: Layout, units: Integers) -> str:
-    """What is wrong with a row, at which the kernel stopped."""
+def _explanation(fields: list[bytes], names: Sequence[str], layout: FileLayout, units: Integers) -> str:
+    """What is wrong with the row at which the kernel stopped."""
     if len(fields) != len(names):
         return (
-            f" has {len(fields)} fields, but a row of {layout.what} has {len(names)}. It is cut short, or cut by "
-            f"something else than '|': correct the row, or fetch the file again."
+            f" has {len(fields)} fields, but a row of {layout.what} has {len(names)}. It is truncated, or its "
+            f"fields are not separated by '|': correct the row, or fetch the file again."
         )
     value = dict(zip(names, fields, strict=True))
     for column in sorted(layout.columns, key=lambda column: names.index(column.name)):
-        text, here = value[column.name], f", column {column.name}: {shown(value[column.name])}"
+        text, here = value[column.name], f", column {column.name}: {quoted(value[column.name])}"
         if not text.isdigit() or (column.width == 0 and len(text) > 9):
             return f"{here} is not a whole number of at most 9 digits. Correct the row."
         if column.width not in (0, len(text)):
@@ -97,13 +108,13 @@ def _explanation(fields: list[bytes], names: Sequence[str], layout: Layout, unit
             known = f"{legal[0]} to {legal[-1]}" if len(legal) > 10 else ", ".join(map(str, legal))
             return f"{here} is not a known code ({known}). Correct the row."
     coded = [column for column in layout.columns if column.codes is not None]
-    codes = ", ".join(f"{c.name} {shown(value[c.name])}" for c in layout.columns if c.role in (CODE, BLOCK_GROUP))
+    codes = ", ".join(f"{c.name} {quoted(value[c.name])}" for c in layout.columns if c.role in (CODE, BLOCK_GROUP))
     if layout.cell_of[sum((column.codes or {})[int(value[column.name])] for column in coded)] < 0:
         return f": the codes contradict each other ({codes}). Correct the row."
     if len(units) == 0:
         return (
-            f", column TABBLK: {shown(value['TABBLK'])} does not begin with the block group's digit ({codes}). Correct "
-            f"TABBLK or TABBLKGRPCE."
+            f", column TABBLK: {quoted(value['TABBLK'])} does not begin with the block group's digit ({codes}). "
+            f"Correct TABBLK or TABBLKGRPCE."
         )
     number = int(value["EUID"])
     unit = int(units[number]) if number < len(units) else -1
@@ -116,7 +127,7 @@ def _explanation(fields: list[bytes], names: Sequence[str], layout: Layout, unit
         why = "a vacant unit, where nobody can live"
     else:
         why = f"a unit of another kind than RTYPE says ({codes})"
-    return f", column EUID: {shown(value['EUID'])} is {why}. Give the two files of one run."
+    return f", column EUID: {quoted(value['EUID'])} is {why}. Give the two files of one run."
 
 
 _BAR, _HASH, _END, _RETURN = b"|#\n\r"
@@ -144,9 +155,9 @@ def _count_rows(data, columns, adds, grouped, cell_of, units, note):  # type: ig
         if cell < 0:
             status[1], status[2] = start, min(at, n)
             break
-        size = tallied(key, count, size, latest, row[PLACE], cell, one)
+        size = add_entry(key, count, size, latest, row[PLACE], cell, one)
         if row[PERSONS] > 0:
-            size = tallied(key, count, size, latest, row[PLACE], np.int64(LIVING), row[PERSONS])
+            size = add_entry(key, count, size, latest, row[PLACE], np.int64(LIVING), row[PERSONS])
         if note:
             number[rows], unit_key[rows] = row[UNIT_NUMBER], row[PLACE] * STRIDE + cell
             rows += 1
@@ -155,7 +166,7 @@ def _count_rows(data, columns, adds, grouped, cell_of, units, note):  # type: ig
 
 @compiled
 def _read_row(data, at, columns, adds, row):  # type: ignore[no-untyped-def]
-    """Read the fields of a row into ``row`` by role; where the next row starts, and whether all is good."""
+    """Read the fields of a row into ``row`` by role; returns where the next row starts and if this one is valid."""
     row[:] = 0
     n, field, good = len(data), 0, True
     value, size, plain = np.int64(0), 0, True

@@ -1,4 +1,4 @@
-"""Microdata detail files (MDF), written: rows in pieces by one compiled kernel, and the two files of a run together."""
+"""Writing microdata detail files (MDF): a compiled kernel renders rows in pieces, and both files appear together."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Rows(NamedTuple):
 
     heads: tuple[Bytes, Integers]  # a table of heads, and which of them each row has
     cell: Integers
-    one: Integers
-    two: Integers
+    first_number: Integers
+    second_number: Integers
 
 
 def write_pair(
@@ -35,31 +35,31 @@ def write_pair(
     persons: Iterable[bytes | memoryview],
     units: Iterable[bytes | memoryview],
     *,
-    said: Sequence[str] = (),
+    remarks: Sequence[str] = (),
 ) -> tuple[Path, Path]:
-    """Write the pieces of ``MDF_PER.dat`` and ``MDF_UNIT.dat``, and beside them what must be said; all or none."""
+    """Write the pieces of ``MDF_PER.dat`` and ``MDF_UNIT.dat``, and ``STAMPS.txt`` with the remarks; all or none."""
     paths = Path(folder) / "MDF_PER.dat", Path(folder) / "MDF_UNIT.dat"
     with ExitStack() as files:
         for path, pieces in zip(paths, (persons, units), strict=True):
             out = files.enter_context(written(path))
             for piece in pieces:
                 out.write(piece)
-        if said:
-            files.enter_context(written(Path(folder) / STAMPS)).write("".join(f"{line}\n" for line in said).encode())
+        if remarks:
+            files.enter_context(written(Path(folder) / STAMPS)).write("".join(f"{line}\n" for line in remarks).encode())
     return paths
 
 
 def rendered(
     rows: Callable[[int, int], Rows], total: int, *, start: bytes, middles: Sequence[bytes], tails: Sequence[bytes]
 ) -> Iterator[bytes | memoryview]:
-    """A file in pieces: its start, then as many rows as there are in all, with the middle and tail of each cell."""
+    """A file in pieces: its start, then ``total`` rows with the middle and tail of their cells."""
     middle, tail = _texts(middles), _texts(tails)
 
     def render(span: tuple[int, int]) -> memoryview:
-        (head, which), cell, one, two = rows(*span)
+        (head, which), cell, first_number, second_number = rows(*span)
         room = len(which) * (head.shape[1] + middle[0].shape[1] + tail[0].shape[1] + 40)
         out = np.empty(room, np.uint8)
-        return out[: _render_rows(head, which, cell, one, two, *middle, *tail, out)].data
+        return out[: _render_rows(head, which, cell, first_number, second_number, *middle, *tail, out)].data
 
     yield start
     spans = ((first, min(first + ROWS, total)) for first in range(0, total, ROWS))
@@ -68,7 +68,7 @@ def rendered(
 
 
 def heads(prefix: bytes, places: Bytes, unit: Integers, cuts: Sequence[slice]) -> tuple[Bytes, Integers]:
-    """The beginnings of the rows of some units, in rising order: the prefix, and the parts of the code."""
+    """The beginnings of the rows of units, which are in order: the prefix, and the parts of the code."""
     low, high = int(unit[0]), int(unit[-1]) + 1
     bar = np.full((high - low, 1), ord("|"), np.uint8)
     parts = [np.broadcast_to(np.frombuffer(prefix, np.uint8), (high - low, len(prefix)))]
@@ -86,7 +86,7 @@ def _texts(texts: Sequence[bytes]) -> tuple[Bytes, Integers]:
 
 @compiled
 def _render_rows(head, which, cell, one, two, middle, middle_size, tail, tail_size, out):  # type: ignore[no-untyped-def]
-    """Write rows one after the other; the number of bytes."""
+    """Write rows one after the other; returns the number of bytes."""
     at = 0
     for row in range(len(which)):
         for i in range(head.shape[1]):
@@ -104,7 +104,7 @@ def _render_rows(head, which, cell, one, two, middle, middle_size, tail, tail_si
 
 @compiled
 def _put_number(out, at, value):  # type: ignore[no-untyped-def]
-    """Write a number, and say where it ends; a negative one is left out."""
+    """Write a number unless it is negative; returns where it ends."""
     size, rest = 0 if value < 0 else 1, value // 10
     while rest > 0:
         size, rest = size + 1, rest // 10

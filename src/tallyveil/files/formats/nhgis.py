@@ -1,4 +1,4 @@
-"""Tables per level in the manner of NHGIS: CSV with a GISJOIN, short variable codes, and a codebook.txt."""
+"""Tables by level in the style of NHGIS: CSV with a GISJOIN, short variable codes, and a codebook.txt."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pyarrow as pa
 from tallyveil.errors import InputError
 from tallyveil.files.tables.geography import CUTS
 from tallyveil.files.tables.stamps import stamp_lines
-from tallyveil.files.tables.write import path_columns, write_table, write_text
+from tallyveil.files.tables.write import write_table, write_text
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Query
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import path_columns
 
 
 def write_nhgis(
@@ -30,7 +31,7 @@ def write_nhgis(
     """Write ``<level>.csv`` for each level, and ``codebook.txt``, into a folder that is new or empty.
 
     Wide: one row per unit, one column per number (``AAA001``). Long: one row per unit and number. ``codebook.txt``
-    begins with the counts' stamps.
+    begins with the stamps of the counts.
     """
     target = Path(folder)
     if target.exists() and any(target.iterdir()):
@@ -93,8 +94,8 @@ def _table(histogram: Histogram, level: str, queries: Sequence[Query], layout: s
 
 
 def _codebook(histogram: Histogram, levels: Sequence[str], queries: Sequence[Query], layout: str) -> str:
-    said = stamp_lines(histogram)
-    lines = [*said, *([""] if said else []), "Codebook", "", f"Layout: {layout}", "Files:"]
+    stamps = stamp_lines(histogram)
+    lines = [*stamps, *([""] if stamps else []), "Codebook", "", f"Layout: {layout}", "Files:"]
     lines += [f"    {level}.csv  ({histogram.spine.size(level):,} units)" for level in levels]
     lines += ["", "Columns:", "    GISJOIN  NHGIS code of the unit, where codes are GEOIDs"]
     lines += [f"    {name.upper()}  code of the {name}" for name in histogram.spine.levels]

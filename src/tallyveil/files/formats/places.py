@@ -1,4 +1,4 @@
-"""The codes of places in files of digits: from numbers to a spine, and from a spine to digits."""
+"""Codes of places in fixed-width files: from numbers to a spine, and from a spine to digits."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tallyveil.files.formats.lines import Bytes
 from tallyveil.nouns.spine import Spine
 
 
-def spine_of(codes: Integers, lengths: Mapping[str, int]) -> Spine:
-    """The tree of leaves whose codes, as numbers, are given; leading zeros are put back.
+def spine_from_numbers(codes: Integers, lengths: Mapping[str, int]) -> Spine:
+    """The spine of leaves whose codes are given as numbers; leading zeros are restored.
 
-    >>> spine_of(np.array([10001]), {"state": 2, "county": 5}).labels("state")
+    >>> spine_from_numbers(np.array([10001]), {"state": 2, "county": 5}).labels("state")
     ['10']
     """
     width = list(lengths.values())[-1]
@@ -26,7 +26,7 @@ def spine_of(codes: Integers, lengths: Mapping[str, int]) -> Spine:
 
 
 def leaf_digits(spine: Spine, lengths: Mapping[str, int]) -> Bytes:
-    """The leaf codes as a table of digits, refused unless each level is so many digits of the one below."""
+    """The leaf codes as a table of digits; each level must be the leading digits of its leaves, of the given length."""
     if spine.levels != ("us", *lengths):
         raise DataError(
             f"the file holds the levels us, {', '.join(lengths)}, but the spine has {', '.join(spine.levels)}. "
@@ -41,12 +41,7 @@ def leaf_digits(spine: Spine, lengths: Mapping[str, int]) -> Bytes:
         if wrong.any():
             code = bytes(codes[int(np.argmax(wrong))]).decode()
             raise DataError(
-                f"{level} {code!r} is not {width} digits with which its {spine.leaf} codes begin. "
+                f"{level} {code!r} is not the first {width} digits of its {spine.leaf} codes. "
                 f"Write codes in full, with leading zeros."
             )
     return leaves.view(np.uint8).reshape(len(leaves), -1)
-
-
-def leaf_code(spine: Spine, at: int) -> str:
-    """The code of a leaf, for a message."""
-    return bytes(spine.codes[-1][at]).decode()

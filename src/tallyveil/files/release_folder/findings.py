@@ -1,4 +1,4 @@
-"""What checks found: each check holds, fails or could not be made, and says so in words."""
+"""The results of checks: each check holds, fails or could not be made, with an explanation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from tallyveil.errors import TallyveilError
 
 T = TypeVar("T")
-LONGEST = 400  # characters of a finding's words: files may hold anything
+LONGEST_WORDS = 400  # characters of a finding's words, since files may hold anything
 
 
 class BrokenError(Exception):
@@ -22,7 +22,7 @@ class UncheckedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a check found.
+    """The result of a check.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Finding:
     holds
         True, False, or None where it could not be made.
     words
-        What holds, what does not and where, or why nobody can tell.
+        What holds, what fails and where, or why it could not be checked.
     """
 
     name: str
@@ -51,24 +51,21 @@ class Findings:
         self._place = place
 
     def check(self, name: str, work: Callable[[], tuple[str, T]]) -> T | None:
-        """Make a check, which gives words on what holds, and what it read.
+        """Run a check, which returns an explanation and what it read.
 
-        Whatever a file holds, the check ends in a finding: an error that nobody foresaw is a failure like any other.
+        Every check ends in a finding, whatever the files hold: an unforeseen error counts as a failure.
         """
         result: T | None = None
         holds: bool | None = True
         try:
             words, result = work()
-        except UncheckedError as reason:
-            holds, words = None, str(reason)
+        except UncheckedError as unchecked:
+            holds, words = None, str(unchecked)
         except (BrokenError, TallyveilError) as problem:
             holds, words = False, str(problem).replace(f"{self._place}/", "")
         except Exception as problem:
-            reason_given = str(problem).replace(f"{self._place}/", "").strip().splitlines()
-            holds, words = (
-                False,
-                f"cannot be read: {type(problem).__name__}, {(reason_given or ['no reason given'])[0]}",
-            )
+            reason = [*str(problem).replace(f"{self._place}/", "").strip().splitlines(), "no reason given"][0]
+            holds, words = False, f"cannot be read: {type(problem).__name__}, {reason}"
         self.found.append(Finding(name=name, holds=holds, words=plain(words)))
         return result
 
@@ -83,5 +80,5 @@ def plain(text: str) -> str:
     >>> plain("a\x1b[31mb\ud800")
     'a\\x1b[31mb\\ud800'
     """
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:LONGEST])
-    return shown if len(text) <= LONGEST else f"{shown}..."
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:LONGEST_WORDS])
+    return shown if len(text) <= LONGEST_WORDS else f"{shown}..."

@@ -1,6 +1,6 @@
-"""What a release's folder holds: the names of its files, and the columns and types of its tables. Nothing else does.
+"""The layout of a release's folder: the names of its files, and the columns and types of its tables.
 
-The writer writes what stands here and ``verify`` accepts nothing else.
+The writer follows it, and ``verify`` accepts nothing else.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from tallyveil._arrays import Integers
-from tallyveil.files.release_folder.measured import file_name, measured_pairs, safe_name
-from tallyveil.files.tables.write import has_named_root, path_columns
+from tallyveil.files.release_folder.measurement_files import file_name, measured_pairs, safe_name
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED, TOTAL, Query, Schema
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import path_columns, path_levels
 from tallyveil.privacy.constraints import FacilityBounds, Invariant
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Pair
 
-MARGIN = "_moe90"  # ends the name of a column with the 90% margins of error of the column before it
+MARGIN = "_moe90"  # suffix of a column with the 90% margins of error of the column before it
 CERTIFICATE, SIGNATURE, PAGE = "certificate.json", "certificate.sig", "certificate.html"
 STRATEGY, CODEBOOK, SOURCE = "strategy.toml", "codebook.toml", "source.toml"
 RELEASE, SPINE, FACILITIES = "release.parquet", "spine.parquet", "facilities.parquet"
@@ -50,11 +50,11 @@ def measurement_name(query: str, level: str, *, exact: bool = False) -> str:
 
 
 def exact_pairs(strategy: Strategy, schema: Schema) -> list[Pair]:
-    """What is published without noise: the invariants, and everybody, where neighbours are equally many."""
-    wanted = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
+    """The pairs published without noise: the invariants, and the total if neighbours have the same number of people."""
+    pairs = [(c.query, c.level) for c in strategy.constraints if isinstance(c, Invariant)]
     if strategy.neighbours == "replace-one":
-        wanted.append((TOTAL, next(iter(strategy.levels))))
-    return list(dict.fromkeys((schema.query(query).name, level) for query, level in wanted))
+        pairs.append((TOTAL, next(iter(strategy.levels))))
+    return list(dict.fromkeys((schema.query(query).name, level) for query, level in pairs))
 
 
 def saved_pairs(folder: Path, strategy: Strategy) -> dict[Pair, Path]:
@@ -64,7 +64,7 @@ def saved_pairs(folder: Path, strategy: Strategy) -> dict[Pair, Path]:
 
 
 def required_files(strategy: Strategy, schema: Schema, levels: Iterable[str], there: Collection[str]) -> set[str]:
-    """The files that a folder must have, given those that are there: measurements bring the exact answers along."""
+    """The files that a folder must have; ``there`` are those it has, since measurements require the exact answers."""
     names = {*ALWAYS, *map(level_name, levels)}
     if any(isinstance(constraint, FacilityBounds) for constraint in strategy.constraints):
         names.add(FACILITIES)
@@ -74,7 +74,7 @@ def required_files(strategy: Strategy, schema: Schema, levels: Iterable[str], th
 
 
 def allowed_files(strategy: Strategy, schema: Schema, levels: Iterable[str], there: Collection[str]) -> set[str]:
-    """The files that a folder may have, given those that are there."""
+    """The files that a folder may have; ``there`` are those it has."""
     names = required_files(strategy, schema, levels, there) | {SIGNATURE, SOURCE, MEASURED_SPINE}
     return names | {measurement_name(query, level) for query, level in measured_pairs(strategy)}
 
@@ -86,13 +86,18 @@ def level_queries(strategy: Strategy, schema: Schema, level: str) -> list[str]:
 
 
 def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequence[str], units: Integers) -> pa.Table:
-    """Some rows of a level's table, made from the level's counts: a row per unit, columns ``query:label*label``."""
+    """Rows of a level's table, from the level's counts: one row per unit, columns ``query:label*label``."""
     part = counts.taken(units)
     columns: dict[str, Any] = path_columns(histogram.spine, level, units)
     for query in map(histogram.schema.query, queries):
-        answers = part.merged(np.arange(len(units) + 1), query.row_of_cell, query.size).dense()
-        columns |= {name: pa.array(numbers) for name, numbers in zip(query_columns(query), answers.T, strict=True)}
+        columns |= answer_columns(part, query)
     return pa.table(columns)
+
+
+def answer_columns(counts: Counts, query: Query) -> dict[str, pa.Array]:
+    """The answers to a query for each unit of the counts, one column per row of the query."""
+    answers = counts.merged(np.arange(counts.units + 1), query.row_of_cell, query.size).dense()
+    return {name: pa.array(numbers) for name, numbers in zip(query_columns(query), answers.T, strict=True)}
 
 
 def query_columns(query: Query) -> list[str]:
@@ -102,7 +107,7 @@ def query_columns(query: Query) -> list[str]:
 
 def release_columns(spine: Spine, schema: Schema) -> pa.Schema:
     """The columns of ``release.parquet``."""
-    coded = dict.fromkeys([*_path(spine, spine.leaf), *schema.attributes], _CODES)
+    coded = dict.fromkeys([*path_levels(spine, spine.leaf), *schema.attributes], _CODES)
     return pa.schema({**coded, "count": pa.int64()})
 
 
@@ -119,11 +124,11 @@ def facility_columns(spine: Spine) -> pa.Schema:
 def level_columns(spine: Spine, schema: Schema, strategy: Strategy, level: str) -> pa.Schema:
     """The columns of a level's table, without margins of error."""
     counts = [name for query in level_queries(strategy, schema, level) for name in query_columns(schema.query(query))]
-    return pa.schema({**dict.fromkeys(_path(spine, level), _CODES), **dict.fromkeys(counts, pa.int64())})
+    return pa.schema({**dict.fromkeys(path_levels(spine, level), _CODES), **dict.fromkeys(counts, pa.int64())})
 
 
 def with_margins(columns: pa.Schema, there: Collection[str]) -> pa.Schema:
-    """The columns of a level's table with those margins of error that are there, each after its count."""
+    """The columns of a level's table; margins of error that are ``there`` follow their counts."""
     fields = []
     for field in columns:
         fields.append(field)
@@ -131,8 +136,3 @@ def with_margins(columns: pa.Schema, there: Collection[str]) -> pa.Schema:
         if field.type == pa.int64() and margin in there and margin not in columns.names:
             fields.append(pa.field(margin, pa.int64()))
     return pa.schema(fields)
-
-
-def _path(spine: Spine, level: str) -> list[str]:
-    names = list(spine.levels[: spine.depth(level) + 1])
-    return names[1:] if has_named_root(spine) else names

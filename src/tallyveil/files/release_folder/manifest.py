@@ -1,7 +1,7 @@
-"""The list of files in a certificate, with their SHA-256; and a folder read by it.
+"""The list of files in a certificate with their SHA-256, and a folder that is read by this list.
 
-A file is opened once. Its digest is taken before anything else looks at it, and a file with another digest than the
-certificate lists is never parsed. Symbolic links are not followed, and nothing but regular files is opened.
+Each file is opened once. Its digest is computed first, and a file whose digest is not the listed one is never parsed.
+Symbolic links are not followed, and only regular files are opened.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tallyveil.release.canonical import MANIFEST, parse_canonical
 
 UNLISTED = (CERTIFICATE, SIGNATURE)  # the certificate cannot list itself, and its signature comes after it
 LARGEST_TEXT = 1 << 28  # bytes of a certificate or TOML file
-HELD = 1 << 20  # bytes of a file that is held in memory; a larger one stays open
+HELD = 1 << 20  # largest size in bytes of a file that is held in memory; larger files stay open
 
 
 def manifest_of(folder: Path) -> dict[str, str]:
-    """The SHA-256 of every file in a folder by its path in it; the certificate and its signature aside."""
+    """The SHA-256 of every file in a folder, by its relative path, except the certificate and its signature."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     return {name: sha256_of(path) for name, path in sorted(paths.items()) if name not in UNLISTED}
 
@@ -46,7 +46,7 @@ def listed_files(certificate: Mapping[str, Any]) -> dict[str, str]:
         raise BrokenError(f"{CERTIFICATE} has no list of files")
     for name, digest in listed.items():
         if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
-            raise BrokenError(f"{CERTIFICATE}, {MANIFEST} {name}: {digest!r} is no SHA-256")
+            raise BrokenError(f"{CERTIFICATE}, {MANIFEST} {name}: {digest!r} is not a SHA-256")
     return dict(listed)
 
 
@@ -59,9 +59,9 @@ class Sealed:
     files
         The regular files, by their paths in the folder.
     odd
-        What is neither a regular file nor a folder with files in it, and what it is.
+        Paths that are neither regular files nor folders with files in them, and what they are.
     certificate
-        The bytes of ``certificate.json``, or why they cannot be had.
+        The bytes of ``certificate.json``, or why they cannot be read.
     """
 
     place: Path
@@ -72,7 +72,7 @@ class Sealed:
     _why: dict[str, str]
 
     def read(self, name: str) -> BinaryIO:
-        """A file as the certificate lists it, from its beginning."""
+        """A file that matches the certificate, at its beginning."""
         if name not in self._open:
             raise UncheckedError(f"{name}: {self._why.get(name, 'missing')}")
         file = self._open[name]
@@ -94,26 +94,26 @@ class Sealed:
             raise BrokenError(f"{name}: not UTF-8 text") from None
 
     def parsed(self) -> dict[str, Any]:
-        """The certificate: canonical JSON with its parts, and nothing beside them."""
+        """The certificate: canonical JSON with exactly the expected parts."""
         if isinstance(self.certificate, str):
             raise BrokenError(f"{CERTIFICATE}: {self.certificate}")
         try:
-            found = parse_canonical(self.certificate)
+            certificate = parse_canonical(self.certificate)
         except InputError as problem:
             raise BrokenError(f"{CERTIFICATE}: {problem}") from None
-        if not isinstance(found, dict):
+        if not isinstance(certificate, dict):
             raise BrokenError(f"{CERTIFICATE}: not a certificate. It has the fields declared and observed")
         fields = (*FIELDS, MANIFEST)
-        missing = [name for name in fields if not isinstance(found.get(name), dict)]
+        missing = [name for name in fields if not isinstance(certificate.get(name), dict)]
         if missing:
             raise BrokenError(f"{CERTIFICATE} has no {missing[0]} part")
-        unknown = [name for name in found if name not in fields]
+        unknown = [name for name in certificate if name not in fields]
         if unknown:
             raise BrokenError(f"{CERTIFICATE}: unknown field {unknown[0]!r}")
-        return found
+        return certificate
 
     def match(self, listed: Mapping[str, str]) -> str:
-        """Compare every file with its digest; from then on the right ones can be read."""
+        """Compare every file with its digest; afterwards the matching files can be read."""
         for name in sorted(self.files.intersection(listed)):
             self._why[name] = _mismatch(self._open, self.place / name, name, listed[name])
         wrong = [f"{name} {why}" for name, why in self._why.items() if why]
@@ -126,7 +126,7 @@ class Sealed:
 
 @contextmanager
 def sealed(folder: Path) -> Iterator[Sealed]:
-    """A folder whose files can be read once they were compared with its certificate."""
+    """A folder whose files can be read after they were compared with its certificate."""
     files, odd = _walk(folder)
     handles: dict[str, BinaryIO] = {}
     with ExitStack() as stack:
@@ -136,7 +136,7 @@ def sealed(folder: Path) -> Iterator[Sealed]:
 
 
 def regular_file(path: Path) -> BinaryIO:
-    """A regular file, opened; links are not followed and nothing else is waited for."""
+    """Open a regular file, without following links or blocking on anything else."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -146,7 +146,7 @@ def regular_file(path: Path) -> BinaryIO:
 
 
 def _walk(folder: Path) -> tuple[set[str], dict[str, str]]:
-    """The regular files of a folder and everything below it, and what is neither file nor folder."""
+    """The regular files in a folder and its subfolders, and everything that is neither file nor folder."""
     files: set[str] = set()
     odd: dict[str, str] = {}
     waiting, folders = [folder], []
@@ -184,7 +184,7 @@ def _bytes_of(path: Path) -> bytes | str:
 
 
 def _mismatch(handles: dict[str, BinaryIO], path: Path, name: str, digest: str) -> str:
-    """Open a file and compare it; it is kept for reading if it is the right one. What is wrong with it otherwise."""
+    """Open a file and compare it with its digest. Keep it for reading if it matches; otherwise return what is wrong."""
     try:
         file = regular_file(path)
         data = file.read(HELD + 1)
@@ -205,10 +205,10 @@ def _mismatch(handles: dict[str, BinaryIO], path: Path, name: str, digest: str) 
     return "is not the file that the certificate lists"
 
 
-def shown(names: list[str], most: int = 5) -> str:
-    """Some names in a sentence.
+def abbreviated(names: list[str], most: int = 5) -> str:
+    """The first names of a list, and how many more there are.
 
-    >>> shown(["a", "b", "c"], most=2)
+    >>> abbreviated(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
     some = ", ".join(map(plain, names[:most]))

@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import ArrayLike
@@ -16,20 +15,29 @@ from numpy.typing import ArrayLike
 from tallyveil._arrays import Integers
 from tallyveil.errors import FolderError, InputError
 from tallyveil.files.atomic import replacing_together
-from tallyveil.files.release_folder.folder import certificate_bytes, read_certificate
-from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, MARGIN, SIGNATURE, level_name, query_columns
+from tallyveil.files.release_folder.certificate_file import certificate_bytes, read_certificate
+from tallyveil.files.release_folder.layout import (
+    CERTIFICATE,
+    CODEBOOK,
+    MARGIN,
+    SIGNATURE,
+    answer_columns,
+    level_name,
+    query_columns,
+)
 from tallyveil.files.release_folder.manifest import sha256_of
-from tallyveil.files.tables.codebook import read_codebook
+from tallyveil.files.tables.codebook_toml import read_codebook
+from tallyveil.files.tables.columns import first_line
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Schema
 from tallyveil.release.canonical import MANIFEST
 
-PIECE = 1 << 16  # rows that are held at once
+PIECE_ROWS = 1 << 16  # rows held in memory at a time
 
 
 class MarginsOf(Protocol):
-    """What gives margins of error: ``tallyveil.evaluate.Margins`` does."""
+    """The interface of margins of error, which ``tallyveil.evaluate.Margins`` has."""
 
     @property
     def confidence(self) -> float:
@@ -37,18 +45,18 @@ class MarginsOf(Protocol):
 
     @property
     def classes(self) -> Mapping[tuple[str, str], Any]:
-        """By (level, query), what there are margins for."""
+        """The classes of counts that have margins, by (level, query)."""
 
     def of(self, level: str, query: str, counts: ArrayLike) -> Integers:
         """The margins of released counts."""
 
 
 def write_margins(folder: str | PathLike[str], margins: MarginsOf) -> list[Path]:
-    """Put margins beside the counts in ``levels/`` of a release's folder, for the levels and queries they are for.
+    """Add margins to the counts in ``levels/`` of a release's folder, for the levels and queries that have them.
 
-    Margins that were there before for the same columns are replaced. The certificate's list of files is brought up to
-    date: the tables and ``certificate.json`` take their places together when all are on disk, or nothing changes. What
-    the certificate declares stays as it is. A table that is not the one listed is refused, and so is a signed folder.
+    Earlier margins of the same columns are replaced. The certificate's list of files is updated: the tables and
+    ``certificate.json`` are replaced together, or nothing changes. What the certificate declares does not change. A
+    table that does not match the list is refused, and so is a signed folder.
     """
     if round(margins.confidence, 9) != 0.9:
         raise InputError(f"margins of {margins.confidence:.0%} cannot be called {MARGIN}. Make margins of 90%.")
@@ -58,7 +66,7 @@ def write_margins(folder: str | PathLike[str], margins: MarginsOf) -> list[Path]
     asked: dict[str, list[str]] = {}
     for level, query in margins.classes:
         asked.setdefault(level, []).append(query)
-    levels = [level for level in (*([book.root] if book.root else []), *book.levels) if level in asked]
+    levels = [level for level in book.spine_levels if level in asked]
     names = [level_name(level) for level in levels]  # areas off the spine have no table
     certificate = read_certificate(place) if (place / CERTIFICATE).exists() else {}
     listed = certificate.get(MANIFEST)
@@ -67,7 +75,7 @@ def write_margins(folder: str | PathLike[str], margins: MarginsOf) -> list[Path]
     tables = [place / name for name in names]
     missing = next((table for table in tables if not table.exists()), None)
     if missing is not None:
-        raise FolderError(f"{missing}: no such table, so margins have no place. Write the release as a folder again.")
+        raise FolderError(f"{missing}: no such table, so margins cannot be added. Write the release as a folder again.")
     targets = [*tables, *([place / CERTIFICATE] if isinstance(listed, Mapping) else [])]
     with replacing_together(targets) as waiting:
         for level, table, new in zip(levels, tables, waiting, strict=False):
@@ -90,14 +98,12 @@ def refuse_signed(folder: str | PathLike[str]) -> None:
 
 
 def area_table(people: Histogram, areas: Areas, margins: MarginsOf, *, level: str = "area") -> pa.Table:
-    """The counts of areas off the spine with their margins, a row for each area, columns as in ``levels/``."""
+    """The counts of areas off the spine with their margins, one row per area, with the columns of ``levels/``."""
     columns: dict[str, Any] = {"area": pa.array(areas.names, pa.string())}
     counts = areas.tabulate(people.leaves)
     for query in (query for place, query in margins.classes if place == level):
-        asked = people.schema.query(query)
-        answers = counts.merged(np.arange(counts.units + 1), asked.row_of_cell, asked.size).dense()
-        for name, numbers in zip(query_columns(asked), answers.T, strict=True):
-            columns[name] = pa.array(numbers)
+        for name, numbers in answer_columns(counts, people.schema.query(query)).items():
+            columns[name] = numbers
             columns[f"{name}{MARGIN}"] = pa.array(margins.of(level, query, areas.sizes()))
     return pa.table(columns)
 
@@ -107,12 +113,14 @@ def _columns(schema: Schema, queries: Sequence[str]) -> dict[str, str]:
     columns = {name: query for query in queries for name in query_columns(schema.query(query))}
     clash = next((name for name in columns if f"{name}{MARGIN}" in columns), None)
     if clash is not None:
-        raise FolderError(f"the column {clash}{MARGIN} has counts, so margins cannot be called so. Rename that label.")
+        raise FolderError(
+            f"the column {clash}{MARGIN} holds counts, so margins cannot use that name. Rename that label."
+        )
     return columns
 
 
 def _refuse_changed(place: Path, names: Sequence[str], listed: Mapping[str, Any]) -> None:
-    """Refuse tables that are not those of the certificate: listing them anew would vouch for whatever changed them."""
+    """Refuse tables that do not match the certificate: listing them again would vouch for unknown changes."""
     for name in names:
         if (place / name).is_file() and listed.get(name) != sha256_of(place / name):
             raise FolderError(
@@ -122,18 +130,18 @@ def _refuse_changed(place: Path, names: Sequence[str], listed: Mapping[str, Any]
 
 
 def _rewrite(path: Path, target: Path, level: str, columns: Mapping[str, str], margins: MarginsOf) -> None:
-    """Copy a table, piece by piece, with margins after the columns that have them."""
+    """Copy a table piece by piece, with margins after the columns that have them."""
     try:
         with pyarrow.parquet.ParquetFile(path, read_dictionary=_dictionaries(path)) as file:
             empty = file.schema_arrow.empty_table()
             first = _with_margins(empty, level, columns, margins).schema
             with pyarrow.parquet.ParquetWriter(target, first, compression="zstd") as writer:
-                for batch in file.iter_batches(batch_size=PIECE):
+                for batch in file.iter_batches(batch_size=PIECE_ROWS):
                     piece = _with_margins(pa.Table.from_batches([batch]), level, columns, margins)
                     writer.write_table(piece.cast(first))
     except pa.ArrowException as problem:
         raise FolderError(
-            f"{path}: cannot be read as Parquet ({str(problem).splitlines()[0]}). Copy the folder again."
+            f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy the folder again."
         ) from None
 
 

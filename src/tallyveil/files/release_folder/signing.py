@@ -1,8 +1,8 @@
-"""Signatures: who holds the private key vouches for the certificate, and through its list of files for the folder.
+"""Signatures: the holder of a private key vouches for a certificate and, through its list of files, for the folder.
 
-Ed25519 (RFC 8032). The private key is a PEM file (PKCS 8, not encrypted) that only its owner can read; the public key
-stands beside it as ``<name>.pub`` and is published by another way than the releases. The signature is 64 bytes over
-the bytes of ``certificate.json``.
+Ed25519 (RFC 8032). The private key is an unencrypted PEM file (PKCS 8) that only its owner can read. The public key is
+beside it as ``<name>.pub`` and should be published separately from the releases. The signature of the bytes of
+``certificate.json`` has 64 bytes.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ SIGNATURE_SIZE = 64
 
 
 def write_key_pair(path: str | PathLike[str]) -> Path:
-    """Write a new private key (mode 0600) and beside it its public key, ``<name>.pub``; nothing is overwritten."""
+    """Write a new private key (mode 0600) and its public key, ``<name>.pub``; nothing is overwritten."""
     private, public = Path(path), public_path(path)
     key = Ed25519PrivateKey.generate()
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    open_half = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    published = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     if os.path.lexists(public):
         raise InputError(f"{public} exists. Name a new key; nothing is overwritten.")
     _write_new(private, secret, 0o600)
     try:
-        _write_new(public, open_half, 0o644)
+        _write_new(public, published, 0o644)
     except BaseException:
         private.unlink()
         raise
@@ -46,7 +46,7 @@ def write_key_pair(path: str | PathLike[str]) -> Path:
 
 
 def public_path(path: str | PathLike[str]) -> Path:
-    """Where the public key of a private key is.
+    """The path of a private key's public key.
 
     >>> str(public_path("keys/office"))
     'keys/office.pub'
@@ -56,7 +56,7 @@ def public_path(path: str | PathLike[str]) -> Path:
 
 
 def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
-    """The private key in a file; one that others may read is refused."""
+    """Read a private key; a file that others may read is refused."""
     file = Path(path)
     try:
         with file.open("rb") as handle:
@@ -80,7 +80,7 @@ def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
 
 
 def read_public_key(path: str | PathLike[str]) -> Ed25519PublicKey:
-    """The public key in a file."""
+    """Read a public key."""
     file = Path(path)
     try:
         with file.open("rb") as handle:
@@ -108,7 +108,7 @@ def signature_holds(key: Ed25519PublicKey, signature: bytes, certificate: bytes)
 
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:
-    """Write a file that must not be there yet."""
+    """Write a file that must not exist yet."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
@@ -122,4 +122,6 @@ def _write_new(path: Path, data: bytes, mode: int) -> None:
             os.fsync(out.fileno())
     except OSError as problem:
         path.unlink(missing_ok=True)
-        raise InputError(f"{path}: cannot be written ({problem.strerror}). Free some space, or name another.") from None
+        raise InputError(
+            f"{path}: cannot be written ({problem.strerror}). Free some space, or name another file."
+        ) from None

@@ -1,6 +1,6 @@
-"""Read a release's folder strictly: what is read is written again in memory and must come out the same.
+"""Read a release's folder strictly: each file must be exactly what tallyveil would write for what was read from it.
 
-So nothing hides in a comment, a column, an order of rows or a spelling. ``protection.verify`` calls these in turn.
+So nothing can hide in a comment, a column, the order of rows or a spelling. ``protection.verify`` calls these in turn.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tallyveil.files.release_folder.certificate_file import shaped_by_of
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
-from tallyveil.files.release_folder.folder import facility_attribute, read_measured_spine, shaped_by_of
 from tallyveil.files.release_folder.layout import (
     ALWAYS,
     CODEBOOK,
@@ -27,18 +27,21 @@ from tallyveil.files.release_folder.layout import (
     required_files,
     spine_columns,
 )
-from tallyveil.files.release_folder.manifest import Sealed, shown
-from tallyveil.files.release_folder.tables_checked import checked_table
-from tallyveil.files.tables.codebook import Codebook, codebook_from_toml, codebook_to_toml
+from tallyveil.files.release_folder.manifest import Sealed, abbreviated
+from tallyveil.files.release_folder.read_folder import facility_attribute, read_measured_spine
+from tallyveil.files.release_folder.strict_tables import checked_table
+from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.codebook_toml import codebook_from_toml, codebook_to_toml
 from tallyveil.files.tables.geography import read_units
 from tallyveil.files.tables.read import read_counts
 from tallyveil.files.tables.side import facilities_table, read_facilities
-from tallyveil.files.tables.write import codebook_for, counts_table, units_table
+from tallyveil.files.tables.write import codebook_for, units_table
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import counts_table
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_from_toml, strategy_to_toml
 from tallyveil.release.declared import versions
@@ -46,7 +49,7 @@ from tallyveil.release.declared import versions
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReadRelease:
-    """A folder, read."""
+    """What was read from a folder."""
 
     folder: Sealed
     certificate: Mapping[str, Any]
@@ -78,19 +81,19 @@ class ReadRelease:
 
 
 def other_versions(certificate: Mapping[str, Any]) -> str | None:
-    """In what the versions or the platform that made a release differ from those here; None where they do not.
+    """How the versions and the platform that made a release differ from the current ones; None if they do not.
 
-    What a release does not say, such as the platform of an early one, is not compared.
+    Only what the release states is compared.
     """
     stated, here = certificate["declared"].get("versions"), versions()
     if not isinstance(stated, Mapping) or "tallyveil" not in stated:
-        return "the certificate does not say with which versions it was made"
+        return "the certificate does not state which versions made it"
     differing = [f"{name} {value} (here {here.get(name)})" for name, value in stated.items() if here.get(name) != value]
-    return f"made with {shown(differing)}" if differing else None
+    return f"made with {abbreviated(differing)}" if differing else None
 
 
 def check_listing(folder: Sealed) -> str:
-    """Nothing in the folder but regular files in folders, and those that every release has."""
+    """The folder holds only regular files, including those that every release has."""
     if folder.odd:
         raise BrokenError("; ".join(f"{name}: {what}" for name, what in list(folder.odd.items())[:5]))
     missing = [name for name in ALWAYS if name not in folder.files]
@@ -100,39 +103,38 @@ def check_listing(folder: Sealed) -> str:
 
 
 def check_names(folder: Sealed, strategy: Strategy | None, book: Codebook | None) -> tuple[str, bool]:
-    """The folder has the files of its release, and no other."""
+    """The folder has the files of its release and no others."""
     check_listing(folder)
     if strategy is None or book is None:
-        raise UncheckedError("the strategy or the codebook cannot be read, so what belongs here cannot be known")
-    levels = [*([book.root] if book.root else []), *book.levels]
-    missing = sorted(required_files(strategy, book.schema, levels, folder.files) - folder.files)
-    others = sorted(folder.files - allowed_files(strategy, book.schema, levels, folder.files))
+        raise UncheckedError("the strategy or the codebook cannot be read, so the files that belong here are unknown")
+    missing = sorted(required_files(strategy, book.schema, book.spine_levels, folder.files) - folder.files)
+    others = sorted(folder.files - allowed_files(strategy, book.schema, book.spine_levels, folder.files))
     if missing or others:
         raise BrokenError(
             "; ".join(
                 [
-                    *([f"missing: {shown(missing)}"] if missing else []),
-                    *([f"not of this release: {shown(others)}"] if others else []),
+                    *([f"missing: {abbreviated(missing)}"] if missing else []),
+                    *([f"not of this release: {abbreviated(others)}"] if others else []),
                 ]
             )
         )
-    return f"{len(folder.files)}, as the release needs them and no other", True
+    return f"{len(folder.files)}, all of them part of the release", True
 
 
 def read_strategy_strictly(folder: Sealed) -> tuple[str, Strategy]:
-    """The strategy; shares that do not sum to one are refused."""
+    """Read the strategy; shares that do not sum to one are refused."""
     strategy = strategy_from_toml(folder.text(STRATEGY))
     return f"of {len(strategy.levels)} levels and of their queries sum to 1", strategy
 
 
 def read_codebook_strictly(folder: Sealed) -> tuple[str, Codebook]:
-    """The codebook."""
+    """Read the codebook."""
     book = codebook_from_toml(folder.text(CODEBOOK))
     return f"{len(book.levels)} levels and {len(book.attributes)} attributes", book
 
 
 def read_spine_strictly(folder: Sealed, book: Codebook | None) -> tuple[str, Spine]:
-    """The spine; its table has a row for each leaf, in order."""
+    """Read the spine; its table has one row per leaf, in order."""
     if book is None:
         raise UncheckedError("the codebook cannot be read")
     table = checked_table(folder, SPINE, spine_columns(book.levels))
@@ -143,7 +145,7 @@ def read_spine_strictly(folder: Sealed, book: Codebook | None) -> tuple[str, Spi
 
 
 def read_people_strictly(folder: Sealed, book: Codebook | None, spine: Spine | None) -> tuple[str, Histogram]:
-    """The counts: whole and above 0, of known units and labels, each once and in order."""
+    """Read the counts: positive integers for known units and labels, each once and in order."""
     if book is None or spine is None:
         raise UncheckedError("the spine cannot be read")
     table = checked_table(folder, RELEASE, release_columns(spine, book.schema))
@@ -171,14 +173,14 @@ def check_codebook(folder: Sealed, book: Codebook, people: Histogram, *, strictl
 
 
 def read_source_strictly(folder: Sealed, people: Histogram, *, strictly: bool) -> tuple[str, Codebook | None]:
-    """How the input was read, where the folder says so."""
+    """Read the codebook of the input, if the folder has it."""
     if SOURCE not in folder.files:
         return "not in the folder", None
     source = codebook_from_toml(folder.text(SOURCE))
     if strictly:
         _same_text(SOURCE, folder.text(SOURCE), codebook_to_toml(source))
     labels = {name: tuple(known) for name, known in people.schema.attributes.items()}
-    if _level_names(source) != people.spine.levels:
+    if source.spine_levels != people.spine.levels:
         raise BrokenError(f"{SOURCE} has other levels than {CODEBOOK}")
     if {name: tuple(known) or labels.get(name) for name, known in source.attributes.items()} != labels:
         raise BrokenError(f"{SOURCE} has other attributes or labels than {CODEBOOK}")
@@ -186,7 +188,7 @@ def read_source_strictly(folder: Sealed, people: Histogram, *, strictly: bool) -
 
 
 def read_facilities_strictly(folder: Sealed, strategy: Strategy, people: Histogram) -> tuple[str, Facilities | None]:
-    """The facilities, where the strategy bounds persons by them."""
+    """Read the facilities, if the strategy has bounds from them."""
     attribute = facility_attribute(strategy)
     if attribute is None:
         return "none needed", None
@@ -203,14 +205,14 @@ def read_facilities_strictly(folder: Sealed, strategy: Strategy, people: Histogr
 def read_measured_spine_strictly(
     folder: Sealed, certificate: Mapping[str, Any], spine: Spine
 ) -> tuple[str, OptimisedSpine | None]:
-    """The spine that was measured, where it is another one than the published."""
+    """Read the spine that was measured, if it is not the published one."""
     elsewhere = "measured_on" in certificate["declared"]
     if MEASURED_SPINE not in folder.files:
         if elsewhere:
             raise BrokenError(f"{MEASURED_SPINE} is missing, though the certificate declares an optimised spine")
         return "the published one", None
     if not elsewhere:
-        raise BrokenError(f"{MEASURED_SPINE} is there, though the certificate declares no optimised spine")
+        raise BrokenError(f"{MEASURED_SPINE} exists, though the certificate declares no optimised spine")
     table = checked_table(folder, MEASURED_SPINE, spine_columns(units_table(spine).column_names))
     optimised = read_measured_spine(table.opened(), spine, shaped_by=shaped_by_of(certificate))
     units = units_table(optimised.spine)
@@ -219,12 +221,8 @@ def read_measured_spine_strictly(
     return f"optimised: {sizes}", optimised
 
 
-def _level_names(book: Codebook) -> tuple[str, ...]:
-    return (*([book.root] if book.root else []), *book.levels)
-
-
-def _same_text(name: str, found: str, right: str) -> None:
-    if found != right:
-        lines = zip([*found.splitlines(), ""], [*right.splitlines(), ""], strict=False)
-        at = next((i for i, (one, other) in enumerate(lines) if one != other), 0)
-        raise BrokenError(f"{name}, line {at + 1}: not as tallyveil writes it (a comment, another order or spelling)")
+def _same_text(name: str, stated: str, right: str) -> None:
+    if stated != right:
+        lines = zip([*stated.splitlines(), ""], [*right.splitlines(), ""], strict=False)
+        number = next((i for i, (line, right_line) in enumerate(lines, 1) if line != right_line), 1)
+        raise BrokenError(f"{name}, line {number}: not as tallyveil writes it (a comment, another order or spelling)")

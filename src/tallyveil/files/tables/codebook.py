@@ -1,47 +1,20 @@
-"""The codebook: a TOML file that says what a table's columns mean. It holds public facts only."""
+"""The codebook: what the columns of a table mean. It holds public facts only."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from os import PathLike
-from pathlib import Path
-from typing import Any, Literal, final
-
-import tomli_w
+from typing import Literal, final
 
 from tallyveil._frozen import Frozen
-from tallyveil.errors import DataError, InputError
+from tallyveil.errors import DataError
 from tallyveil.nouns.histogram import Filter
-from tallyveil.nouns.schema import Grouping, Schema, as_labels
+from tallyveil.nouns.schema import Grouping, Schema
 
 Layout = Literal["wide", "long", "persons"]
-FIELDS = {
-    "geography": ("levels", "root", "code", "lengths", "pad", "relative"),
-    "attributes": None,
-    "groupings": None,
-    "zeros": None,
-    "table": ("layout", "column", "count", "where", "where_is_public", "total", "ignore"),
-    "filtered": ("where", "public"),
-}
-TOP = ("labels_from", "units_from", "where_is_public", "stamps")  # fields that stand above the first section
 COUNTS = ("count", "counts", "n", "persons", "people", "population", "pop", "freq", "_freq", "frequency")
 TOTALS = ("total", "tot", "total_population", "pop", "population", "persons")  # names of columns that hold numbers
-COMMENTS = {
-    "labels_from": (
-        "The labels below are those met in the data, so a label that one person has would be published.\n"
-        "List every label that can occur, whether anybody has it or not, then remove labels_from.\n"
-        "Until then every release is stamped: labels are not covered by the guarantee."
-    ),
-    "units_from": (
-        "The units and levels are those met in the data, so a place where one person lives would be published.\n"
-        "Use a public list of units, empty ones too (--units FILE), then remove units_from.\n"
-        "Until then every release is stamped: units are not covered by the guarantee."
-    ),
-    "stamps": "What these counts are stamped with. Whatever is made from them has the same stamps.",
-}
 
 
 @final
@@ -54,29 +27,29 @@ class Codebook:
     levels
         The geographic levels, coarse to fine: columns of codes, or cuts of ``code``.
     attributes
-        Labels of each attribute, in order. An empty list means: take them from the data (and stamp the release).
+        Labels of each attribute, in order. With an empty list they are taken from the data, and releases are stamped.
     root
         The name of a level above the first column.
     code, lengths
         One column with a whole code, and how many of its characters name each level.
     pad
-        Columns of numbers that lost their leading zeros, with the number of digits to restore.
+        Columns of numbers that lost their leading zeros, and how many digits to restore.
     relative
-        Whether codes repeat from parent to parent (county 001 in every state), so that the parent's is put in front.
+        Whether codes repeat under parents (county 001 in every state), so that the parent's code is prefixed.
     layout
         ``"wide"``, ``"long"`` or ``"persons"``.
     column
-        Wide tables: the pattern of the cells' columns, such as ``"{age}_{race}"``.
+        Wide tables: the pattern of the column names of cells, such as ``"{age}_{race}"``.
     count
         Long tables: the column with the count.
     where, total, ignore
-        Rows to keep; a column to check the cells' sum against; further columns to pass over in silence.
+        Rows to keep; a column that the cells must sum to; further columns to ignore without a warning.
     where_is_public
-        Whether it is public who passes ``where``, so that their number may be published exactly.
+        Whether it is public who passes ``where``, so that the number of such people may be published exactly.
     labels_from, units_from
-        ``"data"`` where labels or units were drafted from the data; what is read is stamped until a person removes it.
+        ``"data"`` if labels or units were drafted from the data; counts are stamped until a person removes the mark.
     stamps
-        What the counts were stamped with when they were written.
+        The stamps that the counts had when they were written.
     filtered
         Which rows were counted before the table was written, if not all.
     """
@@ -136,8 +109,13 @@ class Codebook:
 
     @property
     def geography(self) -> tuple[str, ...]:
-        """The columns that say where."""
+        """The columns with geographic codes."""
         return self.levels if self.code is None else (self.code,)
+
+    @property
+    def spine_levels(self) -> tuple[str, ...]:
+        """The levels of the spine: the root, where it is a level of its own, and those of the table."""
+        return (*([self.root] if self.root else []), *self.levels)
 
     @property
     def filter(self) -> Filter | None:
@@ -181,119 +159,3 @@ class Codebook:
         empty = [name for name, labels in self.attributes.items() if not labels]
         if empty:
             raise DataError(f"[attributes] {empty[0]} has no labels. A wide table needs them: they name its columns.")
-
-
-def read_codebook(path: str | PathLike[str]) -> Codebook:
-    """A codebook from its TOML file."""
-    try:
-        source = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file. Draft a codebook with: tallyveil codebook DATA -o {path}") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise DataError(f"{path}: cannot be read as text ({problem}). Give a codebook's TOML file.") from None
-    try:
-        return codebook_from_toml(source)
-    except InputError as problem:
-        raise problem.located(path) from None
-
-
-def codebook_from_toml(source: str) -> Codebook:
-    """A codebook from TOML text."""
-    try:
-        table = tomllib.loads(source)
-    except tomllib.TOMLDecodeError as problem:
-        raise DataError(f"not TOML: {problem}.") from None
-    except RecursionError:
-        raise DataError("nested too deeply for a codebook. Give a codebook's TOML file.") from None
-    top = {name: table.pop(name) for name in TOP if name in table}
-    for section, content in table.items():
-        _check_section(section, content)
-    missing = [name for name in ("geography", "attributes", "table") if name not in table]
-    if missing:
-        raise DataError(f"section [{missing[0]}] is missing. A codebook has [geography], [attributes] and [table].")
-    twice = [name for name in top if name in table["table"]]
-    if twice:
-        raise DataError(f"{twice[0]} stands at the top and in [table]. Keep one of them.")
-    try:
-        return Codebook(
-            **top,
-            **{"levels": (), **table["geography"]},
-            **table["table"],
-            attributes={name: as_labels(name, labels) for name, labels in table["attributes"].items()},
-            groupings={name: Grouping(**grouping) for name, grouping in table.get("groupings", {}).items()},
-            zeros=table.get("zeros", ()),
-            filtered=_filtered(table["filtered"]) if "filtered" in table else None,
-        )
-    except InputError:
-        raise
-    except (TypeError, ValueError, AttributeError) as problem:
-        raise DataError(f"a field has the wrong kind of value ({problem}). See the manual's page on files.") from None
-
-
-def _check_section(section: str, content: Any) -> None:
-    if section not in FIELDS:
-        if not isinstance(content, dict | list):
-            raise DataError(f"unknown field {section!r} at the top. Known there are {', '.join(TOP)}.")
-        raise DataError(f"unknown section [{section}]. Known are {', '.join(f'[{name}]' for name in FIELDS)}.")
-    if not isinstance(content, list if section == "zeros" else dict):
-        raise DataError(f"{section} = {content!r} is not a section. Write [{section}] and its fields below it.")
-    known = FIELDS[section]
-    for name in content if known else ():
-        if name in TOP and name not in (known or ()):
-            raise DataError(f"[{section}] {name} belongs at the top of the file, above the first section. Move it.")
-        if name not in (known or ()):
-            raise DataError(f"[{section}] unknown field {name!r}. Known are {', '.join(known or ())}.")
-
-
-def _filtered(content: dict[str, Any]) -> Filter:
-    public = content.get("public", False)
-    if not isinstance(public, bool):
-        raise DataError(f"[filtered] public must be true or false. Got {public!r} instead.")
-    if not content.get("where"):
-        raise DataError('[filtered] needs where = {column = "value"}: which rows were counted.')
-    return Filter(where=content["where"], public=public)
-
-
-def codebook_to_toml(codebook: Codebook) -> str:
-    """A codebook as TOML text, from which it can be read back unchanged."""
-    top: dict[str, Any] = {name: "data" for name in ("labels_from", "units_from") if getattr(codebook, name)}
-    if codebook.stamps:
-        top["stamps"] = list(codebook.stamps)
-    geography: dict[str, Any] = {} if codebook.root is None else {"root": codebook.root}
-    if codebook.code is None:
-        geography["levels"] = list(codebook.levels)
-    else:
-        geography |= {"code": codebook.code, "lengths": dict(codebook.lengths)}
-    if codebook.pad:
-        geography["pad"] = dict(codebook.pad)
-    if codebook.relative:
-        geography["relative"] = True
-    table: dict[str, Any] = {"layout": codebook.layout}
-    table |= {name: value for name in ("column", "count", "total") if (value := getattr(codebook, name)) is not None}
-    if codebook.where:
-        table["where"] = dict(codebook.where)
-    if codebook.where_is_public:
-        table["where_is_public"] = True
-    if codebook.ignore:
-        table["ignore"] = list(codebook.ignore)
-    whole: dict[str, Any] = {
-        "geography": geography,
-        "attributes": {name: list(labels) for name, labels in codebook.attributes.items()},
-    }
-    if codebook.groupings:
-        whole["groupings"] = {
-            name: {"of": grouping.of, "groups": {group: list(labels) for group, labels in grouping.groups.items()}}
-            for name, grouping in codebook.groupings.items()
-        }
-    if codebook.zeros:
-        whole["zeros"] = [{name: list(labels) for name, labels in zero.items()} for zero in codebook.zeros]
-    whole["table"] = table
-    if codebook.filtered is not None:
-        whole["filtered"] = {"where": dict(codebook.filtered.where), "public": codebook.filtered.public}
-    return "".join(_commented(name, value) for name, value in top.items()) + tomli_w.dumps(whole)
-
-
-def _commented(name: str, value: Any) -> str:
-    """A field of the top, below a comment that says what it means."""
-    comment = "".join(f"# {line}\n" for line in COMMENTS[name].splitlines())
-    return f"{comment}{tomli_w.dumps({name: value})}\n"

@@ -1,8 +1,8 @@
-"""A first codebook for a table, drafted by looking at it. A person should read it before it is used.
+"""Draft a codebook from a table. A person should review it before it is used.
 
-Labels and units seen in a file are facts about the people in it; a codebook for publication lists those that could
-occur. So every draft is marked (``labels_from`` and ``units_from``), and what is read with it is stamped until a person
-has removed the marks.
+The labels and units in a file are facts about the people in it, whereas a codebook for publication lists those that
+could occur. Every draft is therefore marked (``labels_from`` and ``units_from``), and counts read with it are stamped
+until a person has removed the marks.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from tallyveil._arrays import Floats
 from tallyveil.errors import DataError
 from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook
-from tallyveil.files.tables.columns import Source, batches, decoded
+from tallyveil.files.tables.columns import decoded
 from tallyveil.files.tables.geography import CUTS, lost_zeros
+from tallyveil.files.tables.sources import Source, batches
 
 LEVELS = (
     *("nation", "region", "division", "state", "county", "county_subdivision", "municipality", "town", "ward"),
@@ -37,9 +38,9 @@ _MOST_LABELS = 200
 
 
 def draft_codebook(source: Source) -> Codebook:
-    """A codebook that fits a table, as far as its columns tell; marked as drafted from the data."""
+    """A codebook that fits a table, as far as its columns show, marked as drafted from the data."""
     drafted = _drafted(source)
-    # Rows of a finer level are picked by a public column; rows of persons, by something about them.
+    # A filter on rows of a level is public; a filter on rows of persons may reveal something about them.
     public = bool(drafted.where) and drafted.layout != "persons"
     return replace(drafted, labels_from="data", units_from="data", where_is_public=public)
 
@@ -48,7 +49,7 @@ def _drafted(source: Source) -> Codebook:
     batch = next(iter(batches(source)))
     table = pa.table({name: decoded(batch.table.column(name)) for name in batch.table.column_names})
     if table.num_rows == 0:
-        raise DataError(f"{batch.name}: no rows to look at. Give a table with rows.")
+        raise DataError(f"{batch.name}: the table has no rows. Give a table with rows.")
     geography = _geography(table, batch.name)
     used = {geography.get("code"), *geography["levels"]}
     where = geography.pop("rows", {})
@@ -125,22 +126,22 @@ def _wide(
 
 
 def _products(columns: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
-    """Ways to read column names as first_second with every combination there, the largest first."""
+    """Ways to read column names as first_second with all combinations present, the largest first."""
     seconds: dict[str, list[str]] = {}
     for name in columns:
         parts = name.split("_")
         for i in range(1, len(parts)):
             seconds.setdefault("_".join(parts[:i]), []).append("_".join(parts[i:]))
-    found = []
+    products = []
     for second in {tuple(values) for values in seconds.values() if len(values) > 1}:
         first = [name for name, values in seconds.items() if set(second) <= set(values)]
         if len(first) > 1:
-            found.append((first, list(second)))
-    yield from sorted(found, key=lambda pair: -len(pair[0]) * len(pair[1]))
+            products.append((first, list(second)))
+    yield from sorted(products, key=lambda pair: -len(pair[0]) * len(pair[1]))
 
 
 def _names(sets: Sequence[Sequence[str]]) -> list[str]:
-    """A name for each set of labels: a word for it, or a number."""
+    """A name for each set of labels: a known word, or a number."""
     names: list[str] = []
     for i, labels in enumerate(sets):
         known = [name for name, words in WORDS.items() if words & set(labels) and name not in names]
@@ -151,7 +152,7 @@ def _names(sets: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _geography(table: pa.Table, name: str) -> dict[str, Any]:
-    """The geographic fields: one column per level, or one code to cut; ``rows``: which rows are leaves."""
+    """The geographic fields: one column per level, or one code to cut; ``rows`` tells which rows are leaves."""
     lower = {column.lower(): column for column in table.column_names}
     levels = [lower[level] for level in LEVELS if level in lower]
     if levels:
@@ -187,7 +188,7 @@ def _lost_zeros(column: pa.ChunkedArray, level: str) -> bool:
 
 
 def _marks(table: pa.Table, leaves: pa.Array, code: str) -> dict[str, str]:
-    """A column whose value tells the rows of leaves from the others."""
+    """A column whose value distinguishes the rows of leaves from the others."""
     for name in table.column_names:
         if name != code and pa.types.is_string(table.column(name).type):
             inside = pc.unique(table.column(name).filter(leaves)).to_pylist()
@@ -204,12 +205,12 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _is_number(column: pa.ChunkedArray) -> bool:
-    """Whether most of a column's values are numbers: one slip must not hide a column; reading it will name the slip."""
+    """Whether most of a column's values are numbers; the reader will report the values that are not."""
     return bool(np.mean(~np.isnan(_numbers(column))) > 0.5)
 
 
 def _numbers(column: pa.ChunkedArray) -> Floats:
-    """Values as floats, NaN where there is no number."""
+    """Values as floats, NaN where a value is not a number."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
@@ -221,6 +222,6 @@ def _numbers(column: pa.ChunkedArray) -> Floats:
 
 
 def _fit(table: pa.Table, columns: Sequence[str], total: str) -> bool:
-    """Whether columns sum to the total in most rows; in the others the reader will name the slip."""
+    """Whether columns sum to the total in most rows; the reader will report the rows in which they do not."""
     sums = np.sum([_numbers(table.column(name)) for name in columns], axis=0)
     return bool(np.mean(sums == _numbers(table.column(total))) > 0.5)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import Codebook
-from tallyveil.files.tables.columns import Batch, Source, batches
+from tallyveil.files.tables.columns import Batch
+from tallyveil.files.tables.sources import Source, batches
 from tallyveil.nouns.spine import Spine
 
 CUTS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}  # digits of a GEOID
@@ -24,7 +25,7 @@ def read_units(units: Source | Spine, codebook: Codebook) -> Spine:
         return units
     parts = [paths_of(batch, codebook) for batch in batches(units)]
     try:
-        return spine_of(pa.concat_tables(parts), codebook)
+        return spine_from_paths(pa.concat_tables(parts), codebook)
     except InputError as problem:
         raise problem.located(units if isinstance(units, str | PathLike) else "the units") from None
 
@@ -60,7 +61,7 @@ def paths_of(batch: Batch, book: Codebook) -> pa.Table:
 
 
 def lost_zeros(codes: pa.Array | pa.ChunkedArray, level: str) -> bool:
-    """Whether census codes look like numbers that lost a zero: digits only, some one digit short, none longer."""
+    """Whether census codes look like numbers that lost a leading zero: only digits, some one short, none longer."""
     if level not in CUTS or len(codes) == 0:
         return False
     distinct_codes = pc.unique(codes).cast(pa.string())
@@ -85,14 +86,14 @@ def _cut(batch: Batch, book: Codebook, whole: pa.Array) -> pa.Table:
     return pa.table({name: pc.utf8_slice_codeunits(whole, 0, length) for name, length in book.lengths.items()})
 
 
-def spine_of(paths: pa.Table, book: Codebook) -> Spine:
+def spine_from_paths(paths: pa.Table, book: Codebook) -> Spine:
     """The spine whose leaves have these paths."""
     columns = {name: codes_of(paths.column(name)) for name in book.levels}
     return Spine.from_columns(columns, root=book.root)
 
 
 def distinct(paths: pa.Table, levels: tuple[str, ...]) -> tuple[Integers, pa.Table]:
-    """For each row the number of its path, and the distinct paths with the first row of each."""
+    """For each row the index of its path, and the distinct paths with the first row of each."""
     coded = {level: _one_array(paths.column(level)).dictionary_encode().indices for level in levels}
     number = np.zeros(paths.num_rows, dtype=np.int64)
     for level in levels:  # one number for the whole path, level by level
@@ -108,10 +109,15 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def codes_of(column: pa.ChunkedArray) -> NDArray[np.bytes_]:
-    """A column of text as bytes of one width."""
+    """A column of text as an array of fixed-width bytes."""
     values = _one_array(column).cast(pa.string()).cast(pa.large_binary())
     size = pc.max(pc.binary_length(values)).as_py() or 1
-    if len(values) and pc.min(pc.binary_length(values)).as_py() == size:  # one length: no copying code by code
+    if len(values) and pc.min(pc.binary_length(values)).as_py() == size:  # equal lengths: no copy
         start = np.frombuffer(values.buffers()[1], dtype=np.int64)[values.offset]
         return np.frombuffer(values.buffers()[2], dtype=f"S{size}", count=len(values), offset=start)
     return np.array(values.to_pylist(), dtype=f"S{size}")
+
+
+def unit_code(spine: Spine, level: str, unit: int) -> str:
+    """The code of one unit of a level, for a message."""
+    return bytes(spine.codes[spine.depth(level)][unit]).decode()

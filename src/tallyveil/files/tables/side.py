@@ -1,4 +1,4 @@
-"""Tables beside the counts: facilities, housing units and areas, one row per leaf (and type)."""
+"""Tables that accompany the counts: facilities, housing units and areas, one row per leaf (and type)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import pyarrow as pa
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError, InputError
-from tallyveil.files.tables.columns import Batch, Source, batches
+from tallyveil.files.tables.columns import Batch, repeated_rows
 from tallyveil.files.tables.geography import codes_of
+from tallyveil.files.tables.sources import Source, batches
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.census_schemas import UNITS_2020
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import code_array
 
 
 def read_facilities(source: Source, spine: Spine, *, attribute: str, types: Sequence[str]) -> Facilities:
@@ -50,7 +52,7 @@ def read_areas(source: Source, spine: Spine) -> Areas:
 
 
 def facilities_table(facilities: Facilities) -> pa.Table:
-    """Facilities as a table: leaf code, ``type``, ``count``; what is zero is left out."""
+    """Facilities as a table: leaf code, ``type``, ``count``; zeros are left out."""
     leaves = facilities.leaves
     kinds = pa.DictionaryArray.from_arrays(pa.array(leaves.cell.astype(np.int32)), pa.array(facilities.types))
     return pa.table({**_codes(facilities.spine, leaves.unit()), "type": kinds, "count": leaves.count.astype(np.int64)})
@@ -64,14 +66,14 @@ def housing_table(housing: Histogram) -> pa.Table:
 
 
 def areas_table(areas: Areas) -> pa.Table:
-    """Areas as a table: leaf code, ``area``; leaves in none are left out."""
+    """Areas as a table: leaf code, ``area``; leaves in no area are left out."""
     inside = np.flatnonzero(areas.of_leaf >= 0)
     names = pa.DictionaryArray.from_arrays(pa.array(areas.of_leaf[inside]), pa.array(areas.names, pa.string()))
     return pa.table({**_codes(areas.spine, inside), "area": names})
 
 
 def _codes(spine: Spine, leaves: Integers) -> dict[str, pa.Array]:
-    return {spine.leaf: pa.array(spine.codes[-1][leaves].tolist(), pa.binary()).cast(pa.string())}
+    return {spine.leaf: code_array(spine, spine.leaf, leaves)}
 
 
 def _whole(source: Source, spine: Spine, *columns: str) -> Batch:
@@ -87,7 +89,7 @@ def _whole(source: Source, spine: Spine, *columns: str) -> Batch:
 
 
 def _leaves(batch: Batch, spine: Spine, *others: str) -> Integers:
-    """Leaf positions from the column named as the leaf level or, failing that, from the first other column."""
+    """Leaf positions from the column named after the leaf level or, without one, from the first other column."""
     names = [name for name in batch.table.column_names if name not in others]
     column = spine.leaf if spine.leaf in names else names[0]
     try:
@@ -97,8 +99,8 @@ def _leaves(batch: Batch, spine: Spine, *others: str) -> Integers:
 
 
 def _refuse_repeated(batch: Batch, key: Integers) -> None:
-    order = np.argsort(key, kind="stable")
-    again = np.flatnonzero(np.diff(key[order]) == 0)
-    if len(again):
-        one, two = order[again[0]] + 1, order[again[0] + 1] + 1
-        raise DataError(f"{batch.name}: rows {one:,} and {two:,} are about the same thing. Give each once, added up.")
+    if rows := repeated_rows(key):
+        first, second = rows[0] + 1, rows[1] + 1
+        raise DataError(
+            f"{batch.name}: rows {first:,} and {second:,} are about the same thing. Add them up in one row."
+        )

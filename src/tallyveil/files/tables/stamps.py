@@ -1,4 +1,4 @@
-"""Stamps in plain text, for formats that have no field for them: lines of a header, or of a file beside the data."""
+"""Stamps as plain text, for formats without a field for them: lines of a header, or of a file beside the data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOUSING = (
 
 
 def all_stamps(*parts: Histogram) -> tuple[str, ...]:
-    """The stamps of all parts, each once; one more where only those who pass a filter that is not public count."""
+    """The distinct stamps of all parts, and one for filters that are not public."""
     filtered = any(part.filter is not None and not part.filter.public for part in parts)
     return tuple(
         dict.fromkeys([*(stamp for part in parts for stamp in part.stamps), *([FILTERED] if filtered else [])])
@@ -37,17 +37,17 @@ def stamp_lines(*parts: Histogram) -> list[str]:
     """
     filters = dict.fromkeys(part.filter.words() for part in parts if part.filter is not None)
     lines = [*(f"{STAMPED}{stamp}" for stamp in all_stamps(*parts)), *(f"Filter: {words}" for words in filters)]
-    return [" ".join(line.split()) for line in lines]  # a stamp is one line, whatever is in it
+    return [" ".join(line.split()) for line in lines]  # a stamp is one line, even if its text has line breaks
 
 
 def stamps_in(lines: Iterable[str]) -> tuple[str, ...]:
-    """The stamps among some lines."""
-    found = (line.strip().removeprefix(STAMPED) for line in lines if line.strip().startswith(STAMPED))
-    return tuple(dict.fromkeys(found))
+    """The stamps among lines of text."""
+    stamps = (line.strip().removeprefix(STAMPED) for line in lines if line.strip().startswith(STAMPED))
+    return tuple(dict.fromkeys(stamps))
 
 
 def read_stamps(path: Path) -> tuple[str, ...]:
-    """The stamps in a file that may lie beside the data; none where there is no such file."""
+    """The stamps in a file beside the data; none if the file does not exist."""
     try:
         return stamps_in(path.read_text(encoding="utf-8").splitlines())
     except FileNotFoundError:

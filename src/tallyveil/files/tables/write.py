@@ -1,55 +1,33 @@
-"""Tables out: long and wide, CSV or Parquet, with a codebook from which they can be read back."""
+"""Write counts as tables, CSV or Parquet, with the codebook to read them back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from tallyveil._arrays import Integers
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.atomic import replacing
-from tallyveil.files.tables.codebook import Codebook, Layout, codebook_to_toml
+from tallyveil.files.tables.codebook import Codebook, Layout
+from tallyveil.files.tables.codebook_toml import codebook_to_toml
+from tallyveil.files.tables.columns import decoded
+from tallyveil.files.tables.entries import wide_columns
 from tallyveil.files.tables.geography import CUTS
-from tallyveil.files.tables.read import wide_columns
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import counts_table, has_named_root, path_columns
 
 
-def counts_table(histogram: Histogram, first: int = 0, last: int | None = None) -> pa.Table:
-    """The non-zero counts, one row each: geographic columns, attributes, ``count``; all entries, or some."""
-    refuse_clashing_names(histogram)
-    leaves, span = histogram.leaves, slice(first, last)
-    entries = np.arange(leaves.entries)[span]
-    unit = np.searchsorted(leaves.start, entries, side="right") - 1
-    columns = path_columns(histogram.spine, histogram.spine.leaf, unit)
-    columns |= _label_columns(histogram, leaves.cell[span].astype(np.int64))
-    return pa.table(columns | {"count": pa.array(leaves.count[span].astype(np.int64))})
-
-
-def refuse_clashing_names(histogram: Histogram) -> None:
-    """Refuse counts of which two columns would have one name: a level's, an attribute's, or ``count``."""
-    names = [*path_columns(histogram.spine, histogram.spine.leaf, np.zeros(1, np.int64)), *histogram.schema.attributes]
-    twice = next((name for i, name in enumerate(names) if name in {*names[:i], "count"}), None)
-    if twice is not None:
-        raise DataError(f"two columns of the release would be called {twice!r}. Rename the level or the attribute.")
-
-
-def persons_table(histogram: Histogram) -> pa.Table:
-    """One row per person: geographic columns and attributes."""
-    return _repeated(counts_table(histogram))
-
-
-def _repeated(table: pa.Table) -> pa.Table:
-    rows = np.repeat(np.arange(table.num_rows), table.column("count").to_numpy())
-    return table.drop_columns(["count"]).take(pa.array(rows))
+def persons_rows(counts: pa.Table) -> pa.Table:
+    """A table of counts with one row per person instead: geographic columns and attributes."""
+    rows = np.repeat(np.arange(counts.num_rows), counts.column("count").to_numpy())
+    return counts.drop_columns(["count"]).take(pa.array(rows))
 
 
 def wide_table(histogram: Histogram) -> pa.Table:
@@ -65,29 +43,17 @@ def wide_table(histogram: Histogram) -> pa.Table:
 
 
 def units_table(spine: Spine) -> pa.Table:
-    """Every leaf with its path, the empty ones too."""
+    """Every leaf with its path, including empty leaves."""
     return pa.table(path_columns(spine, spine.leaf, np.arange(spine.size(spine.leaf))))
 
 
-def level_table(histogram: Histogram, level: str, queries: Sequence[str]) -> pa.Table:
-    """One row per unit of a level, one column ``query:label*label`` for each number asked for."""
-    columns = path_columns(histogram.spine, level, np.arange(histogram.spine.size(level)))
-    for text in queries:
-        query = histogram.schema.query(text)
-        answers = histogram.answer(query, level=level).dense()
-        for label, counts in zip(query.labels(), answers.T, strict=True):
-            name = query.name if query.name == label else f"{query.name}:{label}"
-            columns[name] = pa.array(counts)
-    return pa.table(columns)
-
-
 def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
-    """The codebook of a table written in this layout, with the counts' stamps and the filter they were read with."""
+    """The codebook of a table in this layout, with the stamps of the counts and the filter they were read with."""
     schema, spine = histogram.schema, histogram.spine
     levels = list(spine.items())[int(has_named_root(spine)) :]
     short = [level for level, codes in levels if np.char.str_len(codes).min() < CUTS.get(level, 0)]
     return Codebook(
-        pad=dict.fromkeys(short, 1),  # their codes are as they should be: no zeros were lost
+        pad=dict.fromkeys(short, 1),  # their codes are short by design: no zeros were lost
         levels=tuple(level for level, _ in levels),
         root=spine.levels[0] if has_named_root(spine) else None,
         attributes={name: tuple(labels) for name, labels in schema.attributes.items()},
@@ -102,9 +68,9 @@ def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
 
 
 def write_counts(histogram: Histogram, path: str | PathLike[str], *, layout: Layout = "long") -> None:
-    """Write a table, and beside it ``<name>.codebook.toml`` and ``<name>.units.parquet``, to read it back with.
+    """Write a table, and beside it ``<name>.codebook.toml`` and ``<name>.units.parquet`` to read it back.
 
-    Stamps and filter of the counts stand in the codebook; whoever reads the table with it gets them back.
+    The codebook also keeps the stamps and the filter of the counts.
     """
     target, book = Path(path), codebook_to_toml(codebook_for(histogram, layout))
     write_table(units_table(histogram.spine), beside(target, "units.parquet"))
@@ -113,20 +79,20 @@ def write_counts(histogram: Histogram, path: str | PathLike[str], *, layout: Lay
 
 
 def _pieces(histogram: Histogram, layout: Layout, size: int = 1 << 20) -> Iterator[pa.Table]:
-    """A table in pieces, so that a nation's need not be held twice."""
+    """A table in pieces, so that it is not held in memory twice."""
     if layout == "wide":
         yield wide_table(histogram)
         return
     for first in range(0, max(1, histogram.leaves.entries), size):
         piece = counts_table(histogram, first, first + size)
-        yield piece if layout == "long" else _repeated(piece)
+        yield piece if layout == "long" else persons_rows(piece)
 
 
 def write_table(table: pa.Table | Iterable[pa.Table], path: str | PathLike[str]) -> None:
-    """Write CSV or Parquet, by the ending of the name; a table, or its pieces in order."""
+    """Write a table, or its pieces in order, as CSV or Parquet by the ending of the name."""
     ending = Path(path).suffix.lower()
     if ending not in (".csv", ".parquet"):
-        raise InputError(f"{path}: a table's name ends in .csv or .parquet. Name it so.")
+        raise InputError(f"{path}: a table's name ends in .csv or .parquet. Use one of these.")
     pieces = iter([table] if isinstance(table, pa.Table) else table)
     if ending == ".csv":
         pieces = map(_plain, pieces)
@@ -148,7 +114,7 @@ def write_text(text: str, path: str | PathLike[str]) -> None:
 
 
 def beside(path: Path, ending: str) -> Path:
-    """The companion of a file: the same name with another ending.
+    """The path of a file's companion: the same name with another ending.
 
     >>> str(beside(Path("out/people.parquet"), "codebook.toml"))
     'out/people.codebook.toml'
@@ -156,34 +122,6 @@ def beside(path: Path, ending: str) -> Path:
     return path.with_name(f"{path.stem}.{ending}")
 
 
-def path_columns(spine: Spine, level: str, units: Integers) -> dict[str, Any]:
-    """The codes of units of a level and of all above them, a column each; a root that is only a name is left out."""
-    columns: dict[str, Any] = {}
-    for depth in range(spine.depth(level), -1, -1):
-        name = spine.levels[depth]
-        if depth > 0 or not has_named_root(spine):
-            met, place = np.unique(units, return_inverse=True)
-            codes = pa.array(spine.codes[depth][met].tolist(), pa.binary()).cast(pa.string())
-            columns[name] = pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), codes)
-        if depth > 0:
-            units = spine.parents(name)[units]
-    return dict(reversed(columns.items()))
-
-
-def has_named_root(spine: Spine) -> bool:
-    """Whether the root is only a name above the first column."""
-    return bytes(spine.codes[0][0]).decode() == spine.levels[0] and len(spine.levels) > 1
-
-
-def _label_columns(histogram: Histogram, cells: Integers) -> dict[str, Any]:
-    places = np.unravel_index(cells, histogram.schema.shape)
-    return {
-        name: pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), pa.array(labels))
-        for (name, labels), place in zip(histogram.schema.attributes.items(), places, strict=True)
-    }
-
-
 def _plain(table: pa.Table) -> pa.Table:
-    """Dictionaries spelled out, as CSV needs them."""
-    columns = [c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for c in table.columns]
-    return pa.table(dict(zip(table.column_names, columns, strict=True)))
+    """A table without dictionary encoding, as CSV needs it."""
+    return pa.table([decoded(column) for column in table.columns], names=table.column_names)

@@ -1,7 +1,7 @@
-"""Measurements as files: every noisy answer of a query at a level, a row each, in pieces; and read back on demand.
+"""Measurements in files, which are written in pieces and read on demand; each row holds one noisy answer.
 
-A file holds the units that are measured, in the order of the spine, each with all rows of the query in order. So the
-place of a number in the file follows from its unit and row, and reading a few of them reads a few pieces.
+A file holds the measured units in the order of the spine, each with all rows of the query in order. The position of an
+answer in the file therefore follows from its unit and row, and reading a few answers reads a few pieces.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +18,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from tallyveil._arrays import Floats, Integers
+from tallyveil._arrays import Integers
 from tallyveil.errors import FolderError
+from tallyveil.files.tables.columns import first_line
 from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema, factors_of
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import answers_table
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Measurements, Pair, SavedAnswers, SavedPlaces, SavedValues
 
-PIECE = 1 << 20  # numbers written, or read, at a time
+PIECE_NUMBERS = 1 << 20  # numbers written, or read, at a time
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How many numbers are to be published, and about how many bytes they take on disk."""
+    """How many numbers will be published, and about how many bytes they take on disk."""
 
     numbers: int
     bytes: int
 
 
 def measured_pairs(strategy: Strategy, pairs: Sequence[Pair] | None = None) -> list[Pair]:
-    """The (query, level) pairs as the strategy writes them, each once; all of them if none are given.
+    """The (query, level) pairs in the strategy's spelling, each once; by default all pairs.
 
     >>> plan = Strategy.preset("e2e-2018", epsilon=1)
     >>> measured_pairs(plan, [("race * hispanic * votingage", "state")])
@@ -47,30 +50,27 @@ def measured_pairs(strategy: Strategy, pairs: Sequence[Pair] | None = None) -> l
     """
     if pairs is None:
         return [(query, level) for level, queries in strategy.queries.items() for query in queries]
-    found: dict[Pair, None] = {}
-    for query, level in pairs:
-        found[strategy.written(level, query), level] = None
-    return list(found)
+    return list(dict.fromkeys((strategy.written(level, query), level) for query, level in pairs))
 
 
 def measurement_sizes(measurements: Measurements, pairs: Sequence[Pair] | None = None) -> Sizes:
-    """How large the files of these (query, level) pairs will be: all of them if none are given.
+    """How large the files of these (query, level) pairs will be; by default of all pairs.
 
-    The bytes are an estimate: noise cannot be packed below its entropy, and Parquet comes near it.
+    The number of bytes is an estimate from the entropy of the noise, which Parquet's compression comes close to.
     """
     numbers, size = 0, 0.0
     for query, level in measured_pairs(measurements.strategy, pairs):
         units = int(np.count_nonzero(measurements.shares[level].spans))
-        some = units * measurements.schema.query(query).size
+        answers = units * measurements.schema.query(query).size
         variance = measurements.strategy.noise(level, query).actual_variance()
         entropy = max(math.log2(2 * math.pi * math.e * (variance + 1 / 12)) / 2, 0.1)  # bits of a rounded Gaussian
-        numbers += some
-        size += 1500 + 2.2 * units + some * 1.2 * entropy / 8  # measured: the file's frame, codes, numbers
+        numbers += answers
+        size += 1500 + 2.2 * units + answers * 1.2 * entropy / 8  # fitted: metadata, codes, numbers
     return Sizes(numbers=numbers, bytes=round(size))
 
 
 def file_name(query: str) -> str:
-    """A query as the name of a file; different ones have different names.
+    """A query as a file name; different queries have different names.
 
     >>> file_name("votingage * hispanic"), file_name("age/sex")
     ('votingage.hispanic', 'age%2Fsex')
@@ -79,7 +79,7 @@ def file_name(query: str) -> str:
 
 
 def safe_name(name: str) -> str:
-    """A level or factor as the name of a file, safe everywhere: letters, digits, _ and - as they are, all else as %XX.
+    """A level or factor as a portable file name: letters, digits, _ and - are kept, everything else becomes %XX.
 
     >>> safe_name("block group")
     'block%20group'
@@ -87,24 +87,17 @@ def safe_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "_-" else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
 
 
-def noisy_pieces(measurements: Measurements, query: str, level: str, *, size: int = PIECE) -> Iterator[pa.Table]:
-    """The noisy answers of a query for all measured units of a level: unit, cell, value, variance; in pieces."""
-    asked = measurements.schema.query(query)
-    variances = measurements.variances(level, query)
-    spans = measurements.shares[level].spans
-    for units in _unit_pieces(np.flatnonzero(spans), size // asked.size):
-        index = (units[:, None] * asked.size + np.arange(asked.size)).reshape(-1)
-        value = measurements.ask(level, query, index)
-        variance = np.repeat(variances[spans[units]], asked.size)
-        yield _piece(measurements.spine, level, units, asked.labels(), value, variance)
-
-
-def exact_pieces(measurements: Measurements, query: str, level: str, *, size: int = PIECE) -> Iterator[pa.Table]:
+def exact_pieces(
+    measurements: Measurements, query: str, level: str, *, size: int = PIECE_NUMBERS
+) -> Iterator[pa.Table]:
     """The exact answers of an invariant for all units of a level, with variance 0; in pieces."""
     counts, labels = measurements.exact[query, level], measurements.schema.query(query).labels()
-    for units in _unit_pieces(np.arange(counts.units), size // len(labels)):
-        value = counts.dense(int(units[0]), int(units[-1]) + 1).reshape(-1)
-        yield _piece(measurements.published, level, units, labels, value, np.zeros(len(value)))
+    step = max(1, size // len(labels))
+    for first in range(0, counts.units, step):
+        last = min(first + step, counts.units)
+        value = counts.dense(first, last).reshape(-1)
+        numbers = {"value": value, "variance": np.zeros(len(value))}
+        yield answers_table(measurements.published, level, np.arange(first, last), labels, numbers)
 
 
 def read_exact(path: Path, schema: Schema, spine: Spine, *, query: str, level: str) -> Counts:
@@ -117,29 +110,15 @@ def read_exact(path: Path, schema: Schema, spine: Spine, *, query: str, level: s
     return Counts.from_dense(value.reshape(spine.size(level), rows))
 
 
-def saved_measurements(
-    files: Mapping[Pair, Path],
-    *,
-    spine: Spine,
-    schema: Schema,
-    strategy: Strategy,
-    exact: Mapping[Pair, Counts],
-    stamps: tuple[str, ...],
-    optimised: OptimisedSpine | None = None,
-) -> Measurements:
-    """Measurements that answer from files; what was not saved cannot be asked for."""
-    shape = Measurements(
-        spine=spine, schema=schema, strategy=strategy, ask=SavedAnswers({}), exact=exact, stamps=stamps,
-        optimised=optimised,
-    )  # fmt: skip
-    tables = {
-        (query, level): _InFile(path, shape.places(str(path), query, level)) for (query, level), path in files.items()
-    }
-    return replace(shape, ask=SavedAnswers(tables))
+def empty_measurements(people: Histogram, strategy: Strategy, optimised: OptimisedSpine | None) -> Measurements:
+    """The measurements of a release without any answers, to which saved answers can be added."""
+    spine = people.spine if optimised is None else optimised.spine
+    ask = SavedAnswers({})
+    return Measurements(spine=spine, schema=people.schema, strategy=strategy, ask=ask, optimised=optimised)
 
 
-class _InFile(SavedValues):
-    """The values in one file, read piece by piece as they are asked for."""
+class FileValues(SavedValues):
+    """The values in one file, read piece by piece on demand."""
 
     def __init__(self, path: Path, places: SavedPlaces) -> None:
         self._path, self._places = path, places
@@ -165,9 +144,9 @@ class _InFile(SavedValues):
         place = self._places.of(index)
         piece = np.searchsorted(self._start, place, side="right") - 1
         out = np.empty(len(index), dtype=np.int64)
-        for one in np.unique(piece):
-            here = piece == one
-            out[here] = self._piece(int(one))[place[here] - self._start[one]]
+        for number in np.unique(piece):
+            inside = piece == number
+            out[inside] = self._piece(int(number))[place[inside] - self._start[number]]
         return out
 
     def _piece(self, number: int, kept: int = 4) -> Integers:
@@ -186,13 +165,11 @@ def _open(path: Path) -> pyarrow.parquet.ParquetFile:
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except (pa.ArrowException, OSError) as problem:
-        raise FolderError(
-            f"{path}: cannot be read as Parquet ({str(problem).splitlines()[0]}). Copy it again."
-        ) from None
+        raise FolderError(f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy it again.") from None
     kind = file.schema_arrow.field("value").type if "value" in file.schema_arrow.names else None
     if kind != pa.int64():
         file.close()
-        raise FolderError(f"{path}: no column 'value' of whole numbers. Measurements have unit, cell, value, variance.")
+        raise FolderError(f"{path}: no integer column 'value'. Measurements have unit, cell, value, variance.")
     return file
 
 
@@ -201,30 +178,3 @@ def _check_rows(path: Path, file: pyarrow.parquet.ParquetFile, expected: int) ->
         raise FolderError(
             f"{path}: {file.metadata.num_rows:,} rows, but the measured units have {expected:,}. Copy the folder again."
         )
-
-
-def _unit_pieces(units: Integers, at_once: int) -> Iterator[Integers]:
-    step = max(1, at_once)
-    for first in range(0, len(units), step):
-        yield units[first : first + step]
-
-
-def _piece(
-    spine: Spine,
-    level: str,
-    units: Integers,
-    labels: list[str],
-    value: Integers,
-    variance: Floats,
-) -> pa.Table:
-    codes = pa.array(spine.codes[spine.depth(level)][units].tolist(), pa.binary()).cast(pa.string())
-    unit = np.repeat(np.arange(len(units), dtype=np.int32), len(labels))
-    cell = np.tile(np.arange(len(labels), dtype=np.int32), len(units))
-    return pa.table(
-        {
-            "unit": pa.DictionaryArray.from_arrays(pa.array(unit), codes),
-            "cell": pa.DictionaryArray.from_arrays(pa.array(cell), pa.array(labels)),
-            "value": pa.array(np.asarray(value, dtype=np.int64)),
-            "variance": pa.array(variance),
-        }
-    )

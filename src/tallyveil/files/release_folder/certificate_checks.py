@@ -1,4 +1,4 @@
-"""Checks on the certificate and its page: they declare what the other files give, and agree with each other."""
+"""Checks on the certificate and its page: they agree with each other and with the other files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tallyveil.errors import FolderError
+from tallyveil.files.release_folder.certificate_file import shaped_by_of, stamps_of
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
-from tallyveil.files.release_folder.folder import shaped_by_of, stamps_of
 from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, PAGE, SIGNATURE, SOURCE
 from tallyveil.files.release_folder.manifest import Sealed, regular_file
 from tallyveil.files.release_folder.signing import SIGNATURE_SIZE, signature_holds
 from tallyveil.files.release_folder.strict import ReadRelease
 from tallyveil.files.tables.codebook import Codebook
-from tallyveil.files.tables.read import LABELS_FROM_DATA, UNITS_FROM_DATA
+from tallyveil.files.tables.read import codebook_stamps
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
 from tallyveil.release.certificate import Observed
@@ -45,9 +45,9 @@ def check_page(folder: Sealed, certificate: Mapping[str, Any]) -> str:
 def check_rendering(
     folder: Sealed, certificate: Mapping[str, Any], strategy: Strategy | None, *, other: str | None
 ) -> str:
-    """The page, rendered again, comes out the same; not where it was made by ``other`` versions."""
+    """The page can be rendered again unchanged; not checked where ``other`` versions made it."""
     if other is not None:
-        raise UncheckedError(f"{other}: the page is rendered again on the same versions only")
+        raise UncheckedError(f"{other}: the page is only rendered again with the same versions")
     if strategy is None:
         raise UncheckedError("the strategy cannot be read")
     if certificate_html(certificate, strategy) != folder.text(PAGE):
@@ -56,7 +56,7 @@ def check_rendering(
 
 
 def check_declared(release: ReadRelease) -> str:
-    """The declared part is what the strategy, the spine and the schema give, versions aside."""
+    """The declared part follows from the strategy, the spine and the schema, except for the versions."""
     if "measured_on" in release.declared and release.optimised is None:
         raise UncheckedError("the spine that was measured cannot be read")
     right = declared_of(
@@ -73,12 +73,12 @@ def check_declared(release: ReadRelease) -> str:
         raise BrokenError(f"{CERTIFICATE}, {place}")
     versions = release.declared.get("versions")
     if not isinstance(versions, Mapping) or not all(isinstance(name, str) for name in versions.values()):
-        raise BrokenError(f"{CERTIFICATE}, declared versions: {_short(versions)} is no table of versions")
+        raise BrokenError(f"{CERTIFICATE}, declared versions: {_short(versions)} is not a table of versions")
     return "what strategy, spine and schema give"
 
 
 def check_observed(certificate: Mapping[str, Any]) -> str:
-    """The observed part has the figures of each level, their sums and the worst of them, and nothing else."""
+    """The observed part has the figures of each level, their sums and maxima, and nothing else."""
     observed = certificate["observed"]
     try:
         right = Observed.from_json(observed).to_json()
@@ -91,11 +91,12 @@ def check_observed(certificate: Mapping[str, Any]) -> str:
 
 
 def check_stamps(release: ReadRelease, source: Codebook | None) -> str:
-    """The stamps are those of the codebook, and none is missing that follows from filters, labels or units."""
+    """The stamps are those of the codebook, and include every stamp that filters, labels or units require."""
     stamps = stamps_of(release.certificate)
     if release.declared.get("stamps") != list(release.people.stamps):
         raise BrokenError(f"{CERTIFICATE}, declared stamps: not those of {CODEBOOK}")
-    needed = [*stamps_of_run(release.people, release.strategy, seeded=False), *source_stamps(source)]
+    of_source = () if source is None else codebook_stamps(source, listed=True)
+    needed = [*stamps_of_run(release.people, release.strategy, seeded=False), *of_source]
     missing = [stamp for stamp in needed if stamp not in stamps]
     if missing:
         raise BrokenError(f"{CERTIFICATE}, declared stamps: {missing[0]!r} is missing")
@@ -104,29 +105,18 @@ def check_stamps(release: ReadRelease, source: Codebook | None) -> str:
     return "; ".join(stamps) or "none"
 
 
-def source_stamps(source: Codebook | None) -> tuple[str, ...]:
-    """What counts read with a codebook are stamped with, given a public list of units."""
-    if source is None:
-        return ()
-    labels = source.labels_from is not None or not all(source.attributes.values())
-    units = [UNITS_FROM_DATA] if source.units_from is not None else []
-    return (*source.stamps, *([LABELS_FROM_DATA] if labels else []), *units)
-
-
 def check_signature(folder: Sealed, key: Ed25519PublicKey | None) -> str:
     """The certificate is signed with the private half of a public key."""
     if SIGNATURE not in folder.files:
         if key is not None:
             raise BrokenError(f"not signed: there is no {SIGNATURE}")
-        raise UncheckedError("not signed, so a change of all files together cannot be noticed by anybody")
+        raise UncheckedError("not signed, so nobody can notice if all files were changed together")
     with regular_file(folder.place / SIGNATURE) as file:
         signature = file.read(SIGNATURE_SIZE + 1)
     if len(signature) != SIGNATURE_SIZE:
-        raise BrokenError(f"{SIGNATURE} is no signature: it does not have {SIGNATURE_SIZE} bytes")
+        raise BrokenError(f"{SIGNATURE} is not a signature: it does not have {SIGNATURE_SIZE} bytes")
     if key is None:
-        raise UncheckedError(
-            f"{SIGNATURE} is there; whose signature it is can be told with the signer's public key only (--public-key)"
-        )
+        raise UncheckedError(f"{SIGNATURE} exists; checking whose it is needs the signer's public key (--public-key)")
     if not isinstance(folder.certificate, bytes) or not signature_holds(key, signature, folder.certificate):
         raise BrokenError(f"{SIGNATURE} is not the signature of this {CERTIFICATE} by this key")
     return f"{CERTIFICATE}, and with it every file it lists, is signed with this key"
@@ -148,8 +138,8 @@ def _differences(
             elif key not in skip:
                 yield from _differences(stated.get(key), right.get(key), place=f"{place} {key}", giver=giver)
     elif isinstance(stated, list) and isinstance(right, list) and len(stated) == len(right):
-        for i, (one, other) in enumerate(zip(stated, right, strict=True)):
-            yield from _differences(one, other, place=f"{place} {i + 1}", giver=giver)
+        for i, (stated_item, right_item) in enumerate(zip(stated, right, strict=True)):
+            yield from _differences(stated_item, right_item, place=f"{place} {i + 1}", giver=giver)
     elif isinstance(right, float) and isinstance(stated, float | int) and not isinstance(stated, bool):
         if not math.isclose(stated, right, rel_tol=1e-9):
             yield f"{place}: {_short(stated)}, but {giver} {right}"

@@ -1,7 +1,7 @@
-"""Counting a file of persons that does not fit in memory: piece by piece on threads, added up as they come.
+"""Counting a file of persons that does not fit into memory: piece by piece, on threads.
 
-What the pieces hold is added up in the order of the file, so that the first wrong line is named whatever the number of
-threads. Memory grows with the number of distinct places and cells, not with the file.
+The counts of the pieces are added up in the order of the file, so the same wrong line is reported whatever the number
+of threads. Memory grows with the number of distinct places and cells, not with the size of the file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from tallyveil._arrays import Integers
 from tallyveil._compiled import inlined
 from tallyveil.errors import DataError
-from tallyveil.files.formats.lines import PIECE, Bytes, Source, in_order, pieces
+from tallyveil.files.formats.lines import PIECE_BYTES, Bytes, TextFile, in_order, pieces
 
 Progress = Callable[[int, int], None]  # bytes read so far, bytes in the file
 
@@ -24,7 +24,7 @@ _WAITING = 1 << 21  # entries that may wait before they are added up
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Tally:
+class PlaceCounts:
     """Counts by key: the code of a place as a number, times STRIDE, plus a cell."""
 
     key: Integers
@@ -40,75 +40,76 @@ class Tally:
         """The cell of each entry."""
         return self.key & (STRIDE - 1)
 
-    def cells(self, first: int, last: int) -> Tally:
+    def cells(self, first: int, last: int) -> PlaceCounts:
         """The entries of the cells ``first`` to ``last``, which are numbered anew from 0."""
         cell = self.cell
         kept = (first <= cell) & (cell < last)
-        return Tally(key=self.key[kept] - first, count=self.count[kept])
+        return PlaceCounts(key=self.key[kept] - first, count=self.count[kept])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Found:
-    """What a kernel found in a piece; ``status`` holds the number of lines, and the ends of a wrong one or zeros.
+class PieceCounts:
+    """What a kernel counted in a piece.
 
-    A kernel only says where it stopped; what is wrong there is found out in Python, once.
+    ``status`` holds the number of lines, and the first and last byte of a wrong record, or zeros. A kernel only reports
+    where it stopped; Python then finds out what is wrong there.
     """
 
-    tally: Tally
+    counts: PlaceCounts
     status: Integers
     units: tuple[Integers, Integers] | None = None
 
 
-def counted(
-    source: Source,
-    count: Callable[[Bytes], Found],
+def count_pieces(
+    source: TextFile,
+    count: Callable[[Bytes], PieceCounts],
     *,
     explain: Callable[[bytes, bytes], str],
     starts: bytes,
-    piece: int = PIECE,
+    piece: int = PIECE_BYTES,
     threads: int = 2,
     progress: Progress | None = None,
     begun: bytes = b"",
     lines: int = 0,
-) -> Iterator[Found]:
-    """Count the rest of a file in pieces; each begins after a line end that ``starts`` ends with or follows.
+) -> Iterator[PieceCounts]:
+    """Count the rest of a file in pieces, each of which begins with a record (see ``pieces``).
 
-    ``lines`` were read before, and ``begun`` after them. The first wrong record is raised as ``explain`` words it,
-    from the record and what stands before it in the piece.
+    ``lines`` is the number of lines read before, and ``begun`` the bytes read after them. The first wrong record raises
+    an error with the text that ``explain`` gives for the record and the part of the piece before it.
     """
     jobs = pieces(source, starts, size=piece, ahead=threads + 2, begun=begun)
-    for data, found in in_order(count, jobs, threads):
-        number, first, last = found.status
+    for data, part in in_order(count, jobs, threads):
+        number, first, last = part.status
         lines += int(number)
         if last > 0:
             why = explain(data[first:last].tobytes(), data[:first].tobytes())
             raise DataError(f"{source.name}, line {lines:,}{why}")
-        yield found
+        yield part
         if progress is not None:
             progress(source.position(), source.size)
 
 
-def added(tallies: Iterable[Tally]) -> Tally:
-    """Add up tallies as they come, holding little more than their sum; keys rise, each standing once.
+def add_up(parts: Iterable[PlaceCounts]) -> PlaceCounts:
+    """The sum of counts, added up as they arrive to save memory; its keys are sorted and distinct.
 
-    >>> one = Tally(key=np.array([7, 3]), count=np.array([1, 2]))
-    >>> added([one, one]).key.tolist(), added([one, one]).count.tolist()
+    >>> one = PlaceCounts(key=np.array([7, 3]), count=np.array([1, 2]))
+    >>> add_up([one, one]).key.tolist(), add_up([one, one]).count.tolist()
     ([3, 7], [4, 2])
     """
-    whole = Tally(key=np.empty(0, np.int64), count=np.empty(0, np.int64))
-    waiting: list[Tally] = []
+    whole = PlaceCounts(key=np.empty(0, np.int64), count=np.empty(0, np.int64))
+    waiting: list[PlaceCounts] = []
     size = 0
-    for tally in tallies:
-        waiting.append(tally)
-        size += len(tally.key)
+    for part in parts:
+        waiting.append(part)
+        size += len(part.key)
         if size > max(_WAITING, len(whole.key) // 2):
             whole, waiting, size = _merged([whole, *waiting]), [], 0
     return _merged([whole, *waiting])
 
 
 @inlined
-def tallied(key, count, size, latest, place, cell, number):  # type: ignore[no-untyped-def]
-    """Add to the latest entry of a cell if it is of this place, otherwise to a new one; the number of entries."""
+def add_entry(key, count, size, latest, place, cell, number):  # type: ignore[no-untyped-def]
+    """Add to the latest entry of a cell if it is of this place, else to a new one; returns the number of entries."""
     entry, wanted = latest[cell], place * STRIDE + cell
     if entry < size and key[entry] == wanted:
         count[entry] += number
@@ -117,12 +118,12 @@ def tallied(key, count, size, latest, place, cell, number):  # type: ignore[no-u
     return size + 1
 
 
-def _merged(tallies: list[Tally]) -> Tally:
-    key = np.concatenate([tally.key for tally in tallies])
-    count = np.concatenate([tally.count for tally in tallies])
+def _merged(parts: list[PlaceCounts]) -> PlaceCounts:
+    key = np.concatenate([part.key for part in parts])
+    count = np.concatenate([part.count for part in parts])
     if len(key) == 0:
-        return Tally(key=key, count=count)
+        return PlaceCounts(key=key, count=count)
     order = np.argsort(key, kind="stable")  # nearly sorted as a rule, where this is fast
     key = key[order]
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
-    return Tally(key=key[first], count=np.add.reduceat(count[order], first))
+    return PlaceCounts(key=key[first], count=np.add.reduceat(count[order], first))

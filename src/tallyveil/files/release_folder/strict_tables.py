@@ -1,4 +1,4 @@
-"""The tables of a release's folder, opened once and compared with what they must be: columns, types, rows, values."""
+"""Tables of a release's folder, opened once and compared with what they must hold: columns, types, rows, values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pyarrow.parquet
 
 from tallyveil.files.release_folder.findings import BrokenError
 from tallyveil.files.release_folder.manifest import Sealed
-from tallyveil.files.tables.columns import OpenTable
+from tallyveil.files.tables.columns import decoded, first_line
+from tallyveil.files.tables.sources import OpenTable
 
 _ARROW = b"ARROW:schema"  # where Arrow keeps the types of columns
 _MAGIC, _LENGTH = b"PAR1", 4  # at both ends of a file; bytes of the footer's length, before the end
@@ -21,7 +22,7 @@ _WRITER = re.compile(r"parquet-cpp-arrow version [0-9.]+(-SNAPSHOT)?")
 
 @dataclass(frozen=True, eq=False)
 class CheckedTable:
-    """A Parquet file with the columns and types that it must have, and nothing beside them."""
+    """A Parquet file that has exactly the columns and types it must have."""
 
     name: str
     file: pyarrow.parquet.ParquetFile
@@ -36,7 +37,7 @@ class CheckedTable:
         return OpenTable(name=self.name, file=self.file)
 
     def pieces(self, size: int = 1 << 20) -> Iterator[tuple[int, pa.Table]]:
-        """The rows in pieces, each with the number of its first row from 0; a gap in a column is an error."""
+        """The rows in pieces, each with the index of its first row; a missing value is an error."""
         done = 0
         for batch in self.file.iter_batches(batch_size=size):
             for column, values in zip(batch.schema.names, batch.columns, strict=True):
@@ -49,64 +50,58 @@ class CheckedTable:
             done += batch.num_rows
 
     def same_as(self, expected: Callable[[int, int], pa.Table], rows: int) -> None:
-        """Refuse a table that differs from the one expected, given as its rows ``first`` to ``last``."""
+        """Refuse a table that differs from the expected one, which ``expected`` gives for a range of rows."""
         self.has(rows)
-        for first, found in self.pieces():
-            right = expected(first, first + found.num_rows)
+        for first, piece in self.pieces():
+            right = expected(first, first + piece.num_rows)
             for column in right.column_names:
-                differs(self.name, found.column(column), right.column(column), column=column, first=first)
+                refuse_differing(self.name, piece.column(column), right.column(column), column=column, first=first)
 
     def has(self, rows: int) -> None:
-        """Refuse a table of more or fewer rows."""
+        """Refuse a table with another number of rows."""
         if self.rows != rows:
-            raise BrokenError(f"{self.name}: {self.rows:,} rows, but {rows:,} belong there")
+            raise BrokenError(f"{self.name}: {self.rows:,} rows instead of {rows:,}")
 
 
 def checked_table(folder: Sealed, name: str, columns: Callable[[list[str]], pa.Schema] | pa.Schema) -> CheckedTable:
-    """A table of the folder; ``columns`` are those it must have, or gives them for the names that are there."""
+    """A table of the folder; ``columns`` is the schema it must have, or computes it from the names in the file."""
     try:
         file = pyarrow.parquet.ParquetFile(folder.read(name))
-        found, frame = file.schema_arrow, file.metadata
+        schema, frame = file.schema_arrow, file.metadata
     except (pa.ArrowException, OSError) as problem:
-        raise BrokenError(f"{name}: cannot be read as Parquet ({_first_line(problem)})") from None
-    expected = columns if isinstance(columns, pa.Schema) else columns(found.names)
-    if found.names != expected.names:
-        odd = sorted(set(found.names) ^ set(expected.names))
+        raise BrokenError(f"{name}: cannot be read as Parquet ({first_line(problem)})") from None
+    expected = columns if isinstance(columns, pa.Schema) else columns(schema.names)
+    if schema.names != expected.names:
+        odd = sorted(set(schema.names) ^ set(expected.names))
         raise BrokenError(f"{name}: columns differ ({', '.join(odd) or 'in their order'})")
     for field in expected:
-        if found.field(field.name).type != field.type:
-            raise BrokenError(f"{name}, {field.name}: holds {found.field(field.name).type}, not {field.type}")
+        if schema.field(field.name).type != field.type:
+            raise BrokenError(f"{name}, {field.name}: holds {schema.field(field.name).type}, not {field.type}")
     notes = [key.decode("utf-8", "replace") for key in frame.metadata or {} if key != _ARROW]
-    if notes or not found.equals(expected, check_metadata=True) or not _WRITER.fullmatch(frame.created_by):
+    if notes or not schema.equals(expected, check_metadata=True) or not _WRITER.fullmatch(frame.created_by):
         raise BrokenError(f"{name}: holds more than its columns ({', '.join(notes) or 'metadata'})")
     for group in range(frame.num_row_groups):
         for column in range(frame.num_columns):
             if getattr(frame.row_group(group).column(column), "metadata", None):
-                raise BrokenError(f"{name}: holds more than its columns (metadata of {found.names[column]})")
+                raise BrokenError(f"{name}: holds more than its columns (metadata of {schema.names[column]})")
     if _described(frame) != folder.size(name):
         raise BrokenError(f"{name}: holds more than its columns (bytes that belong to none of them)")
     return CheckedTable(name, file)
 
 
-def differs(name: str, found: pa.ChunkedArray, right: pa.ChunkedArray, *, column: str, first: int) -> None:
-    """Refuse a column that differs from the right one, naming the first row in which it does."""
-    mine, theirs = (_spelled(values) for values in (found, right))
-    same = pc.fill_null(pc.equal(mine, theirs), False)
+def refuse_differing(name: str, values: pa.ChunkedArray, right: pa.ChunkedArray, *, column: str, first: int) -> None:
+    """Refuse a column that differs from the right one, and name the first row where it does."""
+    stated, expected = decoded(values), decoded(right)
+    same = pc.fill_null(pc.equal(stated, expected), False)
     if not pc.all(same).as_py():
-        at = int(pc.index(same, False).as_py())
-        raise BrokenError(f"{name}, row {first + at + 1:,}, {column}: {mine[at].as_py()}, not {theirs[at].as_py()}")
+        row = int(pc.index(same, False).as_py())
+        raise BrokenError(
+            f"{name}, row {first + row + 1:,}, {column}: {stated[row].as_py()}, not {expected[row].as_py()}"
+        )
 
 
 def _described(frame: pyarrow.parquet.FileMetaData) -> int:
-    """How many bytes a file has if its columns and its footer are all that it holds."""
+    """The size of a file that holds nothing but its columns and its footer."""
     groups = [frame.row_group(group) for group in range(frame.num_row_groups)]
     columns = [group.column(column).total_compressed_size for group in groups for column in range(frame.num_columns)]
     return int(len(_MAGIC) + sum(columns) + frame.serialized_size + _LENGTH + len(_MAGIC))
-
-
-def _spelled(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-
-
-def _first_line(problem: Exception) -> str:
-    return str(problem).splitlines()[0] if str(problem) else type(problem).__name__

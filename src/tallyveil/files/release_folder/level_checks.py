@@ -1,0 +1,147 @@
+"""Checks that the tables by level are sums of the release, and that children sum to parents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from tallyveil._arrays import Integers
+from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
+from tallyveil.files.release_folder.layout import level_columns, level_name, level_part, level_queries, with_margins
+from tallyveil.files.release_folder.strict import ReadRelease
+from tallyveil.files.release_folder.strict_tables import CheckedTable, checked_table, refuse_differing
+from tallyveil.files.tables.geography import unit_code
+
+Columns = dict[str, Integers]
+
+
+@dataclass(eq=False)
+class LevelProblems:
+    """The problems of the tables by level, and of children against parents, from the finest level to the coarsest."""
+
+    levels: list[Exception] = field(default_factory=list)
+    children: list[Exception] = field(default_factory=list)
+
+
+def read_levels(release: ReadRelease) -> LevelProblems:
+    """Compare every table by level with the counts, and with the table of the level below it."""
+    problems, below = LevelProblems(), None
+    for level in reversed(release.spine.levels):
+        try:
+            table = _level_table(release, level)
+            own = _level_sums(release, level, table, below, problems)
+        except Exception as problem:  # whatever the file holds
+            known = isinstance(problem, BrokenError | UncheckedError)
+            why = f"{level_name(level)} cannot be read: {type(problem).__name__}, {problem}"
+            problems.levels.append(problem if known else BrokenError(why))
+            problems.children.append(UncheckedError(f"{level_name(level)} cannot be compared"))
+            own = None
+        below = own
+    return problems
+
+
+def check_levels(problems: LevelProblems) -> str:
+    """The tables by level are sums of the release."""
+    return _verdict(problems.levels, "every table is the sum of release.parquet")
+
+
+def check_children(problems: LevelProblems) -> str:
+    """In the tables by level, children sum to parents."""
+    return _verdict(problems.children, "children sum to parents in every column")
+
+
+def _level_table(release: ReadRelease, level: str) -> CheckedTable:
+    columns = level_columns(release.spine, release.schema, release.strategy, level)
+    table = checked_table(release.folder, level_name(level), lambda names: with_margins(columns, names))
+    units = release.spine.size(level)
+    if table.rows != units:
+        raise BrokenError(f"{table.name}: {table.rows:,} rows, but {level} has {units:,} units")
+    return table
+
+
+def _level_sums(
+    release: ReadRelease, level: str, table: CheckedTable, below: Columns | None, problems: LevelProblems
+) -> Columns:
+    """Compare a level's table with the counts and with the level below, and sum its columns by parent."""
+    counts, queries = release.people.at(level), level_queries(release.strategy, release.schema, level)
+    depth = release.spine.depth(level)
+    parents = release.spine.parents(level) if depth else np.zeros(1, dtype=np.int64)
+    sums: Columns = {}
+    for first, piece in table.pieces(1 << 14):
+        units = np.arange(first, first + piece.num_rows)
+        expected = level_part(release.people, counts, level, queries, units)
+        _compare(release, level, piece, expected, first, problems)
+        counted = {field.name for field in expected.schema if pa.types.is_integer(field.type)}
+        for name, values in zip(piece.column_names, piece.columns, strict=True):
+            if name in counted:
+                numbers = values.to_numpy()
+                _add_up(sums.setdefault(name, np.zeros(parents[-1] + 1, np.int64)), parents[units], numbers)
+                if below is not None and name in below:
+                    _compare_children(release, depth, name, numbers, below[name][units], first, problems)
+    return sums
+
+
+def _compare(
+    release: ReadRelease, level: str, piece: pa.Table, expected: pa.Table, first: int, problems: LevelProblems
+) -> None:
+    """Record the first value that differs from the release, or a margin of error that is impossible."""
+    if any(isinstance(problem, BrokenError) for problem in problems.levels):
+        return
+    name, known = level_name(level), dict(zip(expected.column_names, expected.columns, strict=True))
+    try:
+        for column, values in zip(piece.column_names, piece.columns, strict=True):
+            if column not in known:
+                _check_margins(name, values, column)
+            elif pa.types.is_integer(values.type):
+                stated, right = values.to_numpy(), known[column].to_numpy()
+                if (stated != right).any():
+                    row = int(np.argmax(stated != right))
+                    unit = unit_code(release.spine, level, first + row)
+                    raise BrokenError(
+                        f"{name}, {level} {unit}, {column}: {stated[row]}, but release.parquet gives {right[row]}"
+                    )
+            else:
+                refuse_differing(name, values, known[column], column=column, first=first)
+    except BrokenError as problem:
+        problems.levels.append(problem)
+
+
+def _compare_children(
+    release: ReadRelease,
+    depth: int,
+    column: str,
+    parents: Integers,
+    sums: Integers,
+    first: int,
+    problems: LevelProblems,
+) -> None:
+    if (sums != parents).any() and not any(isinstance(problem, BrokenError) for problem in problems.children):
+        row, level = int(np.argmax(sums != parents)), release.spine.levels[depth]
+        problems.children.append(
+            BrokenError(
+                f"{level} {unit_code(release.spine, level, first + row)}, {column}: {parents[row]:,}, but its "
+                f"{release.spine.levels[depth + 1]} rows sum to {sums[row]:,}"
+            )
+        )
+
+
+def _add_up(sums: Integers, parent: Integers, numbers: Integers) -> None:
+    """Add numbers to the sums of their parents; the parents are sorted."""
+    start = np.flatnonzero(np.diff(parent, prepend=-1))
+    sums[parent[start]] += np.add.reduceat(numbers, start)
+
+
+def _check_margins(name: str, column: pa.ChunkedArray, title: str) -> None:
+    """Margins of error are 0 or more."""
+    values = column.to_numpy()
+    if (values < 0).any():
+        raise BrokenError(f"{name}, {title}: {values[np.argmax(values < 0)]}, but a margin of error is 0 or more")
+
+
+def _verdict(problems: list[Exception], right: str) -> str:
+    broken = [problem for problem in problems if isinstance(problem, BrokenError)]
+    if broken or problems:
+        raise (broken or problems)[0]
+    return right

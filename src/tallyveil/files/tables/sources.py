@@ -1,0 +1,150 @@
+"""Tables as batches of rows, whatever they come from: CSV, Parquet, Arrow, pandas or polars."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from tallyveil.errors import DataError
+from tallyveil.files.tables.columns import Batch, first_line
+
+Source = str | PathLike[str] | Any  # a path, an OpenTable, or a pandas, polars or Arrow table
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenTable:
+    """A Parquet file that is already open, and its name for messages."""
+
+    name: str
+    file: pyarrow.parquet.ParquetFile
+
+
+def batches(source: Source, *, size: int = 1 << 20) -> Iterator[Batch]:
+    """A table in pieces, in order. Columns of CSV files are text, which the codebook interprets later."""
+    if isinstance(source, OpenTable):
+        yield from _pieces(source.name, _record_batches(source.file, size))
+        return
+    if not isinstance(source, str | PathLike):
+        table = _plain_text(_arrow(source))
+        yield Batch(name="the table", table=table, rows=np.arange(table.num_rows))
+        return
+    path = Path(fspath(source))
+    if not path.exists():
+        raise DataError(f"{path}: no such file.")
+    if path.is_dir():
+        raise DataError(f"{path}: a folder, not a table. Give a CSV or Parquet file.")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty. Give a CSV or Parquet file.")
+    with path.open("rb") as file:
+        is_parquet = file.read(4) == b"PAR1"
+    yield from _pieces(str(path), _parquet(path, size) if is_parquet else _csv(path))
+
+
+def column_names(source: Source) -> list[str]:
+    """The names of a table's columns."""
+    return list(next(iter(batches(source))).table.column_names)
+
+
+def _pieces(name: str, pieces: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
+    before = 0
+    try:
+        for piece in pieces:
+            rows = np.arange(before, before + piece.num_rows)
+            yield Batch(name=name, table=_plain_text(pa.Table.from_batches([piece])), rows=rows)
+            before += piece.num_rows
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError, UnicodeDecodeError) as problem:
+        raise DataError(f"{name}: {_reason(problem)}") from None
+
+
+def _arrow(source: Any) -> pa.Table:
+    try:
+        if isinstance(source, pa.Table):
+            return source
+        if type(source).__module__.partition(".")[0] == "pandas":
+            return pa.Table.from_pandas(source, preserve_index=False)
+        return pa.table(source)
+    except (pa.ArrowException, OverflowError) as problem:
+        raise DataError(
+            f"the table: a column cannot be read ({first_line(problem)}). Give each column one kind of value."
+        ) from None
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{type(source).__name__} is not a table. Give a path, or a pandas, polars or Arrow table."
+        ) from None
+
+
+def _plain_text(table: pa.Table) -> pa.Table:
+    """A table with every text column as string, plain or as a dictionary."""
+    columns = []
+    for column in table.columns:
+        coded = pa.types.is_dictionary(column.type)
+        kind = column.type.value_type if coded else column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            column = column.cast(pa.dictionary(pa.int32(), pa.string()) if coded else pa.string())
+        elif coded:
+            column = column.cast(kind)
+        columns.append(column)
+    return pa.table(columns, names=table.column_names)
+
+
+def _parquet(path: Path, size: int) -> Iterator[pa.RecordBatch]:
+    with pyarrow.parquet.ParquetFile(path) as file:
+        texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+    with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:  # codes and labels repeat
+        yield from _record_batches(file, size)
+
+
+def _record_batches(file: pyarrow.parquet.ParquetFile, size: int) -> Iterator[pa.RecordBatch]:
+    if file.metadata.num_rows == 0:
+        yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
+    yield from file.iter_batches(batch_size=size)
+
+
+def _csv(path: Path) -> Iterator[pa.RecordBatch]:
+    with pa.input_stream(str(path)) as file:  # unpacks .gz
+        head = file.read(1 << 16)
+    if b"\0" in head:
+        raise DataError(f"{path}: a binary file, neither CSV nor Parquet. Give a CSV or Parquet file.")
+    try:
+        first = head.decode("utf-8-sig", errors="strict" if len(head) < 1 << 16 else "ignore").splitlines()[:1]
+    except UnicodeDecodeError:
+        raise pa.ArrowInvalid("invalid UTF8") from None
+    if not first:
+        raise DataError(f"{path}: the file is empty. Give a CSV or Parquet file.")
+    delimiter = max(",;\t|", key=first[0].count)
+    names = next(csv.reader([first[0]], delimiter=delimiter))
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise DataError(f"{path}: column {twice[0]!r} is in the header twice. Rename one.")
+    reader = pyarrow.csv.open_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(block_size=1 << 24),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={name: pa.string() for name in names}, strings_can_be_null=False
+        ),
+    )
+    any_rows = False
+    for piece in reader:
+        any_rows = True
+        yield piece
+    if not any_rows:
+        yield pa.RecordBatch.from_pylist([], schema=reader.schema)
+
+
+def _reason(problem: Exception) -> str:
+    text = first_line(problem)
+    if "UTF8" in text or "utf-8" in text:
+        return "not UTF-8 text. Convert it (iconv -f latin1 -t utf-8), or save it again as UTF-8."
+    if "Expected" in text and "columns" in text:
+        return f"rows differ in length ({text}). Correct the row, or quote its commas."
+    return f"cannot be read as CSV or Parquet ({text}). Check the file."

@@ -1,0 +1,184 @@
+"""The declared part of a certificate: what follows from public inputs, with the names of the keys in its JSON.
+
+:func:`tallyveil.release.declared.declared_of` computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+from tallyveil.privacy.guarantee import Account
+from tallyveil.release.typed_json import json_ready
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Guarantee(Account):
+    """The figures of a guarantee, and which datasets it covers.
+
+    Attributes
+    ----------
+    accountant
+        ``"pure"`` or ``"zcdp"``.
+    words
+        The guarantee in one sentence.
+    holds_for
+        The neighbouring datasets that it covers, in full.
+    neighbours, neighbours_in_words
+        The strategy's neighbours.
+    total
+        A sentence that the number of people is exact, if neighbours have the same number.
+    invariants, constraints
+        How many invariants neighbours agree on, and how many constraints they satisfy.
+    protection
+        The assumption that the noise rests on.
+    """
+
+    accountant: str
+    words: str
+    holds_for: str
+    neighbours: str
+    neighbours_in_words: str
+    total: str | None
+    invariants: int
+    constraints: int
+    protection: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LevelBudget:
+    """A level's share of the budget as a fraction, and its amount in epsilon or rho."""
+
+    level: str
+    share: str
+    epsilon: float | None = None
+    rho: float | None = None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class QueryBudget:
+    """A measurement's share of the budget, and its noise: distribution, parameter and standard deviation."""
+
+    level: str
+    query: str
+    share: str
+    epsilon: float | None = None
+    rho: float | None = None
+    noise: str
+    parameter: str
+    sd: float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The budget, in epsilon or rho, and how it was divided."""
+
+    unit: str
+    total: str
+    mechanism: str
+    levels: tuple[LevelBudget, ...]
+    queries: tuple[QueryBudget, ...]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OnlyChildUnits:
+    """The number of units of a level that hold the budget of ``levels_paid`` levels."""
+
+    level: str
+    levels_paid: int
+    share: str
+    units: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OnlyChild:
+    """The only-child rule in words, and the units it applies to."""
+
+    words: str
+    units: tuple[OnlyChildUnits, ...]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DeclaredConstraint:
+    """A constraint in words, and where its values come from."""
+
+    words: str
+    source: str
+    source_in_words: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DeclaredFilter:
+    """Which rows were counted, in words, and whether membership is public."""
+
+    words: str
+    public: bool
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PostProcessing:
+    """How TopDown rounds, and in which passes it solves each level."""
+
+    rounding: str
+    rounding_in_words: str
+    passes: Mapping[str, tuple[tuple[str, ...], ...]]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MeasuredOn:
+    """The optimised spine that was measured: its sizes, and what its units depend on."""
+
+    units: Mapping[str, int]
+    shaped_by: tuple[str, ...]
+    words: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DeclaredSchema:
+    """The number of labels of each attribute, and the number of cells and of possible cells."""
+
+    attributes: Mapping[str, int]
+    cells: int
+    possible: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What follows from public inputs. ``spine`` has the number of units of each level."""
+
+    strategy: str
+    stamps: tuple[str, ...]
+    guarantee: Guarantee
+    budget: Budget
+    only_child: OnlyChild | None
+    constraints: tuple[DeclaredConstraint, ...]
+    facilities: bool
+    filter: DeclaredFilter | None
+    post_processing: PostProcessing
+    spine: Mapping[str, int]
+    measured_on: MeasuredOn | None = None
+    schema: DeclaredSchema
+    versions: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The declared part under its JSON keys."""
+        table: dict[str, Any] = json_ready(asdict(self))
+        if self.measured_on is None:
+            del table["measured_on"]
+        other = "rho" if self.budget.unit == "epsilon" else "epsilon"
+        for row in (*table["budget"]["levels"], *table["budget"]["queries"]):
+            del row[other]
+        return table
