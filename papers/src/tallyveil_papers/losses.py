@@ -44,6 +44,12 @@ def median(residuals: NDArray[Any], **settings: Any) -> float:
     return float(np.median(np.abs(loss_curve(residuals, **settings)[1])))
 
 
+def one_draw(values: Floats, published: float) -> float:
+    """How far one draw may lie from the mean, on the side of a published one: to the 2.5th or 97.5th percentile."""
+    low, high = np.quantile(values, [0.025, 0.975])
+    return float(abs((low if published < values.mean() else high) - values.mean()))
+
+
 def authors_z(z: float) -> Fraction:
     """The z of the noise that the notebooks drew: numpy's geometrics with success probability z have ratio 1 - z.
 

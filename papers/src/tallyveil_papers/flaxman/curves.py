@@ -17,7 +17,7 @@ from tallyveil.evaluate.tally import Tally
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Geometric
 from tallyveil_papers.flaxman.direct import direct_of
-from tallyveil_papers.flaxman.runs import BUDGETS, LESS_OBVIOUS, LOSS, PARTS, RUNS, noise_of
+from tallyveil_papers.flaxman.runs import BUDGETS, LESS_OBVIOUS, PARTS, RUNS, noise_of
 from tallyveil_papers.flaxman.simulation import law_of, losses_by_hand, residuals_by_hand
 from tallyveil_papers.losses import authors_z, loss_curve, median
 
@@ -119,12 +119,6 @@ def half_in_words(seed: int) -> str:
 
 
 # -- chance
-
-
-def one_run(values: Floats) -> float:
-    """How far from the mean one run may lie, on the side of 0.025: to the 2.5th or 97.5th percentile."""
-    low, high = np.quantile(values, [0.025, 0.975])
-    return float(abs((low if values.mean() > LOSS else high) - values.mean()))
 
 
 def within(ours: Floats, again: Floats) -> float:

@@ -7,6 +7,7 @@ beside exact probabilities, and the same is done at epsilon 1, where so many run
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
@@ -20,9 +21,10 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.populations import uniform_tree
 from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair, titled
 from tallyveil_papers.figure import Figure
-from tallyveil_papers.flaxman.runs import BUDGETS, HOURS, LEAF, NAMES, run
+from tallyveil_papers.flaxman.runs import BUDGETS, LEAF, NAMES, run
 from tallyveil_papers.flaxman.simulation import Law, errors_of_raked, law_of
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of
 
 RUNS = 500
 TELLING = {"geometric": 1.0, "averaged": 1.0, "raked": 1.0}  # a budget at which so many runs tell
@@ -49,7 +51,8 @@ def direct_of(seed: int, *, telling: bool = False) -> tuple[dict[str, pd.DataFra
 
 def direct_estimates(setting: Setting) -> Outcome:
     """Runs on D and D', and the log ratios of {error = k} and {error >= k} in area 0."""
-    figures, shown = [], []
+    figures: list[Figure] = []
+    shown = []
     for telling in (False, True):
         for name, curve in direct_of(setting.seed, telling=telling)[0].items():
             budget = (TELLING if telling else BUDGETS)[name]
@@ -57,79 +60,35 @@ def direct_estimates(setting: Setting) -> Outcome:
             at = f"{NAMES[name]}, budget {budget:g}"
             figures += _judged(known, at=at, budget=budget, telling=telling)
             shown.append(known.assign(mechanism=NAMES[name], budget=budget))
-    table = pd.concat(shown, ignore_index=True)
     seconds = direct_of(setting.seed)[1]
     return Outcome(
         figures=figures,
         charts={"direct": _chart(pd.concat(shown[: len(BUDGETS)]))},
-        tables={"direct": table},
-        notes=[
-            f"{RUNS} runs on D and {RUNS} on D' of three mechanisms took {seconds:.1f} s; the author's about {HOURS} "
-            "hours. {error = k} is as uninterpretable as the paper says: intervals are many times as wide as the "
-            "budget, and the largest log ratio, which the paper thinks of as an estimate, is many times the budget. "
-            "{error >= k} is consistent with the budget, and with much else: its largest log ratio is no bound either. "
-            "At epsilon 1 so many runs do tell.",
-            "Exact: the printed probabilities for geometric noise, their convolution for averaged noise, and a "
-            f"simulation of {SIMULATED:,} runs (numpy, with the siblings' noise) for raked noise.",
-        ],
+        tables={"direct": pd.concat(shown, ignore_index=True)},
+        notes=notes_of("flaxman2019.direct", runs=RUNS, seconds=seconds, simulated=SIMULATED),
     )
 
 
-def _judged(known: pd.DataFrame, *, at: str, budget: float, telling: bool) -> list[Figure]:
+def _judged(known: pd.DataFrame, *, at: str, budget: float, telling: bool) -> Iterator[Figure]:
     """What the curves of one mechanism say, beside what they must."""
+    item, case = "flaxman2019.direct", "" if telling else "figure1"
     single, tails = (known[(known.event == event) & (known.p > 0) & (known.q > 0)] for event in ("=", ">="))
     every = known[known.event == ">="]
     apart = max(float((every.p - every.exact_p).abs().max()), float((every.q - every.exact_q).abs().max()))
     holds = (tails.low <= tails.exact) & (tails.exact <= tails.high)
-    maximum = "the maximum over these log-ratios could be used as an empirical estimate of the privacy loss"
-    figures = [
-        Figure(
-            name="largest distance of a frequency of {error >= k} from its probability",
-            at=at,
-            ours=apart,
-            again=0.0,
-            again_within=KOLMOGOROV / math.sqrt(RUNS),
-        ),
-        Figure(
-            name="share of k whose interval holds the exact log ratio, {error >= k}",
-            at=at,
-            ours=float(holds.mean()),
-            published=None if telling else 1.0,
-            quote="" if telling else "results visually consistent with the proven DP bound of epsilon",
-            tolerance=0.1,
-            again=1.0,
-            again_within=0.1,
-        ),
-    ]
+    yield judge(f"{item}.frequencies", apart, at=at, again_within=KOLMOGOROV / math.sqrt(RUNS))
+    yield judge(f"{item}.intervals", float(holds.mean()), case=case, at=at)
     if telling:
         zero = known[(known.event == ">=") & (known.k == 0)]
         p, q = float(zero.exact_p.sum()), float(zero.exact_q.sum())
         error = math.sqrt((1 / p + 1 / q - 2) / RUNS) if p * q else math.inf
         ours, exact = (float(zero[name].mean()) for name in ("log_ratio", "exact"))  # not a number: {error >= 0} never
-        figure = Figure(name="log ratio of {error >= 0}", at=at, ours=ours, again=exact, again_within=4 * error)
-        return [*figures, figure]
+        yield judge(f"{item}.ratio", ours, at=at, again=exact, again_within=4 * error)
+        return
     middle = single[single.k.abs() <= 50]  # most of the mass
-    width = float(((middle.high - middle.low) / 2).median())
-    return [
-        *figures,
-        Figure(
-            name="median half-width of an interval over the budget, {error = k}",
-            at=at,
-            ours=width / budget,
-            published=1.0,
-            relation=">",
-            quote="too noisy to be interpretable",
-        ),
-        *(
-            Figure(
-                name=f"largest log ratio over the budget, {{error {event} k}}",
-                at=at,
-                ours=float(some.log_ratio.abs().max()) / budget,
-                quote=maximum,
-            )
-            for event, some in (("=", single), (">=", tails))
-        ),
-    ]
+    yield judge(f"{item}.width", float(((middle.high - middle.low) / 2).median()) / budget, at=at)
+    for event, ratios in (("=", single), (">=", tails)):
+        yield judge(f"{item}.largest", float(ratios.log_ratio.abs().max()) / budget, case=event, at=at)
 
 
 # -- the exact laws

@@ -21,12 +21,11 @@ from tallyveil.populations import uniform_tree
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.flaxman.runs import BUDGETS, NAMES, PARTS, run
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of
 
 RUNS = 20_000
 HUGE = 10**9  # persons in an area, beside which noise is nothing
 MOST_PARTS = 16
-SAID = "for example GDPC, RDPC, and ADPC are all epsilon-DP"
-AT_MOST = "the sequential composition theorem of DP ensures that the total privacy loss ... is at most epsilon"
 
 
 class Spent(NamedTuple):
@@ -50,28 +49,13 @@ def neighbours(setting: Setting) -> Outcome:
     for name in BUDGETS:
         spent = measured(name, small, seed=setting.seed)
         (costs, error), (once, _) = (spent.on(small, other) for other in (moved, removed))
+        at = f"{NAMES[name]}, noise measured in {RUNS:,} runs; as printed: one person is removed"
         figures.append(
-            Figure(
-                name="epsilon spent when one person moves, by composition, over the stated one",
-                at=f"{NAMES[name]}, noise measured in {RUNS:,} runs; as printed: one person is removed",
-                ours=costs,
-                published=1.0,
-                quote=SAID,
-                tolerance=4 * error,
-                as_printed=once,
-                again=_by_the_text(name),
-                again_within=4 * error,
-            )
-        )
+            judge("flaxman2019.neighbours.moves", costs, at=at, chance=4 * error, as_printed=once,
+                  again=_by_the_text(name), again_within=4 * error)
+        )  # fmt: skip
         figures += _audited(name, small, moved, proven=_by_the_text(name), seed=setting.seed)
-    note = (
-        "By composition, a person who moves costs at most 2 epsilon with geometric and averaged noise and 1.5 epsilon "
-        "with raked noise (J = 3). That is reached for geometric noise, by events on both areas, and far out for "
-        "averaged noise. An audit's bound above 1 says that the stated epsilon of 1 cannot hold for a person who "
-        "moves: here for geometric noise alone. What averaging and raking publish shows less than their noisy counts "
-        "spend; a bound below 1 proves nothing.",
-    )
-    return Outcome(figures=figures, notes=note)
+    return Outcome(figures=figures, notes=notes_of("flaxman2019.neighbours"))
 
 
 def measured(name: str, people: Histogram, *, seed: int) -> Spent:
@@ -117,26 +101,11 @@ def _audited(name: str, people: Histogram, moved: Histogram, *, proven: float, s
     found = audit(mechanism, people, moved, runs=RUNS, proven=proven)
     assert found.one_unit is not None
     low, alone, at = found.epsilon_low, found.one_unit.epsilon_low, f"{NAMES[name]}, epsilon 1, {found.runs:,} runs"
-    reached = name == "geometric"  # two events on one area each, both with the whole log ratio
+    reached: dict[str, Any] = {"again": proven, "again_within": proven / 10} if name == "geometric" else {}
+    # with geometric noise two events, on one area each, both have the whole log ratio
     return [
-        Figure(
-            name="epsilon is at least (audit, one person moves)",
-            at=f"{at}; as printed: events on one area",
-            ours=low,
-            published=1.0,
-            relation="<",
-            quote=SAID,
-            as_printed=alone,
-            again=proven if reached else None,
-            again_within=proven / 10 if reached else 0.0,
-        ),
-        Figure(
-            name="the same over what composition gives",
-            at=at,
-            ours=low / proven,
-            published=1.0,
-            relation="<",
-            quote=AT_MOST,
-        ),
-        Figure(name="the same from events on one area", at=at, ours=alone),
-    ]
+        judge("flaxman2019.neighbours.audit", low, at=f"{at}; as printed: events on one area", as_printed=alone,
+              **reached),
+        judge("flaxman2019.neighbours.composition", low / proven, at=at),
+        judge("flaxman2019.neighbours.one_area", alone, at=at),
+    ]  # fmt: skip
