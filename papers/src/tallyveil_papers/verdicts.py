@@ -46,6 +46,15 @@ def printed(key: str, case: str = "") -> float:
     return float(value[case] if isinstance(value, dict) else value)
 
 
+def printed_cases(key: str) -> dict[str, float]:
+    """The published numbers of that key, case by case.
+
+    >>> printed_cases("petti2020.table1.nearest")
+    {'1': 0.5, '2': 0.75, '4': 0.9, '6': 0.95}
+    """
+    return dict(_facts(key)["published"])
+
+
 def notes_of(item: str, **values: Any) -> list[str]:
     """The notes of an item, with these values filled in."""
     return [note.format(**values) for name in NAMES for note in read_paper(name).notes.get(item, ())]
