@@ -23,8 +23,9 @@ from tallyveil_papers.losses import largest
 from tallyveil_papers.petti.census import census_of
 from tallyveil_papers.petti.runs import STRATA
 from tallyveil_papers.registry import Setting
+from tallyveil_papers.verdicts import printed
 
-DISTRICTS = 2_663
+DISTRICTS = round(printed("petti2020-appendix.figure_sa1.districts"))
 PERSONS = 2_614_500  # a synthetic state of so many has 2,663 districts
 WASHINGTON = b"53"
 _PERSONS, _COUNTIES, _FILLED = 1_736_191, 39, 9_869  # of Washington: census of 1940; notebook 010, cell 9
@@ -102,11 +103,9 @@ class Losses(NamedTuple):
             squares += np.array([again.mean(axis=1).var(), low.var(), high.var()])
         return dict(zip(("epl_mean", "epl_2_5", "epl_97_5"), np.sqrt(squares).tolist(), strict=True))
 
-    def one_draw(self, printed: float) -> float:
-        """How far from the mean one draw may lie, on the side of a printed one: to the 2.5th or 97.5th percentile."""
-        found = self.statistics()
-        end = found["epl_2_5"] if printed < found["epl_mean"] else found["epl_97_5"]
-        return abs(end - found["epl_mean"])
+    def mean(self) -> float:
+        """Of all draws."""
+        return float(self.values.mean())
 
 
 def losses_of(draws: Iterable[NDArray[Any]], **settings: Any) -> Losses:
