@@ -70,15 +70,19 @@ def read_paper(name: str) -> Paper:
 def paper_of(content: Mapping[str, Any], name: str) -> Paper:
     """The paper with this content; errors name the file, the item and the key."""
     _check_keys(content, PAPER, PAPER_OPTIONAL, f"{name}.toml")
-    key, figures, items = content["key"], {}, []
+    key, words = content["key"], content.get("words", {})
+    figures, notes, items = {}, {}, []
     for entry in content["item"]:
         place = f"{name}.toml, item {entry.get('name', '?')!r}"
         _check_keys(entry, ITEM, ITEM_OPTIONAL, place)
-        items.append(_item(entry, key, content.get("words", {}), place))
+        items.append(_item(entry, key, words, place))
         for figure, facts in entry.get("figures", {}).items():
             _check_keys(facts, FIGURE, FIGURE_OPTIONAL, f"{place}, figure {figure!r}")
             figures[f"{key}.{entry['name']}.{figure}"] = facts
-    notes = {f"{key}.{entry['name']}": tuple(entry.get("notes", ())) for entry in content["item"]}
+        known = "|".join(words) or "(?!)"
+        notes[f"{key}.{entry['name']}"] = tuple(
+            re.sub(rf"\{{({known})\}}", lambda match: words[match[1]], note) for note in entry.get("notes", ())
+        )
     return Paper(key=key, title=content["title"], items=tuple(items), figures=figures, notes=notes)
 
 

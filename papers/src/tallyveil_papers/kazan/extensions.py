@@ -16,9 +16,9 @@ from tallyveil_papers.kazan.facts import PRIORS, bureau, paper_noise, rho_of
 from tallyveil_papers.kazan.levels import TABLE_5, two_levels
 from tallyveil_papers.kazan.tables import BUREAUS_RHO, exposure
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of
 
 OTHERS = 3  # m, the others with the target's characteristics: chosen here
-USEFUL = 0.01  # evidence that moves the odds by less is taken as not very useful
 ATTACKS: tuple[Literal["responded", "truthful"], ...] = ("responded", "truthful")
 
 
@@ -46,17 +46,10 @@ def section_3_2(_: Setting) -> Outcome:
         again = math.log(likely[1] / likely[0])
         at = f"k1=5;X2*={above};Y1*={siblings}"
         if above == known:
-            figures.append(Figure(name="what the level above adds to the log odds of 6", at=at, ours=ours, published=0,
-                                  relation="<", again=again, quote="more likely that X1 = 5 than X1 = 6"))  # fmt: skip
+            figures.append(judge("kazan2022.section3.2.less_likely", ours, at=at, again=again))
         else:
-            figures.append(Figure(name="size of what the level above adds to the log odds of 6", at=at, ours=abs(ours),
-                                  published=USEFUL, relation="<", again=abs(again),
-                                  quote="likely not very useful in deciding"))  # fmt: skip
-    note = (
-        "The text names the count above alone. What is released of the siblings is taken as 0 with a count above of 5, "
-        "and as 95 or 94 with one of 100; not very useful is taken to mean that the odds move by less than 1%."
-    )
-    return Outcome(figures=figures, notes=[note])
+            figures.append(judge("kazan2022.section3.2.not_useful", abs(ours), at=at, again=abs(again)))
+    return Outcome(figures=figures, notes=notes_of("kazan2022.section3.2"))
 
 
 def section_5(_: Setting) -> Outcome:
@@ -84,13 +77,7 @@ def section_5(_: Setting) -> Outcome:
             ours = Intruder(prior=p).against(*noises).marginal_posterior
             figures.append(Figure(name=f"marginal posterior, {attack}, Bureau's noise", at=f"p={p}", ours=ours,
                                   again=plain_sums.average(BUREAUS_RHO, prior)))  # fmt: skip
-    notes = [
-        "Did the target respond (Eq. 36), and truthfully (Eq. 38)? Both are Eq. 9 with another name for p: Table 4 and "
-        "Figures 1 to 3 are theirs too.",
-        f"Section 5 prints no numbers. m = {OTHERS} was chosen here. With one level the claims of section 5.2 are "
-        "identities, and have no published number; with two they are sums over other counts. The table has the "
-        "posterior of an unknown attribute both ways.",
-    ]
+    notes = notes_of("kazan2022.section5", others=OTHERS)
     return Outcome(figures=figures, tables={"unknown attribute": pd.DataFrame(rows)}, notes=notes)
 
 
@@ -124,10 +111,11 @@ def _not_unique_above() -> list[Figure]:
         "smallest count that is claimed, less m": several.threshold([(x2 + m, y)]) - m - unique.threshold([(x2, y)]),
     }
     figures = [
-        Figure(name=f"{name}: change when m others have them", at=f"two levels;m={m}", ours=value, published=0,
-               tolerance=1e-9, quote="would not change, while all plots involving X1* and X2* would be shifted by m")
+        judge(
+            "kazan2022.section5.change", value, at=f"two levels;m={m}", name=f"{name}: change when m others have them"
+        )
         for name, value in changes.items()
-    ]  # fmt: skip
+    ]
     right = plain_sums.decided(1)[0]
     return [*figures, Figure(name="P[right decision], m others having them", at=f"two levels;m={m}",
                              ours=other.right_decision, again=right)]  # fmt: skip
