@@ -16,7 +16,6 @@ from tallyveil.evaluate.epl.loss import Settings, frequencies, smoothed
 from tallyveil.evaluate.tally import Tally
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Geometric
-from tallyveil_papers.flaxman.direct import direct_of
 from tallyveil_papers.flaxman.runs import BUDGETS, LESS_OBVIOUS, PARTS, RUNS, noise_of
 from tallyveil_papers.flaxman.simulation import law_of, losses_by_hand, residuals_by_hand
 from tallyveil_papers.losses import authors_z, loss_curve, median
@@ -94,12 +93,6 @@ def exact_of(name: str) -> float:
     law = Tally(value=k[count > 0] / (PARTS if name == "averaged" else 1), count=count[count > 0])
     log_p = smoothed(law, Settings(**LESS_OBVIOUS))[1]
     return float(np.median(np.abs(np.diff(log_p))))
-
-
-def clear() -> None:
-    """Forget what was computed with the library, so that it is computed anew."""
-    for kept in (residuals_of, curves_of, direct_of):
-        kept.cache_clear()
 
 
 def half_in_words(seed: int) -> str:
