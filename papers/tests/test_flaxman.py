@@ -183,7 +183,8 @@ def test_noise_that_is_off_differs_in_the_claims_and_in_figure_1b(monkeypatch, n
     break_noise(monkeypatch, name, Fraction(percent, 100))
     monkeypatch.setattr(flaxman_curves, "RUNS", 40)
     monkeypatch.setattr(flaxman_figure1, "BUDGETS", {name: flaxman_runs.BUDGETS[name]})
-    monkeypatch.setattr(flaxman_figure1, "half_in_words", lambda _: "")
+    monkeypatch.setattr(flaxman_figure1, "notes_of", lambda *_, **__: [])
+    monkeypatch.setattr(flaxman_figure1, "half_values", lambda _: {})
     flaxman_curves.again_of.cache_clear()  # it has other numbers of runs
     assert verdict(item) == DIFFERS
     flaxman_curves.again_of.cache_clear()

@@ -1,4 +1,4 @@
-"""Every table and figure of the four papers, computed again beside the published numbers."""
+"""Every table and figure of the four papers, recomputed and compared with the published numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tallyveil reproduce``: the papers' tables and figures, computed again beside the published numbers."""
+"""``tallyveil reproduce``: recompute the papers' tables and figures and compare them with the published ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lay our numbers beside those that a paper's TOML file gives: what is printed, and how far ours may be from it."""
+"""Compare our numbers with the published ones of a paper's TOML file, within its tolerances."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tallyveil_papers.reader import NAMES, Facts, read_paper
 
 
 def judge(key: str, ours: float, *, case: str = "", chance: float = 0.0, **computed: Any) -> Figure:
-    """Our number beside the published one of that key.
+    """Compare our number with the published one of that key.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ def judge(key: str, ours: float, *, case: str = "", chance: float = 0.0, **compu
     case
         Which entry to take of fields that are tables; a field without that entry is left out.
     chance
-        How far chance may have taken the published number, in addition to the tolerance of the file.
+        Sampling error to add to the tolerance of the file.
     computed
         Further fields of the figure, which take precedence over those of the file.
 
@@ -61,7 +61,7 @@ def notes_of(item: str, **values: Any) -> list[str]:
 
 
 def rounding(digits: int) -> float:
-    """Half a unit of the last of so many digits after the point."""
+    """Half a unit of the last digit of a number printed with this many decimals."""
     return 0.5 * 10.0**-digits * (1 + 1e-9)
 
 

@@ -54,7 +54,7 @@ def _parameter(drawn: NDArray[Any], z: float) -> Figure:
 
 
 def _negative(state: State, true: NDArray[Any], drawn: NDArray[Any], z: float) -> Figure:
-    """Negative counts of a run, and how many there must be: P[G(z) < -n] = exp(-z (n + 1)) / (1 + exp(-z))."""
+    """The number of negative counts in a run, and its expectation: P[G(z) < -n] = exp(-z (n + 1)) / (1 + exp(-z))."""
     chance = np.exp(-z * (true + 1.0)) / (1 + np.exp(-z))
     error = float(np.sqrt((chance * (1 - chance)).sum() / len(drawn)))
     return judge("petti2020-appendix.figure_sa1.negative", float((true + drawn < 0).sum(axis=1).mean()),
@@ -98,7 +98,7 @@ def figure_sa2(setting: Setting) -> Outcome:
 
 
 def _one_run(ours: Losses, epsilon: float, seed: int) -> Figure:
-    """The mean of our runs beside one run of theirs, and beside a second computation."""
+    """The mean of our runs, compared with one run of theirs and with a second computation."""
     key, case = "petti2020-appendix.figure_sa2.epl", f"{epsilon:g}"
     again = losses_by_hand(epsilon / 2, seed=seed, districts=DISTRICTS, runs=BY_HAND)
     at = f"epsilon {epsilon:g} ({BUDGETS[epsilon]}), mean of {len(ours.values)} runs"
@@ -108,7 +108,7 @@ def _one_run(ours: Losses, epsilon: float, seed: int) -> Figure:
 
 
 def _pooled(drawn: NDArray[Any], epsilon: float) -> Figure:
-    """The log ratio of the noise itself, from all runs at once; the paper's theoretical value is that of two counts."""
+    """The log ratio of the noise itself, from all runs pooled; the paper's theoretical value is that of two counts."""
     ours, where = median(drawn.reshape(-1)), f"epsilon {epsilon:g} ({BUDGETS[epsilon]})"
     at = f"{where}, {drawn.size:,} residuals together; as printed: of two counts"
     return judge("petti2020-appendix.figure_sa2.pooled", ours, case=f"{epsilon:g}", at=at, as_printed=2 * ours,

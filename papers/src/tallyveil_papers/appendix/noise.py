@@ -1,7 +1,7 @@
 """The state of petti2020's appendix, its noise, and EPL of many draws.
 
-Washington State had 2,663 enumeration districts in 1940. Noise does not depend on the counts it is added to, so what
-the geometric mechanism loses is computed on any state with so many districts.
+Washington State had 2,663 enumeration districts in 1940. Noise does not depend on the counts it is added to, so the
+loss of the geometric mechanism can be computed on any state with as many districts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class State(NamedTuple):
     stand_in: bool
 
     def words(self) -> str:
-        """Which state it is, for a picture."""
+        """Which state it is, for a chart."""
         return f"A synthetic state of {self.people.total():,} persons" if self.stand_in else "Washington State"
 
 
@@ -84,7 +84,7 @@ def noise_of(people: Histogram, z: Fraction | float, *, seed: int, runs: int) ->
 
 
 class Losses(NamedTuple):
-    """EPL of many draws: their statistics, and how far such statistics of fewer draws lie apart by chance."""
+    """EPL of many draws: their statistics, and the sampling error of such statistics."""
 
     values: Floats
 
@@ -94,7 +94,7 @@ class Losses(NamedTuple):
         return {"epl_mean": float(self.values.mean()), "epl_2_5": float(low), "epl_97_5": float(high)}
 
     def errors(self, seed: int, beside: int = THEIRS) -> dict[str, float]:
-        """Standard errors of the difference between statistics of so many draws and of ours: by drawing again."""
+        """Bootstrap standard errors of the difference between statistics of ``beside`` draws and of ours."""
         rng = np.random.default_rng(seed)
         squares = np.zeros(3)
         for size in (beside, len(self.values)):
@@ -119,7 +119,7 @@ def strata_of(state: State) -> Integers:
 
 
 def state_in_words(state: State) -> str:
-    """Whose counts these are, how many, and how they differ from Washington's."""
+    """A note on the state: its size, and how it differs from Washington."""
     spine, districts = state.people.spine, state.people.spine.size("enumdist")
     counts = f"{state.people.total():,} persons in {districts:,} districts of {spine.size('county')} counties"
     if not state.stand_in:

@@ -1,7 +1,7 @@
 """Figures SA3 and SA4 of petti2020's appendix: noisy strata that agree with totals and are not negative.
 
-Both depend on how many strata are empty, so a synthetic state is a stand-in; what the optimisation does to the noise is
-confirmed on the same state by other means (:mod:`tallyveil_papers.appendix.solvers`).
+Both depend on how many strata are empty, so a synthetic state is a stand-in. The effect of the optimisation on the
+noise is confirmed on the same state by a second implementation (:mod:`tallyveil_papers.appendix.solvers`).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _noisy(state: State, epsilon: Fraction, *, seed: int, runs: int) -> NDArray[
 
 
 def _nonempty(state: State, residuals: Floats) -> list[Floats]:
-    """Of each run the residuals of cells that are not empty in the truth or in the release."""
+    """For each run, the residuals of cells that are not empty in the truth or in the release."""
     true = strata_of(state)
     return [one[(true != 0) | (one + true != 0)] for one in residuals]
 
@@ -101,7 +101,7 @@ def _nonempty(state: State, residuals: Floats) -> list[Floats]:
 
 
 def figure_sa4(setting: Setting) -> Outcome:
-    """Strata pulled to the true totals of counties: a penalty of 100, the invariant itself, and what comes without."""
+    """Strata pulled to the true county totals: by a penalty of 100, by an exact invariant, and without either."""
     state, runs, item = state_of(setting), RUNS_SA4, "petti2020-appendix.figure_sa4"
     residuals = _steps(state, seed=setting.seed, runs=runs)
     pulled = residuals["pulled"]
@@ -150,7 +150,7 @@ def _steps(state: State, *, seed: int, runs: int) -> dict[str, NDArray[Any]]:
 
 
 def _steps_by_hand(state: State, seed: int) -> dict[str, list[float]]:
-    """EPL of the same steps by other means, run by run."""
+    """EPL of the same steps by the second implementation, run by run."""
     first, rng = state.people.spine.leaves_under("county"), np.random.default_rng((seed, 4))
     runs = list(counties_kept(strata_of(state), first, z=0.125, runs=BY_HAND, rng=rng))
     losses = {step: [epl_by_hand(run[step]) for run in runs] for step in ("noise", "cut", "kept")}
@@ -163,7 +163,7 @@ def _pulled(state: State, epsilon: Fraction, *, seed: int, runs: int, exact: boo
 
 
 def _kept(state: State, residuals: Floats, how: str) -> Figure:
-    """How far totals of counties are from the truth: less than half a person, so that they round to it."""
+    """The largest error of a county total: below half a person, so that it rounds to the truth."""
     first = state.people.spine.leaves_under("county")[:-1]
     apart = float(np.abs(np.add.reduceat(residuals.sum(axis=2), first, axis=1)).max())
     return judge("petti2020-appendix.figure_sa4.totals", apart, case=how, at=how, stand_in=state.stand_in)
@@ -173,7 +173,7 @@ def _kept(state: State, residuals: Floats, how: str) -> Figure:
 
 
 def _published(key: str, state: State, ours: Losses, theirs: Losses, second: Sequence[float], *, at: str) -> Figure:
-    """The mean EPL of our runs beside one published run; ``theirs`` has the noise that the authors drew."""
+    """Compare the mean EPL of our runs with one published run; ``theirs`` has the noise that the authors drew."""
     as_printed = None if state.stand_in else theirs.mean()
     return judge(key, ours.mean(), at=at, chance=one_draw(ours.values, printed(key)), as_printed=as_printed,
                  stand_in=state.stand_in, **_confirmed(ours, second))  # fmt: skip

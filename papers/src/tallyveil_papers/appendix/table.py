@@ -82,7 +82,7 @@ def _more_districts(state: State, setting: Setting) -> tuple[list[Figure], pd.Da
 
 
 def _second(z: float, setting: Setting, **option: float) -> Losses:
-    """EPL by other means; of noise that is wider than G(0.025), in proportion."""
+    """EPL by the second implementation; for noise wider than G(0.025), scaled in proportion."""
     narrow = max(z, SLOW)
     found = losses_by_hand(narrow, seed=setting.seed, districts=DISTRICTS, runs=BY_HAND, **option)
     return Losses(found * (z / narrow))
@@ -130,7 +130,7 @@ def _published(part: str) -> pd.DataFrame:
 def _compared(
     at: str, row: Mapping[str, Any], ours: Losses, theirs: Losses | None, second: Losses, *, seed: int
 ) -> list[Figure]:
-    """The three statistics of a row; where ``theirs`` is given it is what the printed number is consistent with."""
+    """The three statistics of a row; the printed number may be consistent with ``theirs`` instead of ours."""
     figures, found, again = [], ours.statistics(), second.statistics()
     printed = None if theirs is None else theirs.statistics()
     errors, pair = (theirs or ours).errors(seed), (ours, second)
@@ -152,7 +152,7 @@ def _compared(
 
 
 def _together(both: Sequence[tuple[Mapping[str, Any], Losses, Losses, Losses]], *, seed: int) -> Figure:
-    """Mean EPL over epsilon, averaged over rows: what one row alone cannot tell."""
+    """Mean EPL over epsilon, averaged over rows, which is sharper than a single row."""
     budgets = np.array([row["value"] for row, *_ in both])
     printed = np.array([row["epl_mean"] for row, *_ in both])
     found, drawn, second = (

@@ -1,7 +1,7 @@
-"""The direct estimate of flaxman2019 (section 2.3): runs on D and D', beside the exact laws of the two.
+"""The direct estimate of flaxman2019 (section 2.3): runs on D and D', compared with the exact distributions.
 
-At the budgets of Figure 1 five hundred runs say little about a log ratio, as the paper found. So frequencies are laid
-beside exact probabilities, and the same is done at epsilon 1, where so many runs do tell.
+At the budgets of Figure 1, five hundred runs say little about a log ratio, as the paper found. Frequencies are
+therefore compared with exact probabilities, also at epsilon 1, where this many runs are informative.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DRAWN = 150  # how far from 0 the picture goes, persons
 
 @lru_cache(maxsize=2)
 def direct_of(seed: int, *, telling: bool = False) -> tuple[dict[str, pd.DataFrame], float]:
-    """Curves of the three mechanisms from runs on D and D', and how long that took."""
+    """Curves of the three mechanisms from runs on D and D', and the seconds that the runs took."""
     start = perf_counter()
     people, moved = _sides(seed)
     true = int(people.answer("total", level=LEAF).dense()[0, 0])
@@ -70,7 +70,7 @@ def direct_estimates(setting: Setting) -> Outcome:
 
 
 def _judged(known: pd.DataFrame, *, at: str, budget: float, telling: bool) -> Iterator[Figure]:
-    """What the curves of one mechanism say, beside what they must."""
+    """The curves of one mechanism, compared with the exact probabilities."""
     item, case = "flaxman2019.direct", "" if telling else "figure1"
     single, tails = (known[(known.event == event) & (known.p > 0) & (known.q > 0)] for event in ("=", ">="))
     every = known[known.event == ">="]
@@ -102,7 +102,7 @@ def _sides(seed: int) -> tuple[Histogram, Histogram]:
 
 @lru_cache(maxsize=8)
 def _laws(name: str, epsilon: float, seed: int) -> tuple[Law, Law]:
-    """Of area 0's released count minus its true count in D, on D and on D' (which has one person fewer there)."""
+    """Distributions of area 0's released count minus its true count in D, on D and on D' (one person fewer)."""
     if name != "raked":
         law = law_of(name, epsilon)
         return law, Law(law.value - 1, law.p)

@@ -21,7 +21,7 @@ from tallyveil_papers.flaxman.curves import (
     curves_of,
     error_of_deviation,
     exact_of,
-    half_in_words,
+    half_values,
     of_batches,
     residuals_of,
     within,
@@ -50,7 +50,7 @@ SECONDS = 20  # of the author's less obvious estimates (section 3)
 
 
 def figure_1a(setting: Setting) -> Outcome:
-    """The distribution of residuals, beside what the printed Pr[G(z) = k] gives."""
+    """The distribution of residuals, compared with the printed Pr[G(z) = k]."""
     spine = uniform_tree(seed=setting.seed).people.spine
     children = children_of(1_000_000, 100, 3)
     figures = [
@@ -117,7 +117,7 @@ def figure_1b(setting: Setting) -> Outcome:
         figures=figures,
         charts={"figure_1b": titled(chart, "The loss of three mechanisms, estimated from all areas at once", note)},
         tables={"losses": pd.DataFrame(rows)},
-        notes=notes_of("flaxman2019.figure1b", half=half_in_words(setting.seed)),
+        notes=notes_of("flaxman2019.figure1b", **half_values(setting.seed)),
     )
 
 
@@ -141,7 +141,7 @@ def _loss_figures(name: str, ours: Curves, again: Curves) -> list[Figure]:
 
 
 def claims(setting: Setting) -> Outcome:
-    """The claims of the abstract and of section 3: which share of the budget is lost, and how fast one can tell."""
+    """The claims of the abstract and of section 3: the loss as a share of the budget, and the computing time."""
     figures = [figure for name in BUDGETS for figure in _shares(name, setting.seed)]
     start = perf_counter()
     people = uniform_tree(seed=setting.seed).people
@@ -160,26 +160,26 @@ def claims(setting: Setting) -> Outcome:
         judge("flaxman2019.claims.direct_seconds", direct),
         judge("flaxman2019.claims.less_obvious_seconds", less_obvious),
     ]
-    half = half_in_words(setting.seed)
-    notes = notes_of("flaxman2019.claims", half=half, budgets=len(RANGE), less_obvious=less_obvious, direct=direct)
+    times_taken = {"budgets": len(RANGE), "less_obvious": less_obvious, "direct": direct}
+    notes = notes_of("flaxman2019.claims", **times_taken, **half_values(setting.seed))
     return Outcome(figures=figures, tables={"times": times}, notes=notes)
 
 
 def _shares(name: str, seed: int) -> Iterator[Figure]:
-    """The loss over the budget: of all runs together, and of the noise's law where it is known."""
+    """The loss over the budget: of all runs pooled, and of the noise distribution where it is known."""
     budget, ours, again = BUDGETS[name], curves_of(seed, name), again_of(seed, name)[0]
     one_run = float(ours.median.mean()) / budget
     yield judge("flaxman2019.claims.share", float(ours.pooled[0]) / budget, case=name, at=f"{label(name)}, {RUNS} runs",
                 as_printed=one_run, again=float(again.pooled.mean()) / budget,
                 again_within=of_batches(again) / budget)  # fmt: skip
-    if name != "raked":  # whose law is not known
+    if name != "raked":  # whose distribution is not known
         exact = float(np.median(losses_by_hand(law_of(name, budget)))) / budget
         yield judge("flaxman2019.claims.law", exact_of(name) / budget, case=name, at=f"{label(name)}, exact",
                     as_printed=one_run, again=exact)  # fmt: skip
 
 
 def _lines(frame: pd.DataFrame, *, x: str, y: str, words: str) -> Any:
-    """One line for each mechanism, told apart by colour and by dashes."""
+    """One line for each mechanism, with its own colour and dashes."""
     alt = altair()
     order = [label(name) for name in BUDGETS]
     line = alt.Chart(frame).mark_line(strokeWidth=1.6).encode(

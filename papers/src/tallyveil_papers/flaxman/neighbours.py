@@ -1,7 +1,7 @@
-"""What a person who moves costs the mechanisms of flaxman2019, from the noise that they add; and audits of the same.
+"""The privacy cost of a person who moves, for the mechanisms of flaxman2019: from their noise, and by an audit.
 
-What noise a mechanism adds is measured: on areas with the same huge count, where raking takes the same from all
-children of a unit, the difference of two siblings is that of their noise. The variance of G(z) is 1/(cosh z - 1).
+The noise of a mechanism is measured on areas with the same huge count, where raking changes all children of a unit
+alike, so that the difference of two siblings is that of their noise. The variance of G(z) is 1/(cosh z - 1).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Spent(NamedTuple):
     error: dict[str, float]
 
     def on(self, people: Histogram, other: Histogram) -> tuple[float, float]:
-        """What the counts that differ between two populations spend together, by composition; and its error."""
+        """Epsilon that the counts differing between two populations spend, by composition, and its standard error."""
         changed = [view.level for view in views_of(people, other, query="total") if view.level in self.epsilon]
         squares = sum((changed.count(level) * self.error[level]) ** 2 for level in set(changed))
         return sum(self.epsilon[level] for level in changed), math.sqrt(squares)
 
 
 def neighbours(setting: Setting) -> Outcome:
-    """What the mechanisms spend when a person moves, and lower bounds from an audit on a small tree."""
+    """Epsilon that the mechanisms spend when a person moves, and lower bounds from an audit on a small tree."""
     small = uniform_tree(persons=800, mean=100, levels=3, seed=setting.seed).people
     removed, moved = neighbour(small, unit=0, cell=0), neighbour(small, unit=0, cell=0, to_unit=7)
     figures = []
@@ -59,7 +59,7 @@ def neighbours(setting: Setting) -> Outcome:
 
 
 def measured(name: str, people: Histogram, *, seed: int) -> Spent:
-    """What each changed count spends at a stated epsilon of 1, from the noise in a mechanism's output."""
+    """Epsilon that each changed count spends at a stated epsilon of 1, from the noise in a mechanism's output."""
     same = replace(people, leaves=Counts.from_dense(np.full((people.spine.size(people.spine.leaf), 1), HUGE)))
     made = run(name, same, 1, seed=seed, runs=range(RUNS))
     epsilon, error = {}, {}
@@ -82,18 +82,18 @@ def _of_siblings(residuals: NDArray[Any], first: Integers) -> Floats:
 
 
 def _parts(residuals: NDArray[Any]) -> int:
-    """How many noisy counts a released one is the mean of: it comes in such parts of a person."""
+    """The number of noisy counts that a released count is the mean of, from the fractions in which it occurs."""
     return next(parts for parts in range(1, MOST_PARTS + 1) if not (residuals * parts % 1).any())
 
 
 def _by_the_text(name: str) -> float:
-    """By section 2.2: a person who moves changes two counts of each level that is measured but the top's."""
+    """By section 2.2: a person who moves changes two counts of each measured level except the top."""
     geometric_noise, averaged_noise, raked_noise = 2 * 1.0, 2 * PARTS / PARTS, 2 * 3 / (3 + 1)
     return {"geometric": geometric_noise, "averaged": averaged_noise, "raked": raked_noise}[name]
 
 
 def _audited(name: str, people: Histogram, moved: Histogram, *, proven: float, seed: int) -> list[Figure]:
-    """Lower bounds on epsilon: beside the stated one, and beside what composition gives."""
+    """Lower bounds on epsilon, compared with the stated epsilon and with the bound by composition."""
 
     def mechanism(some: Histogram, runs: range) -> Any:
         return run(name, some, 1, seed=seed, runs=runs)

@@ -24,7 +24,7 @@ NAMES = {"geometric": "GDPC", "averaged": "ADPC", "raked": "RDPC"}
 
 
 def run(name: str, people: Histogram, epsilon: Any, *, seed: int, runs: range) -> Any:
-    """One of the three mechanisms; looked up by name, so that the module's functions can be exchanged."""
+    """Run one of the three mechanisms, looked up by name so that tests can replace it."""
     mechanism: Callable[..., Any] = {"geometric": geometric, "averaged": averaged, "raked": raked}[name]
     return mechanism(people, epsilon=epsilon, seed=seed, replicate=runs)
 

@@ -1,8 +1,8 @@
-"""The sweep of flaxman2019: the less obvious estimate over the budget, with one thing varied at a time.
+"""The sweep of flaxman2019: the less obvious estimate over the budget, with one parameter varied at a time.
 
-Which rows the paper's words are about is settled beforehand: "matching its theoretical bound" and "roughly one quarter
-(with J = 3)" refer to Figure 1, whose caption has budgets 0.025 and 0.1. All other rows have no published number; each
-is computed a second time from noise and raking in numpy (:mod:`tallyveil_papers.flaxman.simulation`).
+The rows that the paper's claims refer to are fixed in advance: "matching its theoretical bound" and "roughly one
+quarter (with J = 3)" refer to Figure 1, whose caption has budgets 0.025 and 0.1. All other rows have no published
+number; each is computed a second time from noise and raking in numpy (:mod:`tallyveil_papers.flaxman.simulation`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def sweep(setting: Setting) -> Outcome:
 
 
 def _figure(name: str, row: Mapping[str, Any], *, usual: float) -> Figure:
-    """A row beside its second computation; beside the paper's words, if it is the one they are about."""
+    """A row compared with its second computation, and with the paper's claim if the claim refers to it."""
     said = all(row[what] == BASE[what] for what in BASE if what != "epsilon") and row["epsilon"] == BUDGETS[name]
     at = f"{row['mechanism']}, N {row['persons']:,}, J {row['levels']}, mu {row['mean']}, epsilon {row['epsilon']:g}"
     if row["varied"] in SEARCH:
@@ -117,7 +117,7 @@ def _case(name: str, case: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 
 def _again(name: str, case: Mapping[str, Any], seed: int) -> Floats:
-    """The same of some batches of as many residuals, by other means."""
+    """The same for several batches of as many residuals, by the second implementation."""
     population = tuple(int(case[what]) for what in POPULATION)
     batches = _by_hand(name, float(case["epsilon"]), *population, seed)
     search = {what: case[what] for what in SEARCH}

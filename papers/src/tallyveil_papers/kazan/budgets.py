@@ -56,7 +56,7 @@ def _epsilon_of_2020(key: str) -> Figure:
 
 
 def _at_another_delta(rho: Fraction) -> Figure:
-    """Eq. 7 where the paper prints nothing, so that delta is seen to matter."""
+    """Eq. 7 at a delta for which the paper prints nothing, to show that delta matters."""
     ours, again = epsilon_from_rho(rho, Fraction(1, 10**6)), plain_sums.exact_epsilon(float(rho), 1e-6)
     return Figure(name="exact epsilon", at=f"rho={float(rho)};delta=1e-6", ours=ours, again=again)
 
@@ -143,7 +143,7 @@ def section_6(_: Setting) -> Outcome:
 
 
 def definitions(_: Setting) -> Outcome:
-    """Definition 5 and Theorem 1, section 2.1: theorem 1 and Eq. 8."""
+    """Definition 5, Theorem 1 and Eq. 8 (section 2.1)."""
     noise = paper_noise(Fraction(1, 2))
     k = np.arange(-60, 61)
     has, not_ = noise.pmf(k - 1), noise.pmf(k)

@@ -92,7 +92,7 @@ def figure_2(_: Setting) -> Outcome:
 
 
 def _ends(p: str, prior: float) -> list[Figure]:
-    """The words of section 4.2.2 on 0.25 and on 5, which are too strong for some priors."""
+    """The claims of section 4.2.2 about 0.25 and 5, which are too strong for some priors."""
     at_quarter, at_5 = (exposure(p, paper_noise(rho)) for rho in ("0.25", "5"))
     again_quarter, again_5 = (plain_sums.average(rho, prior) for rho in (0.25, 5.0))
     return [
@@ -135,7 +135,7 @@ def figure_3(_: Setting) -> Outcome:
 
 
 def _jagged(p: str) -> list[Figure]:
-    """Where right decisions fall as rho_1 rises: only as long as X1* = 1 is not claimed, rho_1 <= log((1 - p) / p)."""
+    """Where right decisions decrease in rho_1: only while X1* = 1 is not claimed, rho_1 <= log((1 - p) / p)."""
     limit = math.log(1 / float(Fraction(p)) - 1)
     found = [exposure(p, paper_noise(rho)) for rho in STEPS]
     falls = np.diff([one.right_decision for one in found]) < 0
@@ -159,7 +159,7 @@ def _curves() -> pd.DataFrame:
 
 
 def _along(table: pd.DataFrame, names: tuple[str, ...]) -> list[Figure]:
-    """That the curves are those of the equations: their means over some points, by hand."""
+    """Check the curves against the equations: their means over some points, as plain sums."""
     figures = []
     for p, rows in table.groupby("prior", sort=False):
         some, prior = rows.iloc[::20], float(Fraction(str(p)))

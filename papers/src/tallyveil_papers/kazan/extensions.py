@@ -1,4 +1,4 @@
-"""kazan2022, what its examples say of other targets: sections 3.2 and 5."""
+"""kazan2022, other targets and other attacks: sections 3.2 and 5."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ATTACKS: tuple[Literal["responded", "truthful"], ...] = ("responded", "truthful"
 
 
 def _with_known(known: int) -> Hierarchy:
-    """The two levels of section 4.3 for a target like whom so many others in the unit are."""
+    """The two levels of section 4.3 for a target who shares the characteristics with ``known`` others in the unit."""
     two = two_levels()
     return Hierarchy(intruder=Intruder(prior="1/2", known=known), noise=two.noise, above=two.above)
 
 
 def section_3_2(_: Setting) -> Outcome:
-    """Section 3.2: when the level above tells something."""
+    """Section 3.2: when the level above is informative."""
     two, known = _with_known(5), 5
     figures = []
     for above, siblings in ((5, 0), (100, 95), (100, 94)):
@@ -82,7 +82,7 @@ def section_5(_: Setting) -> Outcome:
 
 
 def _not_unique() -> list[Figure]:
-    """Section 5.2 with one level: probabilities do not change, counts are shifted by m."""
+    """Section 5.2 with one level: the probabilities stay the same, and counts are shifted by m."""
     figures = []
     for p in PRIORS:
         unique, several = exposure(p), exposure(p, known=OTHERS)
@@ -99,7 +99,7 @@ def _not_unique() -> list[Figure]:
 
 
 def _not_unique_above() -> list[Figure]:
-    """Section 5.2 with two levels: the same, and the counts above are shifted too."""
+    """Section 5.2 with two levels: the same holds, and the counts above are shifted too."""
     (x1, x2, y), m = TABLE_5, OTHERS
     unique, several = two_levels(), _with_known(m)
     one, other = unique.decision([1]), several.decision([1 + m])
@@ -122,7 +122,7 @@ def _not_unique_above() -> list[Figure]:
 
 
 def _two_cells(prior: float) -> float:
-    """Eq. 14 for two cells of which the target is counted in the first, by hand."""
+    """Eq. 14 for two cells, the target being counted in the first, as a plain sum."""
     k, p = plain_sums.law(plain_sums.RHO_1)
     likely = p > 1e-16
     k, p = k[likely], p[likely]

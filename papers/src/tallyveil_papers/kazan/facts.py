@@ -1,4 +1,4 @@
-"""What the items of kazan2022 share: its budgets and noises, its published numbers beside ours, and charts."""
+"""Shared by the items of kazan2022: its budgets and noise, the comparison with published numbers, and charts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HALF_WIDTH = WIDTH * 2 // 3
 
 @lru_cache
 def bureau() -> Strategy:
-    """The 2020 redistricting file's strategy: shares, and the noise that was really added."""
+    """The strategy of the 2020 redistricting file: its shares, and the noise that was actually added."""
     return Strategy.preset("pl94-2020-us-persons")
 
 
@@ -54,9 +54,9 @@ def _rows() -> dict[tuple[str, str, str], Any]:
 
 
 def beside(item: str, quantity: str, at: str, ours: float, *, chance: float = 0.0, **computed: Any) -> Figure:
-    """A figure beside its number in the table of published values, and the corrected one if the errata give it.
+    """Compare our number with the table of published values, and with the corrected value if the errata give one.
 
-    ``chance`` is how far chance may have taken the published number: some standard errors.
+    ``chance`` is added to the tolerance: a multiple of the published number's standard error.
     """
     row = _rows()[item, quantity, at]
     fields = {"published": float(row.published), "tolerance": rounding(row.digits) + chance}
@@ -66,7 +66,7 @@ def beside(item: str, quantity: str, at: str, ours: float, *, chance: float = 0.
 
 
 def lines(table: pd.DataFrame, *, x: Any, y: Any, by: str, name: str | None, width: int = HALF_WIDTH) -> Any:
-    """A line for each value of ``by``, told apart by colour and by dashes."""
+    """A line for each value of ``by``, with its own colour and dashes."""
     alt = altair()
     order = list(dict.fromkeys(table[by]))
     colours = alt.Scale(domain=order, range=list(COLOURS[: len(order)]))

@@ -1,7 +1,7 @@
 """kazan2022, two levels: Tables 5 to 7, section 4.3.
 
-The posterior of Eq. 25 is a sum; the paper samples it. Ours is the sum. Beside it stands the long run of a sampler that
-leaves out the condition x1 <= x2 of Eq. 26, which the published Table 7 is near (erratum 8).
+The posterior of Eq. 25 is a finite sum, which is computed here; the paper samples it. The long-run distribution of a
+sampler that omits the condition x1 <= x2 of Eq. 26, which is close to the published Table 7, is shown too (erratum 8).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def with_bureaus_noise() -> Hierarchy:
 
 
 def bureaus_by_hand(count: int) -> tuple[float, float, float]:
-    """Right claims, gains and losses with that noise, by hand."""
+    """Right claims, gains and losses with the Bureau's noise, as plain sums."""
     return plain_sums.decided(count, plain_sums.HALF * plain_sums.RHO_1, plain_sums.HALF * plain_sums.RHO_2)
 
 
@@ -112,7 +112,7 @@ def table_6(_: Setting) -> Outcome:
 
 
 def _left_out_by_hand() -> float:
-    """The long run of x1 where Eq. 26 has no condition: a chain of two states."""
+    """The long-run distribution of x1 if Eq. 26 has no condition: a chain of two states."""
     joint, (x1, _, y) = plain_sums.given(*TABLE_5), TABLE_5
     to_has = []
     for shares in joint / joint.sum(axis=1, keepdims=True):  # x2 given x1 = 0 and 1, then x1 given x2
@@ -169,9 +169,9 @@ def _fit_figures(name: str, fit: Misfit, steps: Steps) -> list[Figure]:
 
 
 def _variance(steps: Steps, i: int) -> float:
-    """Of the share of draws with x2 at place i, times their number, by hand.
+    """Variance of the share of draws with x2 at place i, times the number of draws, in closed form.
 
-    From x2 to the next one goes through x1, so covariances fall by the same factor from draw to draw.
+    Each step from one x2 to the next goes through x1, so covariances fall by a constant factor from draw to draw.
     """
     shares, (without, given), has = steps.stationary, steps.x2_given_x1, steps.has_given_x2
     stays = float((given - without) @ has)
@@ -196,7 +196,7 @@ def section_4_3(_: Setting) -> Outcome:
 
 
 def _chi_square(steps: Steps, observed: Floats) -> float:
-    """The same by the pseudo-inverse of the whole covariance: cells from the last on are one."""
+    """The chi-square by the pseudo-inverse of the full covariance, with the cells from the last one on merged."""
     cells, p, covariance = len(observed), steps.stationary, steps.covariance
     starts = np.arange(cells)
     merged = np.add.reduceat(np.add.reduceat(covariance, starts, axis=0), starts, axis=1) / DRAWS

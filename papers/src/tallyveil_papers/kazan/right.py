@@ -1,7 +1,7 @@
 """kazan2022, right decisions with the level above: Figures 5 and 6, sections 4.3.2 and 4.3.3.
 
 The paper decides by 1,000 draws for each set of released counts, so chance decides where the posterior is near 1/2.
-What comes of that is computed too (``sampler``). Floats do not decide either (``near_ties``).
+The effect is computed too (``sampler``). Odds too close to even for floats are settled exactly (``near_ties``).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def figure_5(_: Setting) -> Outcome:
 
 
 def _claims_5(table: pd.DataFrame, later: pd.Series[float], alone: float) -> list[Figure]:
-    """Section 4.3.2: exact, and as the sampler without the condition has it in the long run."""
+    """Section 4.3.2: exact, and for the sampler without the condition in the long run."""
     chance = 100 * math.sqrt(later[EXACT] / 100 * (1 - later[EXACT] / 100) / FIGURE_5_SETS)
     figures = [
         beside("Section 4.3.2", "P[right decision], xi2>3", "", float(later[EXACT]), chance=ALLOWED * chance,
@@ -172,7 +172,7 @@ def _when_exact(alone: float) -> list[Figure]:
 
 
 def _drawn_when_exact() -> float:
-    """With the count above exact, draws of x1 do not depend on each other: how often half of them or more are right."""
+    """The probability that at least half of the draws are right, which are independent if the count above is exact."""
     (own, p), (rest, r) = plain_sums.law(plain_sums.RHO_1), plain_sums.law(plain_sums.RHO_1 / plain_sums.OTHERS)
     log_odds = plain_sums.RHO_1 * (
         2 * own[:, None] + 1 + (2 * (1 - rest) - 1) / plain_sums.OTHERS
@@ -182,7 +182,7 @@ def _drawn_when_exact() -> float:
 
 
 def _by_steps() -> list[Figure]:
-    """Section 4.3.3 on xi_2 = 1 beside 10 and 100, as rho_2 rises."""
+    """Section 4.3.3: xi_2 = 1 compared with 10 and 100, as rho_2 increases."""
     exact, left_out, again = [], [], []
     for rho in STEPS_6:
         two = two_levels(rho)
@@ -216,7 +216,7 @@ def _range(rows: list[list[float]]) -> float:
 
 
 def _curves_6(table: pd.DataFrame) -> list[Figure]:
-    """That the exact curves are those of Eq. 25, and have no step where floats do not tell."""
+    """Check that the exact curves follow Eq. 25 and have no jump where floats cannot determine the sign."""
     figures = []
     for count in COUNTS_6:
         curve = table[table.xi2 == str(count)]

@@ -1,7 +1,7 @@
 """kazan2022, one level: Tables 2 to 4.
 
 The paper's noise is DG(1/(2 rho)) with the Bureau's rho; the noise of the 2020 file has twice the variance (erratum 9).
-Figures without a published number that say "Bureau's noise" are for the latter.
+Figures named "Bureau's noise", which have no published number, use the latter.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def table_3(_: Setting) -> Outcome:
 
 
 def _as_table_3(figures: list[Figure]) -> pd.DataFrame:
-    """The figures in the form of the paper's table, the probability of both hypotheses beside each other."""
+    """The figures in the form of the paper's table, with the probabilities under both hypotheses."""
     ours = {(figure.name, figure.at): figure for figure in figures}
     rows = []
     for x in range(1, 6):

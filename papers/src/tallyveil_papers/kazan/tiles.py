@@ -1,4 +1,4 @@
-"""kazan2022, decisions given what is released above: Figure 4 and section 4.3.1."""
+"""kazan2022, decisions by the counts released above: Figure 4 and section 4.3.1."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHADES = {0: BLUE, 1: "#f4f4f4", **{i + 2: colour for i, colour in enumerate(ORA
 
 
 def figure_4(_: Setting) -> Outcome:
-    """Figure 4 and section 4.3.1: decisions by what is released above."""
+    """Figure 4 and section 4.3.1: decisions by the counts released above."""
     two, (above, siblings) = two_levels(), BOX
     exact = np.array([[two.threshold([(int(x2), int(y))]) for y in siblings] for x2 in above])
     left_out = _thresholds(Chains.of(two, OWN, above, siblings, condition=False))
@@ -60,7 +60,7 @@ def figure_4(_: Setting) -> Outcome:
 
 
 def _gains(two: Hierarchy) -> list[Figure]:
-    """Section 4.3.1: exact, and as a sampler without the condition has it, with the chance of its tiles."""
+    """Section 4.3.1: exact, and for a sampler without the condition, with the sampling error of its tiles."""
     where, released, exact = "Section 4.3.1", Released.of(two, 1), two.decision([1])
     chains = released.chains(two, condition=False)
     right, gain, loss = (100 * share for share in shares(released, chains.claimed()))
@@ -88,7 +88,7 @@ def _gains(two: Hierarchy) -> list[Figure]:
 
 
 def _zones(exact: Floats, left_out: Integers, again: Integers) -> list[Figure]:
-    """Where the level above changes the decision; X2* by row, Y1* by column, the smallest X1* that is claimed in it."""
+    """Where the level above changes the decision: the smallest claimed X1* by X2* (rows) and Y1* (columns)."""
     zones = ("always", "never", "large", "not_large", "negative")
     ends = zip(zones, *(_ends(tiles) for tiles in (exact, left_out, again)), strict=True)
     return [
@@ -98,7 +98,7 @@ def _zones(exact: Floats, left_out: Integers, again: Integers) -> list[Figure]:
 
 
 def _ends(tiles: Floats | Integers) -> list[float]:
-    """The largest and the smallest of the tiles, and what they are for Y1* of 30, 0 and -30."""
+    """The largest and the smallest tile, and counts of tiles at Y1* of 30, 0 and -30."""
     first, middle, last = tiles[:, 0], tiles[:, len(BOX[1]) // 2], tiles[:, -1]
     return [float(tiles.max()), float(tiles.min()) - 1, float((last > 1).sum()), float((middle <= 1).sum()),
             float((first <= 0).sum())]  # fmt: skip
@@ -148,7 +148,7 @@ def _tile_chart(tiles: pd.DataFrame) -> Any:
 
 
 def _runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """The middle tile of each run of equal ones, if it is not too short for a number."""
+    """The middle tile of each run of equal tiles that is long enough for a number."""
     runs = rows.assign(run=(rows.claimed.ne(rows.claimed.shift()) | rows.x2.ne(rows.x2.shift())).cumsum())
     middles = [run.iloc[len(run) // 2] for _, run in runs.groupby("run") if len(run) > 1]
     return pd.DataFrame(middles)

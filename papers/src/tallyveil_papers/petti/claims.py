@@ -1,4 +1,4 @@
-"""What petti2020 says in words of loss, samples, bias and error: directions, which a stand-in population can test.
+"""The claims of petti2020 about loss, samples, bias and error: directions, which a stand-in population can test.
 
 Each claim is a number of ours with the bound that the words set, beside the same number from the authors' own results
 (table ``claims``), so that it can be seen how far the words hold there.
@@ -64,13 +64,13 @@ def compute_claims(setting: Setting) -> Outcome:
 
 
 def known(figures: pd.DataFrame, census: Census) -> pd.DataFrame:
-    """Our figures of those published ones that are compared."""
+    """Our figures, where the published ones are compared."""
     table = lay(results(method=figures.method.unique().tolist()), figures, census).table
     return table.drop(columns=["published", "verdict"]).rename(columns={"ours": "value"})
 
 
 def claims(figures: pd.DataFrame) -> Iterator[Claim]:
-    """All claims that these figures can say something about."""
+    """All claims that can be computed from these figures."""
     yield from _of_loss(figures)
     yield from _of_samples(figures)
     yield from _of_bias(figures)
@@ -151,7 +151,7 @@ def undefined_figure(figures: pd.DataFrame) -> Figure:
 
 
 def next_census() -> Iterable[Figure]:
-    """What the limitations say of 2020, of the schemas and levels that the library has."""
+    """What the limitations say about 2020, checked on the library's schemas and levels."""
     yield judge("petti2020.claims.levels", len(Strategy.preset("pl94-2020-us-persons").levels))
     races = len(PERSONS_2020.attributes["cenrace"]) / len(PERSONS_1940.attributes["race"])
     yield judge("petti2020.claims.races", races)

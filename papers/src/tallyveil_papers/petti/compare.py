@@ -1,10 +1,10 @@
-"""Our figures beside published ones of petti2020, and which can be compared fairly.
+"""Compare our figures with the published ones of petti2020, where a comparison is fair.
 
-A smaller synthetic census is a smaller country, not a sample: its districts, counties and states are of the usual
-size, and there are fewer of each. So medians and percentiles can be compared; maxima, and levels of a handful of units,
-cannot. Bias by homogeneity is compared row by row in its direction, and in its size over all indices together: who has
-which index, and who their siblings are, is made up and differs between a small country and the nation. What cannot be
-compared stays among the figures, with its reason.
+A smaller synthetic census is a smaller country, not a sample: its districts, counties and states have the usual size,
+but there are fewer of them. Medians and percentiles can therefore be compared; maxima, and levels with a handful of
+units, cannot. For bias by homogeneity, the direction is compared row by row and the size over all indices together,
+because which units have which index is synthetic and differs between a small country and the nation. Figures that
+cannot be compared are kept, with the reason.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ NUMBERS = {"state": 51, "county": 3_108, "enum_dist": 134_858}  # of units in 19
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Laid:
-    """Published rows laid beside ours: a figure for each, and tables of those compared and of those left out."""
+    """Published rows joined with ours: a figure for each, and tables of the rows that are compared and left out."""
 
     figures: Sequence[Figure]
     left_out: pd.DataFrame
     table: pd.DataFrame
 
     def notes(self) -> list[str]:
-        """How many figures are compared, and how many are left out, reason by reason."""
+        """The number of figures that are compared, and of those left out, by reason."""
         number = self.left_out.groupby("reason", sort=False).size()
         told = [f"{len(self.table)} of {len(self.figures)} published figures are compared."]
         return told + [f"Not compared, {count}: {reason}." for reason, count in number.items()]
@@ -90,7 +90,7 @@ def lay(theirs: pd.DataFrame, ours: pd.DataFrame, census: Census) -> Laid:
 
 
 def signs(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
-    """Biases of counties and districts beside the published ones: those of both that have a direction."""
+    """Biases of counties and districts and the published ones, where both are clearly different from 0."""
     table = _joined(theirs, ours)
     clear = table[["ours", "published"]].abs().min(axis=1) > CLEAR * table.chance
     table = table[clear & (table.level != "state")]
@@ -120,7 +120,7 @@ def figure_of(row: Any, census: Census, reason: str = "") -> Figure:
 
 
 def _rule(row: Any, rounding: float, *, whole: bool) -> tuple[float, float]:
-    """What is no difference, and the factor beyond which a stand-in differs."""
+    """The slack and the factor within which a stand-in does not differ."""
     chance = CHANCE * math.sqrt(2) * (0.0 if math.isnan(row.chance) else row.chance)  # theirs has chance in it too
     if row.statistic == "bias":
         return chance, FACTOR if whole else math.inf
@@ -159,7 +159,7 @@ def at_of(row: Any) -> str:
 
 
 def _reason(row: Any, census: Census) -> str:
-    """Why a row is not compared; nothing if it is. It depends on the census and the published figure, not on ours."""
+    """Why a row is not compared, or an empty text. It depends on the census and the published figure, not on ours."""
     level = PLACES[row.level]
     if is_invariant(row) and not pd.isna(row.ours):
         return ""
@@ -192,7 +192,7 @@ def _reason_of_size(row: Any, level: str) -> str:
 
 
 def _joined(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
-    """Published rows and what we have of them, in columns ``published`` and ``ours``."""
+    """Published rows joined with ours, in the columns ``published`` and ``ours``."""
     numbers = dict.fromkeys(("epsilon", "fraction", "homogeneity"), float)
     table = theirs.rename(columns={"value": "published"}).astype(numbers)
     return table.merge(ours.rename(columns={"value": "ours"}).astype(numbers), on=KEYS, how="left")

@@ -1,6 +1,6 @@
-"""What petti2020 says of TopDown itself: the noise, the split of the budget, the schema, and what must hold.
+"""What petti2020 says about TopDown itself: the noise, the split of the budget, the schema, invariants and bounds.
 
-Nothing here depends on who the people are: what is said of a release holds for any, so it is checked on one of the
+Nothing here depends on the population: the statements hold for any release, so they are checked on a release of the
 setting's census.
 """
 
@@ -117,7 +117,7 @@ def noise_figures(strategy: Strategy) -> list[Figure]:
 
 
 def schema_figures() -> list[Figure]:
-    """How many values each attribute has."""
+    """The number of values of each attribute."""
     numbers = {name: len(labels) for name, labels in PERSONS_1940.attributes.items()}
     names = printed_cases("petti2020.setup.values")
     return [
@@ -128,7 +128,7 @@ def schema_figures() -> list[Figure]:
 
 
 def held_figures(census: Census, release: Release) -> list[Figure]:
-    """What a release keeps: totals of the nation and the states; persons for each occupied household."""
+    """What a release preserves: totals of the nation and the states, and at least one person per occupied household."""
     people, housing = census.population.people, census.population.housing
     figures = []
     for level in ("us", "state"):

@@ -1,4 +1,4 @@
-"""petti2020: TopDown on the 1940 census, its error, its empirical privacy loss, its bias, and samples beside it [1]_.
+"""petti2020: TopDown on the 1940 census, its error, empirical privacy loss and bias, and simple random samples [1]_.
 
 The 1940 census itself cannot be shipped. Without an extract of it, figures are computed on a synthetic census of its
 shape (:func:`tallyveil.populations.census_1940`) and are stand-ins: direction and factor are compared. What does not
@@ -80,9 +80,9 @@ def compute_table1(setting: Setting) -> Outcome:
 
 
 def _slack(share: float) -> float:
-    """How far from a sampling fraction (1 - f)/f, which a sample's variance goes with, is within a factor of two.
+    """The distance from a sampling fraction f within which (1 - f)/f, as the variance, is within a factor of two.
 
-    To the nearer side; and one step at least, since samples are so far apart.
+    The nearer side counts, and the distance is at least one step between samples.
 
     >>> [round(_slack(share), 3) for share in TABLE_1.values()]
     [0.167, 0.107, 0.05, 0.05]

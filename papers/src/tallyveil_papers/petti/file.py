@@ -1,4 +1,4 @@
-"""The authors' results file: all 994 published figures of petti2020, beside ours."""
+"""The authors' results file: all 994 published figures of petti2020, compared with ours."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def compute_bias(setting: Setting) -> Outcome:
 
 
 def _errors_of_bias(runs: Runs) -> list[Figure]:
-    """Standard errors, which decide what is compared, beside those of districts as if each were on its own."""
+    """Check the standard errors, which decide what is compared, against those of independent residuals."""
     own = runs.figures[(runs.figures.statistic == "bias") & (runs.figures.level == "enum_dist")]
     both = own.merge(
         runs.spreads.astype({"homogeneity": float}), on=["epsilon", "homogeneity"], suffixes=("", "_alone")
@@ -94,7 +94,7 @@ def compute_sizes(setting: Setting) -> Outcome:
 
 
 def of_the_nation(setting: Setting, what: str) -> str:
-    """On which census, in words."""
+    """A note on the census that was used."""
     census = census_of(nation_of(setting))
     return (
         f"{what} of a {census.words()}, whatever the size of the other items'." if census.stand_in else f"{what} real."
@@ -108,7 +108,7 @@ def _typical_of_samples(table: pd.DataFrame, census: Census) -> list[Figure]:
 def _laid(
     census: Census, theirs: pd.DataFrame, ours: pd.DataFrame, title: str, typical: Any = None, *, log: bool = True
 ) -> Outcome:
-    """Published rows beside ours, figures of many of them, and a chart of one against the other."""
+    """Compare published rows with ours, one by one and in groups, with a chart of one against the other."""
     laid = lay(theirs, ours, census)
     table = laid.table
     if log:

@@ -1,7 +1,7 @@
 """TopDown and simple random samples on a census of 1940, run once for all items of petti2020.
 
-Our figures come in the columns of the published file, so that laying them beside it is a join. Of a run only figures
-are kept; of the releases of one budget only their counts, until the budget's residuals are pooled.
+Our figures have the columns of the published file, so that comparing the two is a join. Of a run only figures
+are kept; of the releases of one budget only the counts, until their residuals are pooled.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ BAND = 3.0  # a 95% band for a whole curve is about this many standard errors to
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Runs:
-    """What is kept of all runs of a kind.
+    """The results that are kept of all runs of a kind.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ def losses_table() -> pd.DataFrame:
 
 
 def compute_text(setting: Setting) -> Outcome:
-    """Every figure of the text beside ours."""
+    """Compare every number of the text with ours."""
     at, text = nation_of(setting), text_table()
     census, nation = census_of(setting), census_of(at)
     protected = lay(text[text.method == "topdown"], topdown_runs(setting).figures, census)
