@@ -126,9 +126,9 @@ def state_in_words(state: State) -> str:
         return f"Washington: {counts}."
     filled = np.count_nonzero(strata_of(state))
     return (
-        f"A synthetic state stands in for Washington: {counts}. Its size was chosen so that it has Washington's 2,663 "
-        f"districts; the rest is the nation's, not Washington's, which had {_PERSONS:,} persons in {_COUNTIES} "
-        f"counties and {_FILLED:,} strata that are not empty (notebook 010 of the authors). So a district has "
+        f"A synthetic state stands in for Washington: {counts}. Its size was chosen to give Washington's 2,663 "
+        f"districts; otherwise it resembles the nation, not Washington, which had {_PERSONS:,} persons in {_COUNTIES} "
+        f"counties and {_FILLED:,} non-empty strata (notebook 010 of the authors). A district therefore has "
         f"{state.people.total() / districts:,.0f} persons here and {_PERSONS / DISTRICTS:,.0f} there, and "
         f"{filled / districts:.1f} strata that are not empty here and {_FILLED / DISTRICTS:.1f} there."
     )

@@ -94,7 +94,7 @@ def _noisy(state: State, epsilon: Fraction, *, seed: int, runs: int) -> NDArray[
 def _nonempty(state: State, residuals: Floats) -> list[Floats]:
     """For each run, the residuals of cells that are not empty in the truth or in the release."""
     true = strata_of(state)
-    return [one[(true != 0) | (one + true != 0)] for one in residuals]
+    return [run[(true != 0) | (run + true != 0)] for run in residuals]
 
 
 # -- SA4: strata and an invariant

@@ -52,12 +52,12 @@ def strata_and_total(true: Integers, *, z_total: float, z_strata: float, runs: i
 
     cells = true.shape[1]
     rows = np.vstack([math.sqrt(0.75) * np.eye(cells), np.full((1, cells), 0.5)])
-    found = np.empty((runs, len(true)))
+    totals = np.empty((runs, len(true)))
     for run in range(runs):
         strata, total = true + noise(z_strata, true.shape, rng), true.sum(axis=1) + noise(z_total, len(true), rng)
         sides = np.column_stack([math.sqrt(0.75) * strata, 0.5 * total])
-        found[run] = [nnls(rows, side)[0].sum() for side in sides]
-    return np.asarray(found - true.sum(axis=1))
+        totals[run] = [nnls(rows, side)[0].sum() for side in sides]
+    return np.asarray(totals - true.sum(axis=1))
 
 
 def nearest_with_total(strata: NDArray[Any], total: float) -> Floats:

@@ -84,8 +84,8 @@ def _more_districts(state: State, setting: Setting) -> tuple[list[Figure], pd.Da
 def _second(z: float, setting: Setting, **option: float) -> Losses:
     """EPL by the second implementation; for noise wider than G(0.025), scaled in proportion."""
     narrow = max(z, SLOW)
-    found = losses_by_hand(narrow, seed=setting.seed, districts=DISTRICTS, runs=BY_HAND, **option)
-    return Losses(found * (z / narrow))
+    losses = losses_by_hand(narrow, seed=setting.seed, districts=DISTRICTS, runs=BY_HAND, **option)
+    return Losses(losses * (z / narrow))
 
 
 def table_sa1b(setting: Setting) -> Outcome:
@@ -131,7 +131,7 @@ def _compared(
     at: str, row: Mapping[str, Any], ours: Losses, theirs: Losses | None, second: Losses, *, seed: int
 ) -> list[Figure]:
     """The three statistics of a row; the printed number may be consistent with ``theirs`` instead of ours."""
-    figures, found, again = [], ours.statistics(), second.statistics()
+    figures, statistics, again = [], ours.statistics(), second.statistics()
     printed = None if theirs is None else theirs.statistics()
     errors, pair = (theirs or ours).errors(seed), (ours, second)
     apart = [one.errors(seed, beside=len(other.values)) for one, other in (pair, pair[::-1])]
@@ -140,7 +140,7 @@ def _compared(
             Figure(
                 name=words,
                 at=at,
-                ours=found[name],
+                ours=statistics[name],
                 published=float(row[name]),
                 tolerance=4 * errors[name] + 0.00005,
                 as_printed=None if printed is None else printed[name],
@@ -155,7 +155,7 @@ def _together(both: Sequence[tuple[Mapping[str, Any], Losses, Losses, Losses]], 
     """Mean EPL over epsilon, averaged over rows, which is sharper than a single row."""
     budgets = np.array([row["value"] for row, *_ in both])
     printed = np.array([row["epl_mean"] for row, *_ in both])
-    found, drawn, second = (
+    means, drawn, second = (
         np.array([one.values.mean() for one in some])
         for some in ([a for _, a, _, _ in both], [b for _, _, b, _ in both], [c for _, _, _, c in both])
     )
@@ -164,7 +164,7 @@ def _together(both: Sequence[tuple[Mapping[str, Any], Losses, Losses, Losses]], 
     return Figure(
         name="mean EPL over epsilon, on average",
         at=f"epsilon {budgets.min():g} to {budgets.max():g}",
-        ours=float((found / budgets).mean()),
+        ours=float((means / budgets).mean()),
         published=float((printed / budgets).mean()),
         tolerance=tolerance,
         as_printed=float((drawn / budgets).mean()),

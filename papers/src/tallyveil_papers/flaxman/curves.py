@@ -43,15 +43,15 @@ def residuals_of(seed: int, name: str, *, theirs: bool = False) -> NDArray[Any]:
 @lru_cache(maxsize=8)
 def curves_of(seed: int, name: str) -> Curves:
     """The curves of a mechanism at its budget in Figure 1."""
-    found = residuals_of(seed, name)
-    losses = [loss_curve(one, **LESS_OBVIOUS) for one in found]
+    residuals = residuals_of(seed, name)
+    losses = [loss_curve(values, **LESS_OBVIOUS) for values in residuals]
     each = [np.abs(loss) for _, loss in losses]
-    raw = [_largest_raw(one, x[-1]) for one, (x, _) in zip(found, losses, strict=True)]
+    raw = [_largest_raw(values, x[-1]) for values, (x, _) in zip(residuals, losses, strict=True)]
     return Curves(
-        np.array([np.median(one) for one in each]),
-        np.array([one.max() for one in each]),
+        np.array([np.median(values) for values in each]),
+        np.array([values.max() for values in each]),
         np.array(raw),
-        np.array([median(found.reshape(-1), **LESS_OBVIOUS)]),
+        np.array([median(residuals.reshape(-1), **LESS_OBVIOUS)]),
     )
 
 
@@ -67,16 +67,16 @@ def again_of(seed: int, name: str) -> tuple[Curves, NDArray[Any]]:
     rng = np.random.default_rng((seed, round(1000 * BUDGETS[name])))
     pooled = []
     for _ in range(BATCHES):
-        found = residuals_by_hand(name, epsilon=BUDGETS[name], runs=RUNS, rng=rng)
-        pooled.append(np.median(losses_by_hand(found, points=POINTS)))
-    each = [losses_by_hand(one) for one in found[:BY_HAND]]
+        residuals = residuals_by_hand(name, epsilon=BUDGETS[name], runs=RUNS, rng=rng)
+        pooled.append(np.median(losses_by_hand(residuals, points=POINTS)))
+    each = [losses_by_hand(values) for values in residuals[:BY_HAND]]
     raw = []
-    for one in found[:BY_HAND]:
-        k, count = np.unique(np.floor(one + 0.5), return_counts=True)
-        near = (np.diff(k) == 1) & (np.abs(k[:-1]) <= 2 * np.percentile(np.abs(one), 95))
+    for values in residuals[:BY_HAND]:
+        k, count = np.unique(np.floor(values + 0.5), return_counts=True)
+        near = (np.diff(k) == 1) & (np.abs(k[:-1]) <= 2 * np.percentile(np.abs(values), 95))
         raw.append(np.abs(np.diff(np.log(count)))[near].max())
-    medians, largest = np.array([np.median(one) for one in each]), np.array([one.max() for one in each])
-    return Curves(medians, largest, np.array(raw), np.array(pooled)), found
+    medians, largest = np.array([np.median(values) for values in each]), np.array([values.max() for values in each])
+    return Curves(medians, largest, np.array(raw), np.array(pooled)), residuals
 
 
 @lru_cache(maxsize=4)

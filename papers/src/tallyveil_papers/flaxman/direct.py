@@ -107,14 +107,14 @@ def _laws(name: str, epsilon: float, seed: int) -> tuple[Law, Law]:
         law = law_of(name, epsilon)
         return law, Law(law.value - 1, law.p)
     rng, (people, moved) = np.random.default_rng((seed, 1001)), _sides(seed)
-    found = []
+    laws = []
     for side, shift in ((people, 0), (moved, 1)):
         counts = [int(side.answer("total", level=level).dense()[0, 0]) for level in side.spine.levels]
         pairs = list(zip(counts[1:], counts[:-1], strict=True))
         siblings = side.spine.size(side.spine.levels[1])
         drawn = np.sort(errors_of_raked(pairs, siblings, epsilon=epsilon, runs=SIMULATED, rng=rng)) - shift
-        found.append(Law(drawn, np.full(SIMULATED, 1 / SIMULATED)))
-    return found[0], found[1]
+        laws.append(Law(drawn, np.full(SIMULATED, 1 / SIMULATED)))
+    return laws[0], laws[1]
 
 
 def _with_exact(curve: pd.DataFrame, laws: tuple[Law, Law]) -> pd.DataFrame:
@@ -140,11 +140,11 @@ def _chart(shown: pd.DataFrame) -> Any:
     for mechanism, some in drawn.groupby("mechanism", sort=False):
         budget, panels = float(some.budget.iloc[0]), []
         for event, most in (("=", 4.6), (">=", 1.2)):
-            one = some[some.event == event]
+            points = some[some.event == event]
             x = alt.X("k:Q", title="k, persons", scale=alt.Scale(domain=[-DRAWN, DRAWN], nice=False))
             scale = alt.Scale(domain=[-most, most], nice=False)
             y = alt.Y("log_ratio:Q", title="log ratio", scale=scale)
-            base = alt.Chart(one).encode(x=x)
+            base = alt.Chart(points).encode(x=x)
             bars = base.mark_rule(color=BLUE, opacity=0.25, clip=True).encode(
                 y=alt.Y("low:Q", title="log ratio", scale=scale), y2="high:Q"
             )

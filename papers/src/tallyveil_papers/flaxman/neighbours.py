@@ -98,9 +98,9 @@ def _audited(name: str, people: Histogram, moved: Histogram, *, proven: float, s
     def mechanism(some: Histogram, runs: range) -> Any:
         return run(name, some, 1, seed=seed, runs=runs)
 
-    found = audit(mechanism, people, moved, runs=RUNS, proven=proven)
-    assert found.one_unit is not None
-    low, alone, at = found.epsilon_low, found.one_unit.epsilon_low, f"{NAMES[name]}, epsilon 1, {found.runs:,} runs"
+    result = audit(mechanism, people, moved, runs=RUNS, proven=proven)
+    assert result.one_unit is not None
+    low, alone, at = result.epsilon_low, result.one_unit.epsilon_low, f"{NAMES[name]}, epsilon 1, {result.runs:,} runs"
     reached: dict[str, Any] = {"again": proven, "again_within": proven / 10} if name == "geometric" else {}
     # with geometric noise two events, on one area each, both have the whole log ratio
     return [

@@ -56,9 +56,9 @@ def sweep(setting: Setting) -> Outcome:
     rows = []
     for name in ("geometric", "raked"):
         for what, case in cases:
-            found, again = _case(name, case, setting.seed), _again(name, case, setting.seed)
+            estimate, again = _case(name, case, setting.seed), _again(name, case, setting.seed)
             second = {"again_over_epsilon": np.median(again), "again_range": np.ptp(again)}
-            rows.append({"mechanism": NAMES[name], "varied": what, **case, **found, **second})
+            rows.append({"mechanism": NAMES[name], "varied": what, **case, **estimate, **second})
     table = pd.DataFrame(rows)
     _by_hand.cache_clear()
     names = {words: name for name, words in NAMES.items()}
@@ -99,10 +99,10 @@ def _case(name: str, case: Mapping[str, Any], seed: int) -> dict[str, float]:
     leaf = tree.spine.leaf
     areas = tree.spine.size(leaf)
     runs = max(3, RESIDUALS // areas)
-    found = noise_of(name, tree, str(case["epsilon"]), seed=seed, runs=runs, leaf=leaf)
+    residuals = noise_of(name, tree, str(case["epsilon"]), seed=seed, runs=runs, leaf=leaf)
     settings = {"tails": "both", "grid": "integers", **{what: case[what] for what in SEARCH}}
-    values = np.abs(loss_curve(found.reshape(-1), **settings)[1])
-    alone = np.abs(loss_curve(found[0], **settings)[1])
+    values = np.abs(loss_curve(residuals.reshape(-1), **settings)[1])
+    alone = np.abs(loss_curve(residuals[0], **settings)[1])
     siblings = areas ** (1 / case["levels"])
     spread = Geometric(z=Fraction(str(case["epsilon"]))).actual_variance() ** 0.5 * (
         1 if name == "geometric" else case["levels"] + 1
@@ -121,7 +121,7 @@ def _again(name: str, case: Mapping[str, Any], seed: int) -> Floats:
     population = tuple(int(case[what]) for what in POPULATION)
     batches = _by_hand(name, float(case["epsilon"]), *population, seed)
     search = {what: case[what] for what in SEARCH}
-    losses = [float(np.median(losses_by_hand(one, points=POINTS, **search))) for one in batches]
+    losses = [float(np.median(losses_by_hand(batch, points=POINTS, **search))) for batch in batches]
     return np.array(losses) / float(case["epsilon"])
 
 

@@ -136,9 +136,9 @@ def section_6(_: Setting) -> Outcome:
     ]
     level = (542 / 339) ** 2 * 165 / 4099  # wide noise tells as one count of the level's whole rho: DG(1/rho)
     for words, queries, rho in (("detailed query", ["detailed"], level * 3945 / 4097), ("all queries", None, level)):
-        found = empirical_epsilon(Intruder(prior="1/2").against(*noises_of(plan, "block", queries=queries)))
+        empirical = empirical_epsilon(Intruder(prior="1/2").against(*noises_of(plan, "block", queries=queries)))
         figures.append(Figure(name=f"empirical epsilon of a block, Bureau's noise, {words}", at="p=1/2",
-                              ours=found.implied_epsilon, again=math.sqrt(rho)))  # fmt: skip
+                              ours=empirical.implied_epsilon, again=math.sqrt(rho)))  # fmt: skip
     return Outcome(figures=figures, notes=notes_of(item))
 
 

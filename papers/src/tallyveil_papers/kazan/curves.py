@@ -44,9 +44,9 @@ def figure_1(_: Setting) -> Outcome:
             figures.append(judge("kazan2022.figure1.smallest", first, case=key, at=f"p={p}"))
         falls = float((np.diff(posterior) <= 0).sum() + (np.diff(ratio) <= 0).sum())
         figures.append(judge("kazan2022.figure1.falls", falls, at=f"p={p}"))
-        again = [plain_sums.posterior(plain_sums.RHO_1, int(one), prior) for one in x]
-        for name, found, times in (("posterior", posterior, 1.0), ("R'", ratio, 1 / prior)):
-            figures.append(Figure(name=f"{name}, mean along the curve", at=f"p={p}", ours=float(found.mean()),
+        again = [plain_sums.posterior(plain_sums.RHO_1, int(count), prior) for count in x]
+        for name, curve_values, times in (("posterior", posterior, 1.0), ("R'", ratio, 1 / prior)):
+            figures.append(Figure(name=f"{name}, mean along the curve", at=f"p={p}", ours=float(curve_values.mean()),
                                   again=times * float(np.mean(again))))  # fmt: skip
     table = pd.concat(rows)
     axis = alt.X("x:Q", title="released statistic", scale=alt.Scale(nice=False))
@@ -111,9 +111,9 @@ def figure_3(_: Setting) -> Outcome:
     half = exposure("1/2")
     figures = []
     for rho in ("0.5", "0.6"):
-        found = exposure("1/5", paper_noise(rho))
-        figures.append(beside(where, "P[right decision]", f"rho={rho};p=1/5", found.right_decision))
-        figures.append(judge("kazan2022.figure3.claimed", found.threshold, at=f"rho={rho};p=1/5"))
+        at_rho = exposure("1/5", paper_noise(rho))
+        figures.append(beside(where, "P[right decision]", f"rho={rho};p=1/5", at_rho.right_decision))
+        figures.append(judge("kazan2022.figure3.claimed", at_rho.threshold, at=f"rho={rho};p=1/5"))
     figures.append(beside(where, "P[right decision]", "rho=0.099;p=1/2", half.right_decision))
     largest = max(exposure("1/2", paper_noise(rho)).threshold for rho in ("0.01", "0.099", "1", "10"))
     figures.append(judge("kazan2022.figure3.claimed_always", largest))
@@ -137,8 +137,8 @@ def figure_3(_: Setting) -> Outcome:
 def _jagged(p: str) -> list[Figure]:
     """Where right decisions decrease in rho_1: only while X1* = 1 is not claimed, rho_1 <= log((1 - p) / p)."""
     limit = math.log(1 / float(Fraction(p)) - 1)
-    found = [exposure(p, paper_noise(rho)) for rho in STEPS]
-    falls = np.diff([one.right_decision for one in found]) < 0
+    exposures = [exposure(p, paper_noise(rho)) for rho in STEPS]
+    falls = np.diff([at_rho.right_decision for at_rho in exposures]) < 0
     before = np.array([float(rho) for rho in STEPS[1:]]) <= limit  # a step that ends before the limit
     at = f"p={p}"
     figures = [

@@ -62,15 +62,16 @@ def section_5(_: Setting) -> Outcome:
             Attribute(priors={"hispanic": str(one), "not hispanic": str(1 - one)}, noises=paper_noise(rho_of("block")))
             for one in (Fraction(p), 1 - Fraction(p))
         )
-        told = [float(one.posterior({"hispanic": 2, "not hispanic": 0})["hispanic"]) for one in (text, printed)]
+        posteriors = [float(one.posterior({"hispanic": 2, "not hispanic": 0})["hispanic"]) for one in (text, printed)]
         log_odds = math.log(prior / (1 - prior)) + (2 * 2 - 1 + 1) * plain_sums.RHO_1  # (2 d - 1) rho of each cell
         again, risk = 1 / (1 + math.exp(-log_odds)), text.risk("hispanic")
         figures += [
-            Figure(name="P[hispanic] given (2, 0), Eq. 37 as its text says", at=f"p_v={p}", ours=told[0], again=again),
+            Figure(name="P[hispanic] given (2, 0), Eq. 37 as its text says", at=f"p_v={p}", ours=posteriors[0],
+                   again=again),
             Figure(name="risk R of a hispanic target, Eq. 37 as its text says", at=f"p_v={p}", ours=risk,
                    again=_two_cells(prior) / prior),
         ]  # fmt: skip
-        rows.append({"p_v": p, "as the text says": told[0], "as Eq. 37 is printed": told[1],
+        rows.append({"p_v": p, "as the text says": posteriors[0], "as Eq. 37 is printed": posteriors[1],
                      "risk R, as the text says": risk})  # fmt: skip
         for attack in ATTACKS:  # Eq. 36 and 38: Eq. 9 with another name for p
             noises = noises_of(bureau(), "block", attack=attack, queries=["detailed"])
@@ -102,11 +103,11 @@ def _not_unique_above() -> list[Figure]:
     """Section 5.2 with two levels: the same holds, and the counts above are shifted too."""
     (x1, x2, y), m = TABLE_5, OTHERS
     unique, several = two_levels(), _with_known(m)
-    one, other = unique.decision([1]), several.decision([1 + m])
+    alone, shifted = unique.decision([1]), several.decision([1 + m])
     changes = {
-        "P[right decision]": other.right_decision - one.right_decision,
-        "gain": other.gain - one.gain,
-        "loss": other.loss - one.loss,
+        "P[right decision]": shifted.right_decision - alone.right_decision,
+        "gain": shifted.gain - alone.gain,
+        "loss": shifted.loss - alone.loss,
         "P[X1 = k1 + 1 | D] of Table 5": several.posterior(x1 + m, [(x2 + m, y)]) - unique.posterior(x1, [(x2, y)]),
         "smallest count that is claimed, less m": several.threshold([(x2 + m, y)]) - m - unique.threshold([(x2, y)]),
     }
@@ -118,7 +119,7 @@ def _not_unique_above() -> list[Figure]:
     ]
     right = plain_sums.decided(1)[0]
     return [*figures, Figure(name="P[right decision], m others having them", at=f"two levels;m={m}",
-                             ours=other.right_decision, again=right)]  # fmt: skip
+                             ours=shifted.right_decision, again=right)]  # fmt: skip
 
 
 def _two_cells(prior: float) -> float:

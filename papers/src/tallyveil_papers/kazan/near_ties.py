@@ -40,9 +40,9 @@ class Settled:
 
 def settled(two: Hierarchy, count: int) -> Settled:
     """The library's decision with near-ties settled, for two levels, p = 1/2, and nobody else in the unit."""
-    found = two.decision([count])
-    if not found.tie:
-        return Settled(right_decision=found.right_decision, won=0.0, near_ties=0.0)
+    decision = two.decision([count])
+    if not decision.tie:
+        return Settled(right_decision=decision.right_decision, won=0.0, near_ties=0.0)
     released, won, near_ties = Released.of(two, count), 0.0, 0.0
     close = np.abs(released.chains(two, condition=True).posterior - 0.5) < 10 * NEAR
     for i, j, k in np.argwhere(close):
@@ -51,7 +51,7 @@ def settled(two: Hierarchy, count: int) -> Settled:
             mass = float(released.mass[i, j, k])
             near_ties += mass
             won += mass if is_claimed(two, *counts) else 0.0
-    return Settled(right_decision=found.right_decision + won, won=won, near_ties=near_ties)
+    return Settled(right_decision=decision.right_decision + won, won=won, near_ties=near_ties)
 
 
 def is_claimed(two: Hierarchy, x1: int, x2: int, y: int) -> bool:

@@ -51,9 +51,9 @@ def figure_5(_: Setting) -> Outcome:
         released = Released.of(two, count)
         left_out = released.chains(two, condition=False)
         ways = (left_out.claimed(), left_out.claimed(DRAWS), left_out.claimed(DRAWS, strictly=True))
-        found = [100 * shares(released, claimed)[0] for claimed in ways]
+        sampled_shares = [100 * shares(released, claimed)[0] for claimed in ways]
         ours = 100 * two.decision([count]).right_decision
-        rows.append([count, ours, *found, 100 * plain_sums.decided(count)[0]])
+        rows.append([count, ours, *sampled_shares, 100 * plain_sums.decided(count)[0]])
     table = pd.DataFrame(rows, columns=["xi2", EXACT, LONG_RUN, AS_PRINTED, STRICTLY, "again"])
     later = table[table.xi2 > 3].median()
     alone = 100 * two.intruder.against(two.noise).right_decision
@@ -127,11 +127,12 @@ def figure_6(_: Setting) -> Outcome:
     rows = []
     for place, rho in enumerate(GRID_6):
         for count in COUNTS_6:
-            found, printed = settled(two_levels(rho), count), math.nan
+            decision, printed = settled(two_levels(rho), count), math.nan
             if place % SPARSE == 0:
                 printed = sampled(two_levels(rho), count, condition=False, draws=DRAWS)[0]
-            rows.append({"rho_2": float(rho), "xi2": str(count), EXACT: 100 * found.right_decision,
-                         "near-ties that were settled": 100 * found.near_ties, AS_PRINTED: 100 * printed})  # fmt: skip
+            right, ties = 100 * decision.right_decision, 100 * decision.near_ties
+            rows.append({"rho_2": float(rho), "xi2": str(count), EXACT: right, "near-ties that were settled": ties,
+                         AS_PRINTED: 100 * printed})  # fmt: skip
     table = pd.DataFrame(rows)
     two = two_levels()
     alone = 100 * two.intruder.against(two.noise).right_decision
@@ -156,15 +157,15 @@ def _when_exact(alone: float) -> list[Figure]:
     two, chance = two_levels("100"), 100 * math.sqrt(0.592 * 0.408 / FIGURE_6_SETS)
     figures = []
     for count in COUNTS_6:
-        found, again = settled(two, count), 100 * plain_sums.decided_when_exact(count)
+        decision, again = settled(two, count), 100 * plain_sums.decided_when_exact(count)
         printed = 100 * sampled(two, count, condition=False, draws=DRAWS)[0]
-        one = beside("Section 4.3.3", "P[right decision] at rho2=100", "", 100 * found.right_decision,
+        figure = beside("Section 4.3.3", "P[right decision] at rho2=100", "", 100 * decision.right_decision,
                      chance=ALLOWED * chance, as_printed=printed, again=again)  # fmt: skip
         figures += [
-            replace(one, at=f"xi2={count}"),
-            judge("kazan2022.figure6.more", one.ours - alone, at=f"rho2=100;xi2={count}"),
+            replace(figure, at=f"xi2={count}"),
+            judge("kazan2022.figure6.more", figure.ours - alone, at=f"rho2=100;xi2={count}"),
             Figure(name="near-ties at rho2=100, %", at=f"xi2={count}", ours=100 * two.decision([count]).tie,
-                   again=100 * found.near_ties, again_within=1e-6),
+                   again=100 * decision.near_ties, again_within=1e-6),
             Figure(name="P[right decision] at rho2=100, %", at=f"xi2={count}; {AS_PRINTED}", ours=printed,
                    again=100 * _drawn_when_exact(), again_within=1e-3),
         ]  # fmt: skip

@@ -30,10 +30,10 @@ def figure_7(_: Setting) -> Outcome:
     figures = []
     for least in (0.5, 1.0):
         beyond = np.concatenate([[least], np.geomspace(least, 100, 400)])
-        found = [DiscreteGaussian(variance=Fraction(str(round(float(s), 9)))).actual_variance() - round(float(s), 9)
-                 for s in beyond]  # fmt: skip
+        scales = [round(float(s), 9) for s in beyond]
+        differences = [DiscreteGaussian(variance=Fraction(str(s))).actual_variance() - s for s in scales]
         again = abs(plain_sums.variance(1 / (2 * least)) - least)  # the largest is at the beginning
-        at, ours = f"s > {least:g}", float(np.abs(found).max())
+        at, ours = f"s > {least:g}", float(np.abs(differences).max())
         figures.append(judge("kazan2022.figure7.largest", ours, case=at, at=at, again=again))
     for s in ("0.2", "0.3"):  # where they are far apart
         figures.append(Figure(name="actual variance", at=f"s={s}", again=plain_sums.variance(1 / (2 * float(s))),
@@ -55,10 +55,10 @@ def figure_8(_: Setting) -> Outcome:
     for rho, n in CASES:
         budget = rho_of("block") if rho == "0.099" else Fraction(rho)
         noises = [paper_noise(budget)] * n
-        exact, one = sum_of_noise(noises), approximate_sum(noises)
+        exact, approximation = sum_of_noise(noises), approximate_sum(noises)
         k = np.arange(-exact.reach, exact.reach + 1)
-        off = np.abs(exact.pmf(k) - one.pmf(k))
-        apart[rho, n] = float(off.sum() + 2 * one.tail(exact.reach + 1)) / 2
+        off = np.abs(exact.pmf(k) - approximation.pmf(k))
+        apart[rho, n] = float(off.sum() + 2 * approximation.tail(exact.reach + 1)) / 2
         distance, largest = _by_hand(float(budget), n)
         at = f"rho={rho};n={n}"
         figures += [
@@ -68,12 +68,14 @@ def figure_8(_: Setting) -> Outcome:
                    again_within=1e-10),
             Figure(name="variance of the sum", at=at, ours=exact.actual_variance(),
                    again=n * plain_sums.variance(float(budget))),
-            Figure(name="variance of DG(n/(2 rho))", at=at, ours=one.actual_variance(),
+            Figure(name="variance of DG(n/(2 rho))", at=at, ours=approximation.actual_variance(),
                    again=plain_sums.variance(float(budget) / n)),
         ]  # fmt: skip
-        shown = np.arange(-int(3.5 * float(one.variance) ** 0.5), int(3.5 * float(one.variance) ** 0.5) + 1)
+        shown = np.arange(
+            -int(3.5 * float(approximation.variance) ** 0.5), int(3.5 * float(approximation.variance) ** 0.5) + 1
+        )
         rows.append(pd.DataFrame({"case": f"rho = {rho}, n = {n}", "k": shown, "sum of n": exact.pmf(shown),
-                                  "DG(n/(2 rho))": one.pmf(shown)}))  # fmt: skip
+                                  "DG(n/(2 rho))": approximation.pmf(shown)}))  # fmt: skip
     few, many, census = (apart[case] for case in (("0.9", 5), ("0.9", 27), ("0.099", 27)))
     figures += [
         judge("kazan2022.figure8.by_number", many / few),
@@ -105,6 +107,6 @@ def _by_hand(rho: float, n: int) -> tuple[float, float]:
         total = np.convolve(total, p)
     k, q = plain_sums.law(rho / n)
     reach = max(len(total), len(q)) // 2
-    total, q = (np.pad(one, reach - len(one) // 2) for one in (total, q))
+    total, q = (np.pad(law, reach - len(law) // 2) for law in (total, q))
     off = np.abs(total - q)
     return float(off.sum()) / 2, float(off.max())

@@ -75,12 +75,14 @@ def table_3(_: Setting) -> Outcome:
                               again=plain_sums.mass(BUREAUS_RHO, x - 1)))  # fmt: skip
         for p in PRIORS:
             at, prior = f"x={x};p={p}", float(Fraction(p))
-            one, other = exposure(p), exposure(p, real)
-            figures.append(beside("Table 3", "posterior", at, float(one.posterior(x))))
-            figures.append(beside("Table 3", "risk ratio", at, float(one.ratio(x))))
+            paper, bureau = exposure(p), exposure(p, real)
+            figures.append(beside("Table 3", "posterior", at, float(paper.posterior(x))))
+            figures.append(beside("Table 3", "risk ratio", at, float(paper.ratio(x))))
             again = plain_sums.posterior(BUREAUS_RHO, x, prior)
-            bureaus.append(Figure(name="posterior, Bureau's noise", at=at, ours=float(other.posterior(x)), again=again))
-            bureaus.append(Figure(name="risk ratio, Bureau's noise", at=at, ours=float(other.ratio(x)),
+            bureaus.append(
+                Figure(name="posterior, Bureau's noise", at=at, ours=float(bureau.posterior(x)), again=again)
+            )
+            bureaus.append(Figure(name="risk ratio, Bureau's noise", at=at, ours=float(bureau.ratio(x)),
                                   again=again / prior))  # fmt: skip
     for x in (4, 5):  # section 4.2.1
         ours, printed = 100 * float(noise.pmf(x - 1)), 100 * float(noise.pmf(x))
@@ -109,15 +111,15 @@ def table_4(_: Setting) -> Outcome:
     """Table 4 and section 4.2.2: average posterior and disclosure risk."""
     figures, bureaus, rows = [], [], []
     for p in PRIORS:
-        one, real, prior = exposure(p), exposure(p, bureau_noise("block")), float(Fraction(p))
-        figures.append(beside("Table 4", "marginal posterior", f"p={p}", one.marginal_posterior))
-        figures.append(beside("Table 4", "disclosure risk R", f"p={p}", one.risk))
+        paper, bureau, prior = exposure(p), exposure(p, bureau_noise("block")), float(Fraction(p))
+        figures.append(beside("Table 4", "marginal posterior", f"p={p}", paper.marginal_posterior))
+        figures.append(beside("Table 4", "disclosure risk R", f"p={p}", paper.risk))
         again = plain_sums.average(BUREAUS_RHO, prior)
-        bureaus.append(Figure(name="marginal posterior, Bureau's noise", at=f"p={p}", ours=real.marginal_posterior,
+        bureaus.append(Figure(name="marginal posterior, Bureau's noise", at=f"p={p}", ours=bureau.marginal_posterior,
                               again=again))  # fmt: skip
-        bureaus.append(Figure(name="disclosure risk R, Bureau's noise", at=f"p={p}", ours=real.risk,
+        bureaus.append(Figure(name="disclosure risk R, Bureau's noise", at=f"p={p}", ours=bureau.risk,
                               again=again / prior))  # fmt: skip
-        rows.append([p, one.marginal_posterior, one.risk, real.marginal_posterior, real.risk])
+        rows.append([p, paper.marginal_posterior, paper.risk, bureau.marginal_posterior, bureau.risk])
     risks = [exposure(p).risk for p in PRIORS]
     figures += [judge("kazan2022.table4.smallest", min(risks)), judge("kazan2022.table4.largest", max(risks))]
     twice = DiscreteGaussian(variance=1 / rho_of("block"))  # erratum 9 with the printed rho

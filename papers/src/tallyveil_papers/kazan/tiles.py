@@ -51,8 +51,8 @@ def figure_4(_: Setting) -> Outcome:
         *_zones(exact, left_out, again),
     ]
     real = with_bureaus_noise().decision([1])
-    found = (real.right_decision, real.gain, real.loss)
-    for name, value, hand in zip(("P[right decision]", "gain", "loss"), found, bureaus_by_hand(1), strict=True):
+    decisions = (real.right_decision, real.gain, real.loss)
+    for name, value, hand in zip(("P[right decision]", "gain", "loss"), decisions, bureaus_by_hand(1), strict=True):
         figures.append(Figure(name=f"{name}, Bureau's noise, %", at="xi2=1", ours=100 * value, again=100 * hand))
     tiles = pd.concat([_tiles(exact, EXACT), _tiles(left_out, LONG_RUN)])
     notes = notes_of("kazan2022.figure4", above=100 * in_above, siblings=100 * in_siblings, both=ours)
@@ -106,16 +106,16 @@ def _ends(tiles: Floats | Integers) -> list[float]:
 
 def _thresholds(chains: Chains) -> Integers:
     claims = chains.claimed()
-    found: Integers = OWN[np.argmax(claims, axis=0)]
-    return found
+    thresholds: Integers = OWN[np.argmax(claims, axis=0)]
+    return thresholds
 
 
 def _thresholds_by_hand() -> Integers:
     """The smallest x1* with an odds of more than 1 (Eq. 25), tile by tile."""
-    given = [[plain_sums.given(0, int(x2), int(y)) for y in BOX[1]] for x2 in BOX[0]]
-    log_odds = np.array([[math.log(one[1].sum() / one[0].sum()) for one in row] for row in given])  # at x1* = 0
-    found: Integers = np.floor(-log_odds / (2 * plain_sums.RHO_1)).astype(np.int64) + 1  # each step adds 2 rho_1
-    return found
+    joint = [[plain_sums.given(0, int(x2), int(y)) for y in BOX[1]] for x2 in BOX[0]]
+    log_odds = np.array([[math.log(table[1].sum() / table[0].sum()) for table in row] for row in joint])  # at x1* = 0
+    thresholds: Integers = np.floor(-log_odds / (2 * plain_sums.RHO_1)).astype(np.int64) + 1  # each step adds 2 rho_1
+    return thresholds
 
 
 def _tiles(thresholds: Floats | Integers, name: str) -> pd.DataFrame:

@@ -46,7 +46,7 @@ def compute_claims(setting: Setting) -> Outcome:
     mine, theirs = list(claims(ours)), list(claims(results()))
     figures = [_figure(claim, census) for claim in mine]
     made = {(claim.key, claim.at) for claim in mine}
-    reason = "what it is made of is not compared here"
+    reason = "the figures that it is computed from are not compared here"
     lacking = [claim for claim in theirs if (claim.key, claim.at) not in made]
     figures += [_figure(claim._replace(value=math.nan), census, reason) for claim in lacking]
     by_theirs, by_ours = (

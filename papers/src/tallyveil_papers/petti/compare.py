@@ -22,7 +22,7 @@ from tallyveil_papers.petti.runs import KEYS, TEXT_LOSS
 from tallyveil_papers.registry import published
 
 FEWEST_RESIDUALS = 20  # behind a bias
-CHANCE = 3.0  # standard errors of the difference within which a stand-in is not told from the published figure
+CHANCE = 3.0  # standard errors of the difference within which a stand-in does not differ
 CLEAR = 3.0  # standard errors from 0 beyond which a bias has a direction (of 150, several would pass 2 by chance)
 REAL_ERRORS = 4.0  # on the real census: standard errors of the difference of two such runs
 UNIT = {
@@ -32,7 +32,7 @@ UNIT = {
     "mean": 0.1,
     "std": 0.1,
 }  # of the last published digit; 1 elsewhere
-FLOAT = 1e-9  # of a difference that is exactly half a unit
+FLOAT = 1e-9  # tolerance for a difference of exactly half a unit
 WORDS = {
     "mae": "median absolute error",
     "pct95": "95th percentile of absolute error",
@@ -62,8 +62,8 @@ class Laid:
     def notes(self) -> list[str]:
         """The number of figures that are compared, and of those left out, by reason."""
         number = self.left_out.groupby("reason", sort=False).size()
-        told = [f"{len(self.table)} of {len(self.figures)} published figures are compared."]
-        return told + [f"Not compared, {count}: {reason}." for reason, count in number.items()]
+        compared = [f"{len(self.table)} of {len(self.figures)} published figures are compared."]
+        return compared + [f"Not compared, {count}: {reason}." for reason, count in number.items()]
 
 
 def results(**wanted: Any) -> pd.DataFrame:
@@ -164,28 +164,28 @@ def _reason(row: Any, census: Census) -> str:
     if is_invariant(row) and not pd.isna(row.ours):
         return ""
     if not census.has_persons(row.statistic):
-        return f"a country of fewer than {fewest_persons(row.statistic):,} persons is too small for that"
+        return f"a country of fewer than {fewest_persons(row.statistic):,} persons is too small for this comparison"
     if not census.has_enough(row.level):
         return f"this smaller country has {census.units(row.level)} of the nation's {NUMBERS[row.level]:,} {level}"
     if pd.isna(row.ours):  # but for units that are not there, a figure that is missing differs
-        return f"no {level} here have such a homogeneity index" if row.statistic == "bias" else ""
+        return f"no {level} here have this homogeneity index" if row.statistic == "bias" else ""
     if not census.stand_in and row.method == "precise":
         return ""
     if row.statistic == "bias" and row.n < FEWEST_RESIDUALS:
-        return f"fewer than {FEWEST_RESIDUALS} residuals of {level} have such a homogeneity index here"
+        return f"fewer than {FEWEST_RESIDUALS} residuals of {level} have this homogeneity index here"
     if row.statistic == "epl" and math.isnan(row.corrected):
-        return f"{level} have too few residuals for the loss to say anything"
+        return f"{level} have too few residuals to estimate the loss"
     if not census.stand_in and math.isnan(row.chance):
-        return "with one run, nothing is known of the chance in them"
+        return "with one run, the sampling error is unknown"
     return "" if census.whole else _reason_of_size(row, level)
 
 
 def _reason_of_size(row: Any, level: str) -> str:
     """Why a row is not compared in a smaller country."""
     if row.statistic == "max_ae":
-        return "a maximum grows with the number of counts, and a smaller country has fewer"
+        return "a maximum grows with the number of counts, and a smaller country has fewer counts"
     if row.statistic == "std" and row.level != "enum_dist":
-        return "the spread of sizes hangs on the few largest counties, which a smaller country does not have"
+        return "the spread of sizes depends on the few largest counties, which a smaller country does not have"
     if row.statistic == "bias" and not abs(row.published) > CLEAR * row.chance:
         return f"the published bias of {level} is within {CLEAR:g} standard errors (of ours) of 0"
     return ""

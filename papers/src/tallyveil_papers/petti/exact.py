@@ -155,7 +155,7 @@ def spread_figure(census: Census, release: Release) -> Figure:
         row = int(np.ravel_multi_index(places, [len(names) for names in query.row_labels]))
         noisy = asked.ask("enumdist", STRATA, np.arange(len(true), dtype=np.int64) * query.size + row)
         squares.append((noisy - true[:, row]).astype(np.float64) ** 2)
-    chance = CHECKED * math.sqrt(sum(one.var() / one.mean() ** 2 / len(one) for one in squares))
+    chance = CHECKED * math.sqrt(sum(values.var() / values.mean() ** 2 / len(values) for values in squares))
     ratio = float(squares[0].mean() / squares[1].mean())
     return judge("petti2020.setup.spread", ratio, at=f"enumdist, {len(true):,} of them", chance=chance)
 

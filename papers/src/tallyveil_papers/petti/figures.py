@@ -64,17 +64,17 @@ def compute_table1(setting: Setting) -> Outcome:
     census = census_of(setting)
     ours = pd.concat([topdown_runs(setting).figures, sample_runs(setting).figures], ignore_index=True)
     lacking = lay(results(level="county", count="sc", statistic=["mae", "epl"]), ours, census).left_out
-    found = {} if len(lacking) else nearest(ours)
-    left_out = "" if found else f"of county strata, {lacking.reason.iloc[0]}"
+    fractions = {} if len(lacking) else nearest(ours)
+    left_out = "" if fractions else f"of county strata, {lacking.reason.iloc[0]}"
     figures = [
-        judge("petti2020.table1.nearest", found.get(epsilon, math.nan), at=f"epsilon {epsilon:g}, counties, strata",
+        judge("petti2020.table1.nearest", fractions.get(epsilon, math.nan), at=f"epsilon {epsilon:g}, counties, strata",
               case=f"{epsilon:g}", tolerance=0.0 if census.stand_in else STEP + 1e-9, stand_in=census.stand_in,
               slack=_slack(share), left_out=left_out)
         for epsilon, share in TABLE_1.items()
     ]  # fmt: skip
     table = pd.DataFrame({"epsilon": list(TABLE_1), "published": list(TABLE_1.values())})
     table = table.assign(
-        by_ours=table.epsilon.map(found), by_the_published_figures=table.epsilon.map(nearest(results()))
+        by_ours=table.epsilon.map(fractions), by_the_published_figures=table.epsilon.map(nearest(results()))
     )
     return Outcome(figures=figures, tables={"table1": table}, notes=notes_of("petti2020.table1"))
 
@@ -113,11 +113,11 @@ def nearest(figures: pd.DataFrame) -> dict[float, float]:
     """The sampling fraction nearest to each budget of Table 1, for strata of counties."""
     pairs = _pairs(figures)
     own, samples = pairs[pairs.method == "topdown"].set_index("epsilon"), pairs[pairs.method == "srs"]
-    found = {}
+    fractions = {}
     for epsilon in TABLE_1:
         apart = [distance(own.loc[epsilon].to_dict(), row) for row in samples.to_dict(orient="records")]
-        found[epsilon] = float(samples.fraction.iloc[int(np.argmin([np.inf if d is None else d for d in apart]))])
-    return found
+        fractions[epsilon] = float(samples.fraction.iloc[int(np.argmin([np.inf if d is None else d for d in apart]))])
+    return fractions
 
 
 def _pairs(figures: pd.DataFrame) -> pd.DataFrame:

@@ -71,7 +71,7 @@ def sample_loss_figures(ours: pd.DataFrame, census: Census) -> tuple[list[Figure
     numbers = dict.fromkeys(("epsilon", "fraction", "homogeneity"), float)
     table = losses_table().assign(statistic=TEXT_LOSS).astype(numbers)
     table = table.merge(ours.astype(numbers), on=KEYS, how="left", suffixes=("_text", ""))
-    few = "the maximum hangs on the farthest residuals, of which a smaller country has fewer"
+    few = "the maximum depends on the most extreme residuals, of which a smaller country has fewer"
     reason = "" if census.whole else few
     figures = [
         figure_of(row, census, reason)
