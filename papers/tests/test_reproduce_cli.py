@@ -53,8 +53,8 @@ def test_items_are_listed():
     [
         ([], "reproduce needs a folder to write"),
         (["nobody2030", "-o", "x"], "unknown item 'nobody2030'"),
-        (["--full", "--persons", "5", "-o", "x"], "of --full, --persons and --ipums, give one"),
-        (["--full", "--ipums", "x.dat", "-o", "x"], "of --full, --persons and --ipums, give one"),
+        (["--full", "--persons", "5", "-o", "x"], "of --full, --persons and --ipums, give only one"),
+        (["--full", "--ipums", "x.dat", "-o", "x"], "of --full, --persons and --ipums, give only one"),
         (["--persons", "0", "-o", "x"], "--persons must be from 1 to 132,404,766. Got 0"),
         (["--persons", "-5", "-o", "x"], "--persons must be from 1"),
         (["--seed", "-1", "-o", "x"], "--seed must be from 0"),

@@ -252,7 +252,10 @@ def test_finished_pieces_of_an_interrupted_item_are_kept(tmp_path):
 
 def test_published_figures_are_shipped():
     assert len(published("petti_flaxman_2020_results")) == 994
-    assert set(published("kazan_reiter_2022_values")) == {"item", "quantity", "at", "published", "unit"}
+    columns = ["item", "quantity", "at", "published", "digits", "unit", "corrected", "corrected_digits"]
+    assert list(published("kazan_reiter_2022_values")) == columns
+    assert published("kazan_reiter_2022_table1").shape == (12, 8)
+    assert len(published("petti_flaxman_2020_text")) == 84
     assert set(published("petti_flaxman_2020_table_sa1")["part"]) == {"a", "b", "c"}
 
 

@@ -1,4 +1,4 @@
-"""Every table and figure of the four papers, computed again beside the published numbers."""
+"""Every table and figure of the four papers, recomputed and compared with the published numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tallyveil.errors import InputError
 from tallyveil_papers.figure import Figure
-from tallyveil_papers.reader import Paper, read_paper
+from tallyveil_papers.reader import NAMES, Paper, read_paper
 from tallyveil_papers.registry import Item, Outcome, Setting, published
 
 __all__ = ["Figure", "Item", "Outcome", "Setting", "items", "papers", "published"]
@@ -18,7 +18,7 @@ def papers() -> list[Paper]:
     >>> [paper.key for paper in papers()]
     ['flaxman2019', 'petti2020', 'petti2020-appendix', 'kazan2022']
     """
-    return [read_paper(name) for name in ("flaxman", "petti", "appendix", "kazan")]
+    return [read_paper(name) for name in NAMES]
 
 
 def items(keys: Sequence[str] = ()) -> list[Item]:

@@ -1,4 +1,4 @@
-"""One number of a paper beside ours, and the verdict on the two.
+"""One number of a paper, ours, and the verdict on the two.
 
 - ``agrees``: within the tolerance;
 - ``erratum``: differs from what is printed as the erratum says: another computation gives the printed number, or the
@@ -29,7 +29,7 @@ _SAME = 1e-6  # relative: two computations of one number
 @final
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One number beside the published one.
+    """Our number and the published one.
 
     Attributes
     ----------
@@ -44,19 +44,19 @@ class Figure:
     relation
         "=", or "<" or ">" where the paper gives a bound ("over 99%").
     tolerance
-        How far ours may be from the published figure: half a unit of its last digit unless there is chance in it.
+        How far ours may be from the published figure: half a unit of its last digit, plus any sampling error.
     as_printed
-        What reproduces the published number where it does not follow from the definitions (with an erratum).
+        The computation that reproduces the published number if that does not follow from the definitions (an erratum).
     overstated
-        That the paper's words say more than holds, as the errata have it; ``again`` must confirm ours then.
+        Whether the paper claims too much according to the errata; ``again`` must then confirm ours.
     again, again_within
-        Ours by other means (a sum written out, a value that the errata give), and how far apart the two may be.
+        Our number by a second computation (a plain sum, a value of the errata), and how far apart the two may be.
     stand_in
         Whether the population is a synthetic one.
     slack
-        Of a stand-in: a difference this small is no difference, whatever its factor.
+        For a stand-in: a difference this small is ignored, whatever the factor.
     factor
-        Of a stand-in: the factor beyond which it differs; infinite where direction alone can be compared.
+        For a stand-in: the factor beyond which it differs; infinite if only the direction can be compared.
     left_out
         Why it is not compared.
     """
@@ -79,7 +79,7 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """How the two compare."""
+        """The verdict on the two numbers."""
         if self.left_out:
             return NOT_COMPARED
         if not math.isfinite(self.ours) or not self._is_confirmed():
@@ -106,7 +106,7 @@ class Figure:
 
     @property
     def apart(self) -> str:
-        """Of a figure that differs: by how much."""
+        """For a figure that differs, by how much."""
         if self.verdict != DIFFERS:
             return ""
         if not self._is_confirmed():
@@ -122,14 +122,14 @@ class Figure:
         return math.isclose(self.ours, self.again, rel_tol=_SAME, abs_tol=self.again_within)
 
     def _fits(self, value: float) -> bool:
-        """Whether a value is as the paper has it."""
+        """Whether a value agrees with the published one."""
         over = value - (math.nan if self.published is None else self.published)
         return {"=": abs(over) <= self.tolerance, "<": over < self.tolerance, ">": over > -self.tolerance}[
             self.relation
         ]
 
     def _is_like(self, published: float) -> bool:
-        """Whether a stand-in has the direction and the size."""
+        """Whether a stand-in has the published direction and size."""
         if abs(self.ours - published) <= self.slack:
             return True
         return self.ours * published > 0 and 1 / self.factor <= self.ours / published <= self.factor

@@ -1,7 +1,7 @@
-"""What flaxman2019 and petti2020's appendix have in common: curves of the loss, the noise they drew, their pictures.
+"""Shared by flaxman2019 and petti2020's appendix: curves of the loss, the authors' noise, and charts.
 
-:func:`tallyveil.evaluate.epl` gives a curve with its band; where hundreds of curves are wanted, the curve alone comes
-from the same ``smoothed`` (tallyveil.evaluate.epl.loss) without the band.
+:func:`tallyveil.evaluate.epl` computes a curve with its band. Where hundreds of curves are needed, the same
+``smoothed`` (tallyveil.evaluate.epl.loss) computes them without the band.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tallyveil.evaluate.epl.loss import Settings, smoothed
 from tallyveil.evaluate.tally import tally
 from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, titled
 
-DRAWN = 0.95  # a picture shows about so much of the residuals on each side, and half as much again
+DRAWN = 0.95  # share of the residuals that a chart shows on each side, times 1.5
 
 
 def loss_curve(residuals: NDArray[Any], **settings: Any) -> tuple[Floats, Floats]:
@@ -44,6 +44,12 @@ def median(residuals: NDArray[Any], **settings: Any) -> float:
     return float(np.median(np.abs(loss_curve(residuals, **settings)[1])))
 
 
+def one_draw(values: Floats, published: float) -> float:
+    """How far one draw may lie from the mean, on the side of a published one: to the 2.5th or 97.5th percentile."""
+    low, high = np.quantile(values, [0.025, 0.975])
+    return float(abs((low if published < values.mean() else high) - values.mean()))
+
+
 def authors_z(z: float) -> Fraction:
     """The z of the noise that the notebooks drew: numpy's geometrics with success probability z have ratio 1 - z.
 
@@ -54,7 +60,7 @@ def authors_z(z: float) -> Fraction:
 
 
 def densities(residuals: NDArray[Any], *, bandwidth: float, width: float = 1.0, reach: float | None = None) -> Any:
-    """How often residuals occur per person (in bins of some width), and the smoothed density: x, share, what."""
+    """Frequencies of residuals per person (in bins of ``width``), and the smoothed density: x, share, what."""
     far = reach or 1.5 * float(np.quantile(np.abs(residuals), DRAWN))
     half = math.ceil(far / width)
     middle = np.arange(-half, half + 1) * width

@@ -1,4 +1,4 @@
-"""One page with all items: side by side, with charts and verdicts. It needs no script and nothing from elsewhere."""
+"""One self-contained page with all items: our numbers and the published ones, charts and verdicts; no scripts."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ WORDS = {
 }
 MEANING = {
     "agrees": "within the tolerance",
-    "erratum": "ours follows from the definitions; another computation gives what is printed, or words are too strong",
-    "stand-in": "computed on made-up people: direction, and a factor of two; never agreement",
-    "differs": "anything else, and what could not be computed",
-    "not compared": "with the reason",
-    "shown": "for completeness; some computed a second way",
+    "erratum": "ours follows from the definitions; another computation gives what is printed, or a claim is too strong",
+    "stand-in": "computed on a synthetic population: direction and a factor of two; never counts as agreement",
+    "differs": "anything else, including items that could not be computed",
+    "not compared": "the reason is given",
+    "shown": "shown for completeness; some are computed a second way",
 }
 SHORT = 30  # rows of a table that the page shows; longer ones are linked
 
@@ -42,13 +42,13 @@ def page_of(done: Sequence[Done], setting: Setting, *, seconds: float) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"figure": figure, "verdict": WORDS.get}
     template = environment.from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
-    verdicts = [verdict for one in done for verdict in one.figures.verdict]
+    verdicts = [verdict for result in done for verdict in result.figures.verdict]
     return template.render(
         papers=[
-            (paper.key, paper.title, [_section(one) for one in done if one.item.paper == paper.key])
+            (paper.key, paper.title, [_section(result) for result in done if result.item.paper == paper.key])
             for paper in papers()
         ],
-        counts=[(name, sum(one.verdict == name for one in done)) for name in WORDS],
+        counts=[(name, sum(result.verdict == name for result in done)) for name in WORDS],
         numbers=[(name, verdicts.count(name)) for name in WORDS],
         compared=sum(verdict in ("agrees", "erratum", "stand-in", "differs") for verdict in verdicts),
         left_out=verdicts.count("not compared"),
@@ -68,7 +68,7 @@ def _section(done: Done) -> dict[str, Any]:
     return {
         "done": done,
         "item": done.item,
-        "rows": rows,  # what differs is seen first, what is not compared last
+        "rows": rows,  # figures that differ come first, those not compared last
         "charts": [(name, Markup((done.folder / f"{name}.svg").read_text(encoding="utf-8"))) for name in done.charts],
         "tables": [(name, list(frame), frame.map(cell).to_numpy().tolist()) for name, frame in read.items()
                    if 0 < len(frame) <= SHORT],

@@ -1,6 +1,6 @@
-"""Items of the papers: what is computed, by which public calls, beside what was published.
+"""Items of the papers: what is computed, by which public calls, and what was published.
 
-An item is computed anew every time; nothing of ours is read from a file. What an item says in words is data: a TOML
+An item is always computed anew; none of our numbers is read from a file. What an item says in words is data: a TOML
 file for each paper (:mod:`tallyveil_papers.reader`). An item's verdict is that of its worst figure.
 """
 
@@ -20,7 +20,7 @@ from tallyveil_papers.figure import Figure, worst
 @final
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What items are computed with.
+    """The parameters of a computation.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Setting:
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """What an item gave: its figures, charts by name (Altair), further tables by name, and notes in words."""
+    """The result of an item: its figures, charts by name (Altair), further tables by name, and notes."""
 
     figures: Sequence[Figure]
     charts: Mapping[str, Any] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Item:
     key
         ``paper.item``, such as ``kazan2022.table3``.
     title, where
-        What it is, and where it stands in the paper.
+        What the item is, and where it is in the paper.
     what
         What is computed here, in a sentence or two.
     calls
@@ -85,7 +85,7 @@ class Item:
     tolerance
         Why the tolerance is what it is.
     erratum
-        What is off in print, in fair words ("consistent with"), where something is.
+        What is wrong in print, if anything, in fair words ("consistent with").
     compute
         Computes it.
     """

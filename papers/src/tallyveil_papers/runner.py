@@ -1,8 +1,8 @@
-"""Run items one after another and keep what each gave in a folder, so that an interrupted run is gone on with.
+"""Run items one after another and keep the results in a folder, so that an interrupted run can be resumed.
 
-A folder ``DIR/key`` has ``item.json`` (verdict, seconds, words), ``figures.csv``, further tables, and charts as SVG and
-PNG. It is written whole or not at all. One that the same code made in the same setting, and that nobody has touched, is
-not made again; nor are finished pieces of an item's long work.
+A folder ``DIR/key`` has ``item.json`` (verdict, seconds, notes), ``figures.csv``, further tables, and charts as SVG and
+PNG. It is written completely or not at all. A folder that the same code wrote with the same setting, and that was not
+modified since, is not computed again; nor are finished pieces of an item's long work.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tallyveil.runs.store import FrameStore, job_folder
 from tallyveil_papers.figure import DIFFERS, worst
 from tallyveil_papers.registry import Item, Outcome, Setting
 
-Progress = Callable[["Done", bool], None]  # an item, and whether it was computed now
+Progress = Callable[["Done", bool], None]  # an item's result, and whether it was computed now
 PACKAGES = ("numpy", "scipy", "numba", "pandas")
 _PIECES = ".pieces"  # of long work
 
@@ -39,7 +39,7 @@ _PIECES = ".pieces"  # of long work
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Done:
-    """An item that was computed: its folder has the rest."""
+    """The result of an item; its tables and charts are in its folder."""
 
     item: Item
     folder: Path
@@ -53,33 +53,30 @@ class Done:
 
 
 def run_items(items: Sequence[Item], folder: Path, setting: Setting, progress: Progress | None = None) -> list[Done]:
-    """Compute items, or take what was computed before; the folder is for one setting."""
+    """Compute items, or read the results of an earlier run; a folder belongs to one setting."""
     place = job_folder(folder, job_of(setting))
     setting = replace(setting, map=_kept_pieces(place / _PIECES, setting.map))
     done = []
     for item in items:
-        one = read_done(item, place / item.key)
-        made = one is None
-        if one is None:
-            one = _make(item, place / item.key, setting)
-        done.append(one)
+        earlier = read_done(item, place / item.key)
+        done.append(earlier or _make(item, place / item.key, setting))
         if progress is not None:
-            progress(one, made)
+            progress(done[-1], earlier is None)
     return done
 
 
 def job_of(setting: Setting) -> dict[str, Any]:
-    """What a folder is made for."""
+    """What identifies the setting of a folder."""
     job: dict[str, Any] = {"persons": setting.persons, "replicates": setting.replicates, "seed": setting.seed}
     if setting.ipums is not None:
-        told = setting.ipums.stat()
-        job |= {"ipums": setting.ipums.name, "bytes": told.st_size, "changed": told.st_mtime_ns}
+        status = setting.ipums.stat()
+        job |= {"ipums": setting.ipums.name, "bytes": status.st_size, "changed": status.st_mtime_ns}
     return job
 
 
 @cache
 def code() -> str:
-    """Which code computes: a digest of the package's own files, and the versions of the others."""
+    """A digest of the code that computes: the files of both packages, and the versions of the others."""
     digest = sha256(repr(versions()).encode())
     for root in (Path(str(files(name))) for name in ("tallyveil", __package__)):
         for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".csv", ".toml")):
@@ -89,43 +86,43 @@ def code() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of this library and of those it computes with."""
+    """Versions of this library and of those that it computes with."""
     return {"tallyveil": __version__, **{name: version(name) for name in PACKAGES}}
 
 
 def read_done(item: Item, place: Path) -> Done | None:
-    """What an item's folder holds; nothing if it is not whole, failed, or was made by other code."""
+    """The result in an item's folder; None if it is incomplete, failed, or was written by other code."""
     try:
-        told = json.loads((place / "item.json").read_text(encoding="utf-8"))
-        whole = all(_digest(place / name) == digest for name, digest in told["files"].items())
-        if told["failed"] or told["code"] != code() or not whole:
+        record = json.loads((place / "item.json").read_text(encoding="utf-8"))
+        whole = all(_digest(place / name) == digest for name, digest in record["files"].items())
+        if record["failed"] or record["code"] != code() or not whole:
             return None
-        return _done(item, place, told)
+        return _done(item, place, record)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _done(item: Item, place: Path, told: Mapping[str, Any]) -> Done:
+def _done(item: Item, place: Path, record: Mapping[str, Any]) -> Done:
     figures = pd.read_csv(place / "figures.csv", dtype={"at": str, "quote": str, "allowed": str})
     return Done(
         item=item,
         folder=place,
-        verdict=DIFFERS if told["failed"] else worst(figures.verdict),
-        seconds=told["seconds"],
-        notes=tuple(told["notes"]),
-        failed=told["failed"],
-        charts=tuple(told["charts"]),
-        tables=tuple(told["tables"]),
+        verdict=DIFFERS if record["failed"] else worst(figures.verdict),
+        seconds=record["seconds"],
+        notes=tuple(record["notes"]),
+        failed=record["failed"],
+        charts=tuple(record["charts"]),
+        tables=tuple(record["tables"]),
         figures=figures,
     )
 
 
 def _make(item: Item, place: Path, setting: Setting) -> Done:
-    """Compute an item and write its folder; one that fails is written down as differing, with what went wrong."""
+    """Compute an item and write its folder; an item that fails is recorded as differing, with the error."""
     start, failed = perf_counter(), ""
     try:
         outcome = item.compute(setting)
-    except Exception as problem:  # whatever goes wrong in one item, the others are computed
+    except Exception as problem:  # an error in one item must not stop the others
         outcome, failed = Outcome(figures=[]), f"{type(problem).__name__}: {problem}"
     seconds = round(perf_counter() - start, 2)
     shutil.rmtree(place, ignore_errors=True)
@@ -135,7 +132,7 @@ def _make(item: Item, place: Path, setting: Setting) -> Done:
             frame.to_csv(folder / f"{file_name(name)}.csv", index=False)
         for name, chart in outcome.charts.items():
             write_plot(chart, folder / file_name(name))
-        told = {
+        record = {
             "key": item.key,
             "title": item.title,
             "verdict": DIFFERS if failed else outcome.verdict,
@@ -148,26 +145,25 @@ def _make(item: Item, place: Path, setting: Setting) -> Done:
             "versions": versions(),
             "files": {path.name: _digest(path) for path in sorted(folder.iterdir())},
         }
-        (folder / "item.json").write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return _done(item, place, told)
+        (folder / "item.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return _done(item, place, record)
 
 
 @contextmanager
 def _appearing(place: Path) -> Iterator[Path]:
-    """A new folder, but if another run makes the same."""
+    """A new folder; an error if another run is writing the same one."""
     try:
         with new_folder(place) as folder:
             yield folder
     except InputError:
         if place.exists():
-            raise InputError(
-                f"{place}: another run makes it, too. Wait until that is done; then run this again."
-            ) from None
+            problem = f"{place}: another run is writing it. Wait until that run has finished, then run this again."
+            raise InputError(problem) from None
         raise
 
 
 def file_name(name: str) -> str:
-    """A chart's or table's name as that of a file.
+    """The file name for the name of a chart or table.
 
     >>> file_name("table 6, exact")
     'table_6_exact'
@@ -180,14 +176,14 @@ def _digest(path: Path) -> str:
 
 
 def _kept_pieces(folder: Path, spread: Callable[..., Iterable[Any]]) -> Callable[..., Iterable[Any]]:
-    """A map that keeps each piece of work; pieces are dataclasses of frames."""
+    """A map that stores the result of each piece of work, a dataclass of frames."""
 
     def kept(work: Callable[..., Any], *pieces: Sequence[Any]) -> Iterator[Any]:
         kind, store = get_type_hints(work)["return"], _store(folder)
         names = [field.name for field in fields(kind)]
 
         def known(key: str) -> Any:
-            """What was kept of a case; nothing if a part is missing or cannot be read."""
+            """The stored result of a case; None if a part is missing or cannot be read."""
             try:
                 return kind(**{name: store[f"{key}-{name}"] for name in names})
             except (KeyError, InputError):
@@ -201,10 +197,10 @@ def _kept_pieces(folder: Path, spread: Callable[..., Iterable[Any]]) -> Callable
         made = iter(spread(work, *zip(*new.values(), strict=True)) if new else ())
         for key in cases:
             if key in new:
-                one = next(made)
-                store.update({f"{key}-{name}": getattr(one, name) for name in names})
+                result = next(made)
+                store.update({f"{key}-{name}": getattr(result, name) for name in names})
             yield known(key)
-        list(made)  # so that it ends
+        list(made)  # exhausts the iterator, so that progress ends
 
     return kept
 
@@ -212,6 +208,6 @@ def _kept_pieces(folder: Path, spread: Callable[..., Iterable[Any]]) -> Callable
 def _store(folder: Path) -> FrameStore:
     try:
         return FrameStore(folder, job={"code": code()})
-    except InputError:  # of other code
+    except InputError:  # written by other code
         shutil.rmtree(folder)
         return FrameStore(folder, job={"code": code()})

@@ -1,7 +1,7 @@
 """The state of petti2020's appendix, its noise, and EPL of many draws.
 
-Washington State had 2,663 enumeration districts in 1940. Noise does not depend on the counts it is added to, so what
-the geometric mechanism loses is computed on any state with so many districts.
+Washington State had 2,663 enumeration districts in 1940. Noise does not depend on the counts it is added to, so the
+loss of the geometric mechanism can be computed on any state with as many districts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from tallyveil_papers.losses import largest
 from tallyveil_papers.petti.census import census_of
 from tallyveil_papers.petti.runs import STRATA
 from tallyveil_papers.registry import Setting
+from tallyveil_papers.verdicts import printed
 
-DISTRICTS = 2_663
+DISTRICTS = round(printed("petti2020-appendix.figure_sa1.districts"))
 PERSONS = 2_614_500  # a synthetic state of so many has 2,663 districts
 WASHINGTON = b"53"
 _PERSONS, _COUNTIES, _FILLED = 1_736_191, 39, 9_869  # of Washington: census of 1940; notebook 010, cell 9
@@ -39,7 +40,7 @@ class State(NamedTuple):
     stand_in: bool
 
     def words(self) -> str:
-        """Which state it is, for a picture."""
+        """Which state it is, for a chart."""
         return f"A synthetic state of {self.people.total():,} persons" if self.stand_in else "Washington State"
 
 
@@ -83,7 +84,7 @@ def noise_of(people: Histogram, z: Fraction | float, *, seed: int, runs: int) ->
 
 
 class Losses(NamedTuple):
-    """EPL of many draws: their statistics, and how far such statistics of fewer draws lie apart by chance."""
+    """EPL of many draws: their statistics, and the sampling error of such statistics."""
 
     values: Floats
 
@@ -93,7 +94,7 @@ class Losses(NamedTuple):
         return {"epl_mean": float(self.values.mean()), "epl_2_5": float(low), "epl_97_5": float(high)}
 
     def errors(self, seed: int, beside: int = THEIRS) -> dict[str, float]:
-        """Standard errors of the difference between statistics of so many draws and of ours: by drawing again."""
+        """Bootstrap standard errors of the difference between statistics of ``beside`` draws and of ours."""
         rng = np.random.default_rng(seed)
         squares = np.zeros(3)
         for size in (beside, len(self.values)):
@@ -102,11 +103,9 @@ class Losses(NamedTuple):
             squares += np.array([again.mean(axis=1).var(), low.var(), high.var()])
         return dict(zip(("epl_mean", "epl_2_5", "epl_97_5"), np.sqrt(squares).tolist(), strict=True))
 
-    def one_draw(self, printed: float) -> float:
-        """How far from the mean one draw may lie, on the side of a printed one: to the 2.5th or 97.5th percentile."""
-        found = self.statistics()
-        end = found["epl_2_5"] if printed < found["epl_mean"] else found["epl_97_5"]
-        return abs(end - found["epl_mean"])
+    def mean(self) -> float:
+        """Of all draws."""
+        return float(self.values.mean())
 
 
 def losses_of(draws: Iterable[NDArray[Any]], **settings: Any) -> Losses:
@@ -120,16 +119,16 @@ def strata_of(state: State) -> Integers:
 
 
 def state_in_words(state: State) -> str:
-    """Whose counts these are, how many, and how they differ from Washington's."""
+    """A note on the state: its size, and how it differs from Washington."""
     spine, districts = state.people.spine, state.people.spine.size("enumdist")
     counts = f"{state.people.total():,} persons in {districts:,} districts of {spine.size('county')} counties"
     if not state.stand_in:
         return f"Washington: {counts}."
     filled = np.count_nonzero(strata_of(state))
     return (
-        f"A synthetic state stands in for Washington: {counts}. Its size was chosen so that it has Washington's 2,663 "
-        f"districts; the rest is the nation's, not Washington's, which had {_PERSONS:,} persons in {_COUNTIES} "
-        f"counties and {_FILLED:,} strata that are not empty (notebook 010 of the authors). So a district has "
+        f"A synthetic state stands in for Washington: {counts}. Its size was chosen to give Washington's 2,663 "
+        f"districts; otherwise it resembles the nation, not Washington, which had {_PERSONS:,} persons in {_COUNTIES} "
+        f"counties and {_FILLED:,} non-empty strata (notebook 010 of the authors). A district therefore has "
         f"{state.people.total() / districts:,.0f} persons here and {_PERSONS / DISTRICTS:,.0f} there, and "
         f"{filled / districts:.1f} strata that are not empty here and {_FILLED / DISTRICTS:.1f} there."
     )

@@ -1,4 +1,4 @@
-"""The appendix's noise, EPL and optimisation once more, with numpy and scipy alone: what ours is confirmed with.
+"""A second implementation of the appendix's noise, EPL and optimisation, with numpy and scipy only.
 
 Noise is a difference of numpy's geometrics with success probability 1 - exp(-z), the density a sum written out (a test
 lays it beside scipy's ``gaussian_kde``), and the optimisation is a general solver's (``nnls``) or found by sorting.
@@ -39,7 +39,7 @@ def epl_by_hand(residuals: NDArray[Any], *, bandwidth: float = 0.1, percentile: 
 def losses_by_hand(
     z: float, *, seed: int, districts: int, runs: int, bandwidth: float = 0.1, percentile: float = 95.0
 ) -> Floats:
-    """EPL of so many draws of G(z)."""
+    """EPL of ``runs`` draws of G(z)."""
     rng = np.random.default_rng((seed, districts, round(1e6 * z)))
     return np.array(
         [epl_by_hand(noise(z, districts, rng), bandwidth=bandwidth, percentile=percentile) for _ in range(runs)]
@@ -52,12 +52,12 @@ def strata_and_total(true: Integers, *, z_total: float, z_strata: float, runs: i
 
     cells = true.shape[1]
     rows = np.vstack([math.sqrt(0.75) * np.eye(cells), np.full((1, cells), 0.5)])
-    found = np.empty((runs, len(true)))
+    totals = np.empty((runs, len(true)))
     for run in range(runs):
         strata, total = true + noise(z_strata, true.shape, rng), true.sum(axis=1) + noise(z_total, len(true), rng)
         sides = np.column_stack([math.sqrt(0.75) * strata, 0.5 * total])
-        found[run] = [nnls(rows, side)[0].sum() for side in sides]
-    return np.asarray(found - true.sum(axis=1))
+        totals[run] = [nnls(rows, side)[0].sum() for side in sides]
+    return np.asarray(totals - true.sum(axis=1))
 
 
 def nearest_with_total(strata: NDArray[Any], total: float) -> Floats:
@@ -75,7 +75,7 @@ def nearest_with_total(strata: NDArray[Any], total: float) -> Floats:
 def counties_kept(
     true: Integers, first: Integers, *, z: float, runs: int, rng: np.random.Generator
 ) -> Iterable[dict[str, NDArray[Any]]]:
-    """Residuals of strata in each run: noise alone, cut at 0, and nearest to the noisy ones with the county's total."""
+    """Residuals of strata by run: noise alone, truncated at 0, and closest to the noisy ones with the true total."""
     for _ in range(runs):
         noisy = true + noise(z, true.shape, rng)
         kept = np.concatenate(

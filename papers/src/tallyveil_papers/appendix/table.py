@@ -24,6 +24,7 @@ from tallyveil_papers.appendix.solvers import losses_by_hand
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.losses import authors_z
 from tallyveil_papers.registry import Outcome, Setting, published
+from tallyveil_papers.verdicts import notes_of
 
 TELLING = 0.05  # from this z on, ratios exp(-z) and 1 - z differ by 2.5% or more, and both are compared
 SLOW = 0.025  # noise wider than G of this is taken in proportion in the second computation
@@ -49,19 +50,11 @@ def table_sa1a(setting: Setting) -> Outcome:
         rows += [] if theirs is None else [{"epsilon": row["value"], "by": "ours, ratio 1 - z", **theirs.statistics()}]
     figures.append(_together(both, seed=setting.seed))
     more, by_size = _more_districts(state, setting)
-    note = (
-        "The noise is G(epsilon/2), so the true log ratio is epsilon/2, not epsilon. The mean EPL lies near epsilon at "
-        "2,663 districts; with more districts it falls towards epsilon/2 (table by_size), as the maximum of a less "
-        "noisy curve does (erratum 5). A row alone can hardly tell the two noises apart; the rows together can.",
-        f"Computed again: {BY_HAND} draws of numpy's geometrics with success probability 1 - exp(-z), and a density "
-        "summed term by term. Below epsilon 0.05, where that is slow, its figure for 0.05 in proportion: noise so wide "
-        "is the same but for its scale.",
-    )
     return Outcome(
         figures=[*figures, *more],
         charts={"table_sa1a": _table_chart(pd.DataFrame(rows))},
         tables={"statistics": pd.DataFrame(rows), "by_size": by_size},
-        notes=note,
+        notes=notes_of("petti2020-appendix.table_sa1a", by_hand=BY_HAND),
     )
 
 
@@ -89,10 +82,10 @@ def _more_districts(state: State, setting: Setting) -> tuple[list[Figure], pd.Da
 
 
 def _second(z: float, setting: Setting, **option: float) -> Losses:
-    """EPL by other means; of noise that is wider than G(0.025), in proportion."""
+    """EPL by the second implementation; for noise wider than G(0.025), scaled in proportion."""
     narrow = max(z, SLOW)
-    found = losses_by_hand(narrow, seed=setting.seed, districts=DISTRICTS, runs=BY_HAND, **option)
-    return Losses(found * (z / narrow))
+    losses = losses_by_hand(narrow, seed=setting.seed, districts=DISTRICTS, runs=BY_HAND, **option)
+    return Losses(losses * (z / narrow))
 
 
 def table_sa1b(setting: Setting) -> Outcome:
@@ -117,20 +110,15 @@ def _ignored(part: str, option: str, setting: Setting) -> Outcome:
         rows.append(
             {option: row["value"], **ours.statistics(), **{f"published_{name}": row[name] for name in STATISTICS}}
         )
-    other = _published("b" if part == "c" else "a")
-    same = [
-        row for row in table[list(STATISTICS)].to_numpy().tolist() if row in other[list(STATISTICS)].to_numpy().tolist()
-    ]
-    where = "(b)" if part == "c" else "(a)"
-    note = (
-        "As printed: bandwidth 0.1 and percentile 95 in every row, with the noise of ratio 1 - z. Published rows that "
-        f"stand digit by digit in part {where} too: {len(same)} of {len(table)}."
+    printed, other = (
+        frame[list(STATISTICS)].to_numpy().tolist() for frame in (table, _published("b" if part == "c" else "a"))
     )
+    same = sum(row in other for row in printed)
     return Outcome(
         figures=figures,
         charts={f"table_sa1{part}": _option_chart(pd.DataFrame(rows), option)},
         tables={"statistics": pd.DataFrame(rows)},
-        notes=[note],
+        notes=notes_of(f"petti2020-appendix.table_sa1{part}", same=same, rows=len(table)),
     )
 
 
@@ -142,8 +130,8 @@ def _published(part: str) -> pd.DataFrame:
 def _compared(
     at: str, row: Mapping[str, Any], ours: Losses, theirs: Losses | None, second: Losses, *, seed: int
 ) -> list[Figure]:
-    """The three statistics of a row; where ``theirs`` is given it is what the printed number is consistent with."""
-    figures, found, again = [], ours.statistics(), second.statistics()
+    """The three statistics of a row; the printed number may be consistent with ``theirs`` instead of ours."""
+    figures, statistics, again = [], ours.statistics(), second.statistics()
     printed = None if theirs is None else theirs.statistics()
     errors, pair = (theirs or ours).errors(seed), (ours, second)
     apart = [one.errors(seed, beside=len(other.values)) for one, other in (pair, pair[::-1])]
@@ -152,7 +140,7 @@ def _compared(
             Figure(
                 name=words,
                 at=at,
-                ours=found[name],
+                ours=statistics[name],
                 published=float(row[name]),
                 tolerance=4 * errors[name] + 0.00005,
                 as_printed=None if printed is None else printed[name],
@@ -164,10 +152,10 @@ def _compared(
 
 
 def _together(both: Sequence[tuple[Mapping[str, Any], Losses, Losses, Losses]], *, seed: int) -> Figure:
-    """Mean EPL over epsilon, averaged over rows: what one row alone cannot tell."""
+    """Mean EPL over epsilon, averaged over rows, which is sharper than a single row."""
     budgets = np.array([row["value"] for row, *_ in both])
     printed = np.array([row["epl_mean"] for row, *_ in both])
-    found, drawn, second = (
+    means, drawn, second = (
         np.array([one.values.mean() for one in some])
         for some in ([a for _, a, _, _ in both], [b for _, _, b, _ in both], [c for _, _, _, c in both])
     )
@@ -176,7 +164,7 @@ def _together(both: Sequence[tuple[Mapping[str, Any], Losses, Losses, Losses]], 
     return Figure(
         name="mean EPL over epsilon, on average",
         at=f"epsilon {budgets.min():g} to {budgets.max():g}",
-        ours=float((found / budgets).mean()),
+        ours=float((means / budgets).mean()),
         published=float((printed / budgets).mean()),
         tolerance=tolerance,
         as_printed=float((drawn / budgets).mean()),

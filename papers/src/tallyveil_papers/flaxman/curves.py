@@ -1,4 +1,4 @@
-"""Loss curves of flaxman2019's mechanisms at the budgets of Figure 1, run by run and together; and by other means."""
+"""Loss curves of flaxman2019's mechanisms at the budgets of Figure 1: by run, pooled, and by a second computation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from tallyveil.evaluate.epl.loss import Settings, frequencies, smoothed
 from tallyveil.evaluate.tally import Tally
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Geometric
-from tallyveil_papers.flaxman.direct import direct_of
-from tallyveil_papers.flaxman.runs import BUDGETS, LESS_OBVIOUS, LOSS, PARTS, RUNS, noise_of
+from tallyveil_papers.flaxman.runs import BUDGETS, LESS_OBVIOUS, PARTS, RUNS, noise_of
 from tallyveil_papers.flaxman.simulation import law_of, losses_by_hand, residuals_by_hand
 from tallyveil_papers.losses import authors_z, loss_curve, median
 
@@ -25,7 +24,7 @@ BY_HAND, BATCHES, POINTS = 20, 10, 60  # of the second computation: runs alone, 
 
 
 class Curves(NamedTuple):
-    """Of each run's loss curve: median, largest value, largest raw value; and medians of all runs together."""
+    """Median, largest and largest raw value of each run's loss curve, and medians of all runs pooled."""
 
     median: Floats
     largest: Floats
@@ -43,16 +42,16 @@ def residuals_of(seed: int, name: str, *, theirs: bool = False) -> NDArray[Any]:
 
 @lru_cache(maxsize=8)
 def curves_of(seed: int, name: str) -> Curves:
-    """Of a mechanism at its budget in Figure 1."""
-    found = residuals_of(seed, name)
-    losses = [loss_curve(one, **LESS_OBVIOUS) for one in found]
+    """The curves of a mechanism at its budget in Figure 1."""
+    residuals = residuals_of(seed, name)
+    losses = [loss_curve(values, **LESS_OBVIOUS) for values in residuals]
     each = [np.abs(loss) for _, loss in losses]
-    raw = [_largest_raw(one, x[-1]) for one, (x, _) in zip(found, losses, strict=True)]
+    raw = [_largest_raw(values, x[-1]) for values, (x, _) in zip(residuals, losses, strict=True)]
     return Curves(
-        np.array([np.median(one) for one in each]),
-        np.array([one.max() for one in each]),
+        np.array([np.median(values) for values in each]),
+        np.array([values.max() for values in each]),
         np.array(raw),
-        np.array([median(found.reshape(-1), **LESS_OBVIOUS)]),
+        np.array([median(residuals.reshape(-1), **LESS_OBVIOUS)]),
     )
 
 
@@ -64,25 +63,25 @@ def _largest_raw(residuals: NDArray[Any], reach: float) -> float:
 
 @lru_cache(maxsize=8)
 def again_of(seed: int, name: str) -> tuple[Curves, NDArray[Any]]:
-    """The same by other means, all runs at once several times; and the residuals of one time."""
+    """The curves by the second implementation, with several pooled batches, and the residuals of the last batch."""
     rng = np.random.default_rng((seed, round(1000 * BUDGETS[name])))
     pooled = []
     for _ in range(BATCHES):
-        found = residuals_by_hand(name, epsilon=BUDGETS[name], runs=RUNS, rng=rng)
-        pooled.append(np.median(losses_by_hand(found, points=POINTS)))
-    each = [losses_by_hand(one) for one in found[:BY_HAND]]
+        residuals = residuals_by_hand(name, epsilon=BUDGETS[name], runs=RUNS, rng=rng)
+        pooled.append(np.median(losses_by_hand(residuals, points=POINTS)))
+    each = [losses_by_hand(values) for values in residuals[:BY_HAND]]
     raw = []
-    for one in found[:BY_HAND]:
-        k, count = np.unique(np.floor(one + 0.5), return_counts=True)
-        near = (np.diff(k) == 1) & (np.abs(k[:-1]) <= 2 * np.percentile(np.abs(one), 95))
+    for values in residuals[:BY_HAND]:
+        k, count = np.unique(np.floor(values + 0.5), return_counts=True)
+        near = (np.diff(k) == 1) & (np.abs(k[:-1]) <= 2 * np.percentile(np.abs(values), 95))
         raw.append(np.abs(np.diff(np.log(count)))[near].max())
-    medians, largest = np.array([np.median(one) for one in each]), np.array([one.max() for one in each])
-    return Curves(medians, largest, np.array(raw), np.array(pooled)), found
+    medians, largest = np.array([np.median(values) for values in each]), np.array([values.max() for values in each])
+    return Curves(medians, largest, np.array(raw), np.array(pooled)), residuals
 
 
 @lru_cache(maxsize=4)
 def exact_of(name: str) -> float:
-    """The median loss of the noise's own law, smoothed: as if a thousand million areas were as likely as can be."""
+    """The median loss of the smoothed noise distribution itself, as for a thousand million areas."""
     z = Fraction(str(BUDGETS[name])) / (PARTS if name == "averaged" else 1)
     k = np.arange(-round(30 / z), round(30 / z) + 1)
     p = Geometric(z=z).pmf(k)
@@ -96,35 +95,23 @@ def exact_of(name: str) -> float:
     return float(np.median(np.abs(np.diff(log_p))))
 
 
-def clear() -> None:
-    """Forget what was computed with the library, so that it is computed anew."""
-    for kept in (residuals_of, curves_of, direct_of):
-        kept.cache_clear()
-
-
-def half_in_words(seed: int) -> str:
-    """What half of the budget means for averaged noise."""
+def half_values(seed: int) -> dict[str, float]:
+    """The values of the note on what half of the budget means for averaged noise."""
     budget, ours, exact = BUDGETS["averaged"], curves_of(seed, "averaged"), law_of("averaged", BUDGETS["averaged"])
     reach = 2 * float(np.percentile(np.abs(residuals_of(seed, "averaged")[0]), 95))
     whole = exact.p[exact.value % 1 == 0]
-    middle = len(whole) // 2
-    end = float(np.log(whole[middle + int(reach) - 1] / whole[middle + int(reach)]))
-    return (
-        "Averaged noise has no constant loss: its exact log ratio rises from 0 in the middle to "
-        f"{end / budget:.2f} of the budget at the end of the range ({reach:.0f} persons), and to the whole budget far "
-        f"out. One run's curve shows {ours.median.mean() / budget:.2f} of it in the median, {RUNS} runs together show "
-        f"{ours.pooled[0] / budget:.2f}, and the exact median is {exact_of('averaged') / budget:.2f}. So one half is "
-        "what a single run looks like; the exact figure is more."
-    )
+    end = len(whole) // 2 + int(reach)
+    return {
+        "end": float(np.log(whole[end - 1] / whole[end])) / budget,
+        "reach": reach,
+        "one_run": ours.median.mean() / budget,
+        "runs": RUNS,
+        "pooled": ours.pooled[0] / budget,
+        "exact": exact_of("averaged") / budget,
+    }
 
 
 # -- chance
-
-
-def one_run(values: Floats) -> float:
-    """How far from the mean one run may lie, on the side of 0.025: to the 2.5th or 97.5th percentile."""
-    low, high = np.quantile(values, [0.025, 0.975])
-    return float(abs((low if values.mean() > LOSS else high) - values.mean()))
 
 
 def within(ours: Floats, again: Floats) -> float:
@@ -133,7 +120,7 @@ def within(ours: Floats, again: Floats) -> float:
 
 
 def of_batches(again: Curves) -> float:
-    """Four standard errors of what all runs together show; more, as so few batches know it so badly (Student's t)."""
+    """Four standard errors of the pooled median, widened by Student's t because there are few batches."""
     few = len(again.pooled)
     return float(stdtrit(few - 1, ndtr(4.0)) * again.pooled.std(ddof=1)) * math.sqrt(1 + 1 / few)
 

@@ -1,12 +1,13 @@
-"""The direct estimate of flaxman2019 (section 2.3): runs on D and D', beside the exact laws of the two.
+"""The direct estimate of flaxman2019 (section 2.3): runs on D and D', compared with the exact distributions.
 
-At the budgets of Figure 1 five hundred runs say little about a log ratio, as the paper found. So frequencies are laid
-beside exact probabilities, and the same is done at epsilon 1, where so many runs do tell.
+At the budgets of Figure 1, five hundred runs say little about a log ratio, as the paper found. Frequencies are
+therefore compared with exact probabilities, also at epsilon 1, where this many runs are informative.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
@@ -20,9 +21,10 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.populations import uniform_tree
 from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair, titled
 from tallyveil_papers.figure import Figure
-from tallyveil_papers.flaxman.runs import BUDGETS, HOURS, LEAF, NAMES, run
+from tallyveil_papers.flaxman.runs import BUDGETS, LEAF, NAMES, run
 from tallyveil_papers.flaxman.simulation import Law, errors_of_raked, law_of
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of
 
 RUNS = 500
 TELLING = {"geometric": 1.0, "averaged": 1.0, "raked": 1.0}  # a budget at which so many runs tell
@@ -33,7 +35,7 @@ DRAWN = 150  # how far from 0 the picture goes, persons
 
 @lru_cache(maxsize=2)
 def direct_of(seed: int, *, telling: bool = False) -> tuple[dict[str, pd.DataFrame], float]:
-    """Curves of the three mechanisms from runs on D and D', and how long that took."""
+    """Curves of the three mechanisms from runs on D and D', and the seconds that the runs took."""
     start = perf_counter()
     people, moved = _sides(seed)
     true = int(people.answer("total", level=LEAF).dense()[0, 0])
@@ -49,7 +51,8 @@ def direct_of(seed: int, *, telling: bool = False) -> tuple[dict[str, pd.DataFra
 
 def direct_estimates(setting: Setting) -> Outcome:
     """Runs on D and D', and the log ratios of {error = k} and {error >= k} in area 0."""
-    figures, shown = [], []
+    figures: list[Figure] = []
+    shown = []
     for telling in (False, True):
         for name, curve in direct_of(setting.seed, telling=telling)[0].items():
             budget = (TELLING if telling else BUDGETS)[name]
@@ -57,79 +60,35 @@ def direct_estimates(setting: Setting) -> Outcome:
             at = f"{NAMES[name]}, budget {budget:g}"
             figures += _judged(known, at=at, budget=budget, telling=telling)
             shown.append(known.assign(mechanism=NAMES[name], budget=budget))
-    table = pd.concat(shown, ignore_index=True)
     seconds = direct_of(setting.seed)[1]
     return Outcome(
         figures=figures,
         charts={"direct": _chart(pd.concat(shown[: len(BUDGETS)]))},
-        tables={"direct": table},
-        notes=[
-            f"{RUNS} runs on D and {RUNS} on D' of three mechanisms took {seconds:.1f} s; the author's about {HOURS} "
-            "hours. {error = k} is as uninterpretable as the paper says: intervals are many times as wide as the "
-            "budget, and the largest log ratio, which the paper thinks of as an estimate, is many times the budget. "
-            "{error >= k} is consistent with the budget, and with much else: its largest log ratio is no bound either. "
-            "At epsilon 1 so many runs do tell.",
-            "Exact: the printed probabilities for geometric noise, their convolution for averaged noise, and a "
-            f"simulation of {SIMULATED:,} runs (numpy, with the siblings' noise) for raked noise.",
-        ],
+        tables={"direct": pd.concat(shown, ignore_index=True)},
+        notes=notes_of("flaxman2019.direct", runs=RUNS, seconds=seconds, simulated=SIMULATED),
     )
 
 
-def _judged(known: pd.DataFrame, *, at: str, budget: float, telling: bool) -> list[Figure]:
-    """What the curves of one mechanism say, beside what they must."""
+def _judged(known: pd.DataFrame, *, at: str, budget: float, telling: bool) -> Iterator[Figure]:
+    """The curves of one mechanism, compared with the exact probabilities."""
+    item, case = "flaxman2019.direct", "" if telling else "figure1"
     single, tails = (known[(known.event == event) & (known.p > 0) & (known.q > 0)] for event in ("=", ">="))
     every = known[known.event == ">="]
     apart = max(float((every.p - every.exact_p).abs().max()), float((every.q - every.exact_q).abs().max()))
     holds = (tails.low <= tails.exact) & (tails.exact <= tails.high)
-    maximum = "the maximum over these log-ratios could be used as an empirical estimate of the privacy loss"
-    figures = [
-        Figure(
-            name="largest distance of a frequency of {error >= k} from its probability",
-            at=at,
-            ours=apart,
-            again=0.0,
-            again_within=KOLMOGOROV / math.sqrt(RUNS),
-        ),
-        Figure(
-            name="share of k whose interval holds the exact log ratio, {error >= k}",
-            at=at,
-            ours=float(holds.mean()),
-            published=None if telling else 1.0,
-            quote="" if telling else "results visually consistent with the proven DP bound of epsilon",
-            tolerance=0.1,
-            again=1.0,
-            again_within=0.1,
-        ),
-    ]
+    yield judge(f"{item}.frequencies", apart, at=at, again_within=KOLMOGOROV / math.sqrt(RUNS))
+    yield judge(f"{item}.intervals", float(holds.mean()), case=case, at=at)
     if telling:
         zero = known[(known.event == ">=") & (known.k == 0)]
         p, q = float(zero.exact_p.sum()), float(zero.exact_q.sum())
         error = math.sqrt((1 / p + 1 / q - 2) / RUNS) if p * q else math.inf
         ours, exact = (float(zero[name].mean()) for name in ("log_ratio", "exact"))  # not a number: {error >= 0} never
-        figure = Figure(name="log ratio of {error >= 0}", at=at, ours=ours, again=exact, again_within=4 * error)
-        return [*figures, figure]
+        yield judge(f"{item}.ratio", ours, at=at, again=exact, again_within=4 * error)
+        return
     middle = single[single.k.abs() <= 50]  # most of the mass
-    width = float(((middle.high - middle.low) / 2).median())
-    return [
-        *figures,
-        Figure(
-            name="median half-width of an interval over the budget, {error = k}",
-            at=at,
-            ours=width / budget,
-            published=1.0,
-            relation=">",
-            quote="too noisy to be interpretable",
-        ),
-        *(
-            Figure(
-                name=f"largest log ratio over the budget, {{error {event} k}}",
-                at=at,
-                ours=float(some.log_ratio.abs().max()) / budget,
-                quote=maximum,
-            )
-            for event, some in (("=", single), (">=", tails))
-        ),
-    ]
+    yield judge(f"{item}.width", float(((middle.high - middle.low) / 2).median()) / budget, at=at)
+    for event, ratios in (("=", single), (">=", tails)):
+        yield judge(f"{item}.largest", float(ratios.log_ratio.abs().max()) / budget, case=event, at=at)
 
 
 # -- the exact laws
@@ -143,19 +102,19 @@ def _sides(seed: int) -> tuple[Histogram, Histogram]:
 
 @lru_cache(maxsize=8)
 def _laws(name: str, epsilon: float, seed: int) -> tuple[Law, Law]:
-    """Of area 0's released count minus its true count in D, on D and on D' (which has one person fewer there)."""
+    """Distributions of area 0's released count minus its true count in D, on D and on D' (one person fewer)."""
     if name != "raked":
         law = law_of(name, epsilon)
         return law, Law(law.value - 1, law.p)
     rng, (people, moved) = np.random.default_rng((seed, 1001)), _sides(seed)
-    found = []
+    laws = []
     for side, shift in ((people, 0), (moved, 1)):
         counts = [int(side.answer("total", level=level).dense()[0, 0]) for level in side.spine.levels]
         pairs = list(zip(counts[1:], counts[:-1], strict=True))
         siblings = side.spine.size(side.spine.levels[1])
         drawn = np.sort(errors_of_raked(pairs, siblings, epsilon=epsilon, runs=SIMULATED, rng=rng)) - shift
-        found.append(Law(drawn, np.full(SIMULATED, 1 / SIMULATED)))
-    return found[0], found[1]
+        laws.append(Law(drawn, np.full(SIMULATED, 1 / SIMULATED)))
+    return laws[0], laws[1]
 
 
 def _with_exact(curve: pd.DataFrame, laws: tuple[Law, Law]) -> pd.DataFrame:
@@ -181,11 +140,11 @@ def _chart(shown: pd.DataFrame) -> Any:
     for mechanism, some in drawn.groupby("mechanism", sort=False):
         budget, panels = float(some.budget.iloc[0]), []
         for event, most in (("=", 4.6), (">=", 1.2)):
-            one = some[some.event == event]
+            points = some[some.event == event]
             x = alt.X("k:Q", title="k, persons", scale=alt.Scale(domain=[-DRAWN, DRAWN], nice=False))
             scale = alt.Scale(domain=[-most, most], nice=False)
             y = alt.Y("log_ratio:Q", title="log ratio", scale=scale)
-            base = alt.Chart(one).encode(x=x)
+            base = alt.Chart(points).encode(x=x)
             bars = base.mark_rule(color=BLUE, opacity=0.25, clip=True).encode(
                 y=alt.Y("low:Q", title="log ratio", scale=scale), y2="high:Q"
             )

@@ -17,16 +17,14 @@ from tallyveil.nouns.histogram import Histogram
 
 LEAF = "level3"
 PARTS = 4  # P, and J + 1
-LOSS = 0.025  # at which the budgets of Figure 1 were chosen
 RUNS = 40  # of the less obvious estimate; the author has one
 LESS_OBVIOUS: Mapping[str, Any] = {"bandwidth": 0.15, "multiplier": 2, "tails": "both", "grid": "integers"}
-HOURS, SECONDS = 2, 20  # of the author's direct and less obvious estimates (section 3)
 BUDGETS = {"geometric": 0.025, "averaged": 0.05, "raked": 0.1}  # Figure 1
 NAMES = {"geometric": "GDPC", "averaged": "ADPC", "raked": "RDPC"}
 
 
 def run(name: str, people: Histogram, epsilon: Any, *, seed: int, runs: range) -> Any:
-    """One of the three mechanisms; looked up by name, so that the module's functions can be exchanged."""
+    """Run one of the three mechanisms, looked up by name so that tests can replace it."""
     mechanism: Callable[..., Any] = {"geometric": geometric, "averaged": averaged, "raked": raked}[name]
     return mechanism(people, epsilon=epsilon, seed=seed, replicate=runs)
 

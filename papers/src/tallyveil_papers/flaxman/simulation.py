@@ -1,7 +1,7 @@
-"""The three mechanisms of flaxman2019 and its loss once more, in numpy alone: what ours is confirmed with.
+"""A second implementation of flaxman2019's mechanisms and loss, in numpy only, which confirms ours.
 
-Noise is a difference of numpy's geometrics with success probability 1 - exp(-z). Where a law is known (geometric and
-averaged noise) it is written out; raked noise is simulated. Nothing here calls the rest of the library.
+Noise is a difference of numpy's geometrics with success probability 1 - exp(-z). Where the distribution is
+known (geometric and averaged noise) it is computed; raked noise is simulated. Nothing here calls the library.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Law(NamedTuple):
 
 
 def law_of(name: str, epsilon: float, parts: int = 4) -> Law:
-    """Of one residual: Pr[G(z) = k] as printed, or the mean of several such (by convolution)."""
+    """The distribution of one residual: Pr[G(z) = k] as printed, or the mean of several (by convolution)."""
     z = epsilon / (parts if name == "averaged" else 1)
     k = np.arange(-math.ceil(40 / z), math.ceil(40 / z) + 1)
     one = p = (1 - math.exp(-z)) * np.exp(-z * np.abs(k)) / (1 + math.exp(-z))
@@ -96,7 +96,7 @@ def losses_by_hand(
     percentile: float = 95.0,
     points: int | None = None,
 ) -> Floats:
-    """|log p(x)/p(x+1)| of the smoothed density, at whole x in the range (or so many of them, evenly spread)."""
+    """|log p(x)/p(x+1)| of the smoothed density, at the integers x in the range (or at ``points`` of them)."""
     if isinstance(found, Law):
         width, size = bandwidth * found.deviation(), np.abs(found.value)
         order = np.argsort(size, kind="stable")
@@ -116,7 +116,7 @@ def losses_by_hand(
 
 
 def log_density(value: NDArray[Any], weight: NDArray[Any], x: Floats, width: float) -> Floats:
-    """Logarithm of a sum of Gaussian kernels at each x, but for a constant; relative to the nearest, so none is 0."""
+    """Logarithm of a sum of Gaussian kernels at each x, up to a constant; scaled by the nearest to avoid underflow."""
     power = -(((x[:, None] - value) / width) ** 2) / 2
     most = power.max(axis=1, keepdims=True)
     return np.asarray(most[:, 0] + np.log(np.exp(power - most) @ weight))

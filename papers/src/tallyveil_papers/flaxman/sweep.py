@@ -1,8 +1,8 @@
-"""The sweep of flaxman2019: the less obvious estimate over the budget, with one thing varied at a time.
+"""The sweep of flaxman2019: the less obvious estimate over the budget, with one parameter varied at a time.
 
-Which rows the paper's words are about is settled beforehand: "matching its theoretical bound" and "roughly one quarter
-(with J = 3)" refer to Figure 1, whose caption has budgets 0.025 and 0.1. All other rows have no published number; each
-is computed a second time from noise and raking in numpy (:mod:`tallyveil_papers.flaxman.simulation`).
+The rows that the paper's claims refer to are fixed in advance: "matching its theoretical bound" and "roughly one
+quarter (with J = 3)" refer to Figure 1, whose caption has budgets 0.025 and 0.1. All other rows have no published
+number; each is computed a second time from noise and raking in numpy (:mod:`tallyveil_papers.flaxman.simulation`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tallyveil_papers.flaxman.runs import BUDGETS, NAMES, noise_of
 from tallyveil_papers.flaxman.simulation import children_of, losses_by_hand, residuals_by_hand
 from tallyveil_papers.losses import loss_curve
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of
 
 BASE: Mapping[str, Any] = {
     "persons": 1_000_000,
@@ -44,11 +45,6 @@ VARIED: Mapping[str, tuple[float, ...]] = {
     "percentile": (75.0, 90.0, 99.0),
 }
 POPULATION, SEARCH = ("persons", "levels", "mean"), ("bandwidth", "multiplier", "percentile")
-CLAIMED = {
-    "geometric": (1.0, "matching its theoretical bound"),
-    "raked": (0.25, "(with J = 3) ... roughly one quarter"),
-}
-MATCHING, ROUGHLY = 0.05, 0.05  # a fifth of a quarter
 RESIDUALS = 45_000  # pooled, about
 BATCHES, POINTS = 10, 40  # of the second computation: batches of so many residuals, and points in the range
 RANGES = 1.5  # ours may be so many times a range of ten batches from their median: 4.6 standard deviations
@@ -60,9 +56,9 @@ def sweep(setting: Setting) -> Outcome:
     rows = []
     for name in ("geometric", "raked"):
         for what, case in cases:
-            found, again = _case(name, case, setting.seed), _again(name, case, setting.seed)
+            estimate, again = _case(name, case, setting.seed), _again(name, case, setting.seed)
             second = {"again_over_epsilon": np.median(again), "again_range": np.ptp(again)}
-            rows.append({"mechanism": NAMES[name], "varied": what, **case, **found, **second})
+            rows.append({"mechanism": NAMES[name], "varied": what, **case, **estimate, **second})
     table = pd.DataFrame(rows)
     _by_hand.cache_clear()
     names = {words: name for name, words in NAMES.items()}
@@ -72,25 +68,17 @@ def sweep(setting: Setting) -> Outcome:
 
 
 def _figure(name: str, row: Mapping[str, Any], *, usual: float) -> Figure:
-    """A row beside its second computation; beside the paper's words, if it is the one they are about."""
-    claimed, quote = CLAIMED[name]
+    """A row compared with its second computation, and with the paper's claim if the claim refers to it."""
     said = all(row[what] == BASE[what] for what in BASE if what != "epsilon") and row["epsilon"] == BUDGETS[name]
     at = f"{row['mechanism']}, N {row['persons']:,}, J {row['levels']}, mu {row['mean']}, epsilon {row['epsilon']:g}"
     if row["varied"] in SEARCH:
         at += f", {row['varied']} {row[row['varied']]:g}"
-    return Figure(
-        name="loss over budget",
-        at=at,
-        ours=row["median_over_epsilon"],
-        published=claimed if said else None,
-        quote=quote if said else "",
-        tolerance=(MATCHING if name == "geometric" else ROUGHLY) if said else 0.0,
-        again=row["again_over_epsilon"],
-        again_within=RANGES * max(row["again_range"], usual * row["again_over_epsilon"]),
-    )
+    second, within = row["again_over_epsilon"], RANGES * max(row["again_range"], usual * row["again_over_epsilon"])
+    ours, case = row["median_over_epsilon"], name if said else ""
+    return judge("flaxman2019.sweep.loss", ours, case=case, at=at, again=second, again_within=within)
 
 
-def _notes(table: pd.DataFrame) -> tuple[str, ...]:
+def _notes(table: pd.DataFrame) -> list[str]:
     raked = table[table.mechanism == NAMES["raked"]]
     at_three = raked[(raked.levels == 3) & ~raked.varied.isin(SEARCH)]
     far = at_three[(at_three.median_over_epsilon / 0.25 - 1).abs() > 0.06]
@@ -101,17 +89,8 @@ def _notes(table: pd.DataFrame) -> tuple[str, ...]:
     own = ", ".join(
         f"{row.median_over_epsilon:.3f} for J = {row.levels}" for _, row in raked[raked.varied == "levels"].iterrows()
     )
-    return (
-        "The paper's words are about Figure 1: GDPC at epsilon 0.025 and RDPC at 0.1, N 1,000,000, mu 100, J 3. The "
-        "other rows have no published number, and each is confirmed by a second computation.",
-        f"A raked count loses about what its own level spends, 1/(J + 1) of the budget: {own}. With J = 3, {len(far)} "
-        f"of {len(at_three)} rows are more than 6% from a quarter{': ' if missed else ''}{missed}. There the noise of "
-        "siblings together is no longer small beside their counts (noise_of_sum in the table), so that the factor by "
-        "which they are scaled varies and spreads their noise; at epsilon 0.025 so much that a few areas decide. So "
-        "one quarter is no property of raking with J = 3: it holds where areas are large beside their noise.",
-        "The bandwidth is a factor of the standard deviation: a kernel as wide as the residuals (1) makes the loss "
-        "smaller than it is. A wide range makes the largest value mean nothing (largest_over_epsilon).",
-    )
+    missed = f": {missed}" if missed else ""
+    return notes_of("flaxman2019.sweep", own=own, far=len(far), rows=len(at_three), missed=missed)
 
 
 def _case(name: str, case: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -120,10 +99,10 @@ def _case(name: str, case: Mapping[str, Any], seed: int) -> dict[str, float]:
     leaf = tree.spine.leaf
     areas = tree.spine.size(leaf)
     runs = max(3, RESIDUALS // areas)
-    found = noise_of(name, tree, str(case["epsilon"]), seed=seed, runs=runs, leaf=leaf)
+    residuals = noise_of(name, tree, str(case["epsilon"]), seed=seed, runs=runs, leaf=leaf)
     settings = {"tails": "both", "grid": "integers", **{what: case[what] for what in SEARCH}}
-    values = np.abs(loss_curve(found.reshape(-1), **settings)[1])
-    alone = np.abs(loss_curve(found[0], **settings)[1])
+    values = np.abs(loss_curve(residuals.reshape(-1), **settings)[1])
+    alone = np.abs(loss_curve(residuals[0], **settings)[1])
     siblings = areas ** (1 / case["levels"])
     spread = Geometric(z=Fraction(str(case["epsilon"]))).actual_variance() ** 0.5 * (
         1 if name == "geometric" else case["levels"] + 1
@@ -138,11 +117,11 @@ def _case(name: str, case: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 
 def _again(name: str, case: Mapping[str, Any], seed: int) -> Floats:
-    """The same of some batches of as many residuals, by other means."""
+    """The same for several batches of as many residuals, by the second implementation."""
     population = tuple(int(case[what]) for what in POPULATION)
     batches = _by_hand(name, float(case["epsilon"]), *population, seed)
     search = {what: case[what] for what in SEARCH}
-    losses = [float(np.median(losses_by_hand(one, points=POINTS, **search))) for one in batches]
+    losses = [float(np.median(losses_by_hand(batch, points=POINTS, **search))) for batch in batches]
     return np.array(losses) / float(case["epsilon"])
 
 

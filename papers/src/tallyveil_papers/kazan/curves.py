@@ -22,16 +22,12 @@ from tallyveil_papers.kazan.facts import (
     rho_of,
     rule,
 )
-from tallyveil_papers.kazan.tables import BUREAUS_RHO, NOISE_9, exposure
+from tallyveil_papers.kazan.tables import BUREAUS_RHO, exposure
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of
 
 GRID = np.geomspace(0.01, 10, 241)
 STEPS = tuple(f"{rho:.2f}" for rho in np.arange(0.3, 6.01, 0.1))  # along which right decisions go up and down
-ENDS = (
-    "the posterior probability increasing from p at rho_1 near zero to one for rho_1 very large",
-    "the disclosure risk increasing from one to 1/p along the same range",
-)
-NEARLY = 0.1  # what "approximately" is taken to mean: ten percent
 
 
 def figure_1(_: Setting) -> Outcome:
@@ -43,18 +39,14 @@ def figure_1(_: Setting) -> Outcome:
         prior = float(Fraction(p))
         posterior, ratio = exposure(p).posterior(x), exposure(p).ratio(x)
         rows.append(pd.DataFrame({"x": x, "posterior": posterior, "ratio": ratio, "p": p}))
-        for name, found, limit in (("a posterior above the prior", posterior, prior), ("R' above 1", ratio, 1.0)):
-            first = float(x[int(np.argmax(found > limit))])
-            quote = "the posterior is greater than p (and thus, the disclosure risk greater than one) if X1* >= 1"
-            figures.append(
-                Figure(name=f"smallest count with {name}", at=f"p={p}", ours=first, published=1, quote=quote)
-            )
+        for key, values, limit in (("posterior", posterior, prior), ("ratio", ratio, 1.0)):
+            first = float(x[int(np.argmax(values > limit))])
+            figures.append(judge("kazan2022.figure1.smallest", first, case=key, at=f"p={p}"))
         falls = float((np.diff(posterior) <= 0).sum() + (np.diff(ratio) <= 0).sum())
-        figures.append(Figure(name="places where either curve does not rise", at=f"p={p}", ours=falls, published=0,
-                              quote="monotonically increasing functions of the released statistic"))  # fmt: skip
-        again = [plain_sums.posterior(plain_sums.RHO_1, int(one), prior) for one in x]
-        for name, found, times in (("posterior", posterior, 1.0), ("R'", ratio, 1 / prior)):
-            figures.append(Figure(name=f"{name}, mean along the curve", at=f"p={p}", ours=float(found.mean()),
+        figures.append(judge("kazan2022.figure1.falls", falls, at=f"p={p}"))
+        again = [plain_sums.posterior(plain_sums.RHO_1, int(count), prior) for count in x]
+        for name, curve_values, times in (("posterior", posterior, 1.0), ("R'", ratio, 1 / prior)):
+            figures.append(Figure(name=f"{name}, mean along the curve", at=f"p={p}", ours=float(curve_values.mean()),
                                   again=times * float(np.mean(again))))  # fmt: skip
     table = pd.concat(rows)
     axis = alt.X("x:Q", title="released statistic", scale=alt.Scale(nice=False))
@@ -75,16 +67,14 @@ def figure_2(_: Setting) -> Outcome:
     for p in PRIORS:
         rows, prior = table[table.prior == p].sort_values("budget"), float(Fraction(p))
         falls = float((np.diff(rows.posterior) < -1e-12).sum())
-        figures.append(Figure(name="places where the curve falls", at=f"p={p}", ours=falls, published=0,
-                              quote="both quantities increase monotonically with rho_1"))  # fmt: skip
+        figures.append(judge("kazan2022.figure2.falls", falls, at=f"p={p}"))
         least, most = (exposure(p, paper_noise(rho)) for rho in ("1e-4", "100"))
         figures += [
-            Figure(name="R", at=f"p={p};rho=1e-4", ours=least.risk, published=1, tolerance=1e-3, quote=ENDS[1],
-                   again=plain_sums.average(1e-4, prior) / prior, again_within=1e-9),
-            Figure(name="marginal posterior", at=f"p={p};rho=100", ours=most.marginal_posterior, published=1,
-                   tolerance=1e-6, quote=ENDS[0]),
-            Figure(name="R", at=f"p={p};rho=100", ours=most.risk, published=1 / prior, tolerance=1e-6 / prior,
-                   quote=ENDS[1]),
+            judge("kazan2022.figure2.risk_begins", least.risk, at=f"p={p};rho=1e-4",
+                  again=plain_sums.average(1e-4, prior) / prior),
+            judge("kazan2022.figure2.posterior_ends", most.marginal_posterior, at=f"p={p};rho=100"),
+            judge("kazan2022.figure2.risk_ends", most.risk, at=f"p={p};rho=100", published=1 / prior,
+                  tolerance=1e-6 / prior),
         ]  # fmt: skip
         figures += _ends(p, prior)
     figures += _along(table, ("posterior", "risk"))
@@ -95,33 +85,22 @@ def figure_2(_: Setting) -> Outcome:
     right = lines(table, x=axis, y=log, by="prior", name="prior p")
     panels = alt.hconcat(left + rule(x=chosen), right + rule(x=chosen))
     chart = titled(panels, "Average posterior and risk by rho_1", "Dashed: rho_1 = 0.099, as in 2020.")
-    told = {(one.at, one.name): one.ours for one in figures}
-    quarter = [told[f"p={p};rho=0.25", "R"] for p in PRIORS]
-    notes = [
-        "The text calls the risk approximately one below rho_1 = 0.25, and the posterior approximately one, and so the "
-        f"risk 1/p, above 5. Taken as within {NEARLY:.0%}, the first is too strong: at 0.25, R is "
-        f"{', '.join(f'{risk:.2f}' for risk in quarter)} for the four priors. The second holds but for p = 1/50, where "
-        f"the posterior at 5 is {told['p=1/50;rho=5', 'marginal posterior']:.2f}. No other computation explains these "
-        "words. In the Census application (0.099) R is as Table 4 has it.",
-        "The ends, rho_1 of 1e-4 and 100, are chosen here: the text says near zero, and very large.",
-    ]
+    ours = {(figure.at, figure.name): figure.ours for figure in figures}
+    risks = ", ".join(f"{ours[f'p={p};rho=0.25', 'R']:.2f}" for p in PRIORS)
+    notes = notes_of("kazan2022.figure2", risks=risks, posterior=ours["p=1/50;rho=5", "marginal posterior"])
     return Outcome(figures=figures, charts={"figure 2": chart}, tables={"curves": table}, notes=notes)
 
 
 def _ends(p: str, prior: float) -> list[Figure]:
-    """The words of section 4.2.2 on 0.25 and on 5, which are too strong for some priors."""
-    figures = []
-    for rho, name, scale in (("0.25", "R", prior), ("5", "marginal posterior", 1.0)):
-        found = exposure(p, paper_noise(rho))
-        ours = found.risk if name == "R" else found.marginal_posterior
-        quote = f"the {'disclosure risk' if name == 'R' else 'posterior is'} approximately one"
-        figures.append(Figure(name=name, at=f"p={p};rho={rho}", ours=ours, published=1, quote=quote, overstated=True,
-                              tolerance=NEARLY, again=plain_sums.average(float(rho), prior) / scale))  # fmt: skip
-    at_5 = exposure(p, paper_noise("5")).risk
-    figures.append(Figure(name="R", at=f"p={p};rho=5", ours=at_5, published=1 / prior, overstated=True,
-                          tolerance=NEARLY / prior, again=plain_sums.average(5.0, prior) / prior,
-                          quote="the disclosure risk approximately 1/p"))  # fmt: skip
-    return figures
+    """The claims of section 4.2.2 about 0.25 and 5, which are too strong for some priors."""
+    at_quarter, at_5 = (exposure(p, paper_noise(rho)) for rho in ("0.25", "5"))
+    again_quarter, again_5 = (plain_sums.average(rho, prior) for rho in (0.25, 5.0))
+    return [
+        judge("kazan2022.figure2.risk_at_quarter", at_quarter.risk, at=f"p={p};rho=0.25", again=again_quarter / prior),
+        judge("kazan2022.figure2.posterior_at_5", at_5.marginal_posterior, at=f"p={p};rho=5", again=again_5),
+        judge("kazan2022.figure2.risk_at_5", at_5.risk, at=f"p={p};rho=5", published=1 / prior,
+              tolerance=0.1 / prior, again=again_5 / prior),
+    ]  # fmt: skip
 
 
 def figure_3(_: Setting) -> Outcome:
@@ -132,18 +111,15 @@ def figure_3(_: Setting) -> Outcome:
     half = exposure("1/2")
     figures = []
     for rho in ("0.5", "0.6"):
-        found = exposure("1/5", paper_noise(rho))
-        figures.append(beside(where, "P[right decision]", f"rho={rho};p=1/5", found.right_decision, digits=2))
-        figures.append(Figure(name="smallest count that is claimed", at=f"rho={rho};p=1/5", ours=found.threshold,
-                              published=2))  # fmt: skip
-    figures.append(beside(where, "P[right decision]", "rho=0.099;p=1/2", half.right_decision, digits=2))
+        at_rho = exposure("1/5", paper_noise(rho))
+        figures.append(beside(where, "P[right decision]", f"rho={rho};p=1/5", at_rho.right_decision))
+        figures.append(judge("kazan2022.figure3.claimed", at_rho.threshold, at=f"rho={rho};p=1/5"))
+    figures.append(beside(where, "P[right decision]", "rho=0.099;p=1/2", half.right_decision))
     largest = max(exposure("1/2", paper_noise(rho)).threshold for rho in ("0.01", "0.099", "1", "10"))
-    figures.append(Figure(name="smallest count that is claimed, whatever rho", at="p=1/2", ours=largest, published=1,
-                          quote="any X1* >= 1 will lead to a posterior probability greater than 0.5"))  # fmt: skip
+    figures.append(judge("kazan2022.figure3.claimed_always", largest))
     for p in PRIORS[1:]:
         ours, again = 100 * exposure(p).right_decision, 100 * plain_sums.right(plain_sums.RHO_1, float(Fraction(p)))
-        figures.append(Figure(name="P[right decision], %", at=f"rho=0.099;p={p}", ours=ours, published=1, relation="<",
-                              again=again, quote="negligibly small - a fraction of a percent"))  # fmt: skip
+        figures.append(judge("kazan2022.figure3.negligible", ours, at=f"rho=0.099;p={p}", again=again))
         figures += _jagged(p)
     for p in PRIORS:
         real = exposure(p, bureau_noise("block"))
@@ -154,26 +130,21 @@ def figure_3(_: Setting) -> Outcome:
     y = alt.Y("right_decision:Q", title="probability of the correct decision", scale=alt.Scale(domain=[0, 1]))
     panel = lines(table, x=axis, y=y, by="prior", name="prior p", width=420) + rule(x=float(rho_of("block")))
     chart = titled(panel, "Right decisions by rho_1 (0-1 loss)", "Dashed: rho_1 = 0.099, as in 2020.")
-    return Outcome(figures=figures, charts={"figure 3": chart}, tables={"curves": table}, notes=[NOISE_9])
+    return Outcome(figures=figures, charts={"figure 3": chart}, tables={"curves": table},
+                   notes=notes_of("kazan2022.figure3"))  # fmt: skip
 
 
 def _jagged(p: str) -> list[Figure]:
-    """Where right decisions fall as rho_1 rises: only as long as X1* = 1 is not claimed, rho_1 <= log((1 - p) / p)."""
+    """Where right decisions decrease in rho_1: only while X1* = 1 is not claimed, rho_1 <= log((1 - p) / p)."""
     limit = math.log(1 / float(Fraction(p)) - 1)
-    found = [exposure(p, paper_noise(rho)) for rho in STEPS]
-    falls = np.diff([one.right_decision for one in found]) < 0
+    exposures = [exposure(p, paper_noise(rho)) for rho in STEPS]
+    falls = np.diff([at_rho.right_decision for at_rho in exposures]) < 0
     before = np.array([float(rho) for rho in STEPS[1:]]) <= limit  # a step that ends before the limit
-    at, quote = (
-        f"p={p}",
-        "jaggedness ... in the region where rho_1 is not yet high enough that ... X1* = 1 will lead to",
-    )
-    quote += " the correct decision"
+    at = f"p={p}"
     figures = [
-        Figure(name="steps of 0.1 where right decisions fall, X1* = 1 not being claimed", at=at,
-               ours=float((falls & before).sum()), published=0, relation=">", quote=quote),
-        Figure(name="steps of 0.1 where right decisions fall, X1* = 1 being claimed", at=at,
-               ours=float((falls & ~before).sum()), published=0, quote=quote),
-    ]  # fmt: skip
+        judge("kazan2022.figure3.falls_before", float((falls & before).sum()), at=at),
+        judge("kazan2022.figure3.falls_after", float((falls & ~before).sum()), at=at),
+    ]
     for away, count in ((-0.001, 2), (0.001, 1)):
         threshold = exposure(p, paper_noise(f"{limit + away:.6f}")).threshold
         figures.append(Figure(name="smallest count that is claimed", at=f"{at};rho={limit + away:.3f}", ours=threshold,
@@ -188,7 +159,7 @@ def _curves() -> pd.DataFrame:
 
 
 def _along(table: pd.DataFrame, names: tuple[str, ...]) -> list[Figure]:
-    """That the curves are those of the equations: their means over some points, by hand."""
+    """Check the curves against the equations: their means over some points, as plain sums."""
     figures = []
     for p, rows in table.groupby("prior", sort=False):
         some, prior = rows.iloc[::20], float(Fraction(str(p)))

@@ -1,4 +1,4 @@
-"""kazan2022, what its examples say of other targets: sections 3.2 and 5."""
+"""kazan2022, other targets and other attacks: sections 3.2 and 5."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tallyveil_papers.kazan.facts import PRIORS, bureau, paper_noise, rho_of
 from tallyveil_papers.kazan.levels import TABLE_5, two_levels
 from tallyveil_papers.kazan.tables import BUREAUS_RHO, exposure
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of
 
 OTHERS = 3  # m, the others with the target's characteristics: chosen here
-USEFUL = 0.01  # evidence that moves the odds by less is taken as not very useful
 ATTACKS: tuple[Literal["responded", "truthful"], ...] = ("responded", "truthful")
 
 
 def _with_known(known: int) -> Hierarchy:
-    """The two levels of section 4.3 for a target like whom so many others in the unit are."""
+    """The two levels of section 4.3 for a target who shares the characteristics with ``known`` others in the unit."""
     two = two_levels()
     return Hierarchy(intruder=Intruder(prior="1/2", known=known), noise=two.noise, above=two.above)
 
 
 def section_3_2(_: Setting) -> Outcome:
-    """Section 3.2: when the level above tells something."""
+    """Section 3.2: when the level above is informative."""
     two, known = _with_known(5), 5
     figures = []
     for above, siblings in ((5, 0), (100, 95), (100, 94)):
@@ -46,17 +46,10 @@ def section_3_2(_: Setting) -> Outcome:
         again = math.log(likely[1] / likely[0])
         at = f"k1=5;X2*={above};Y1*={siblings}"
         if above == known:
-            figures.append(Figure(name="what the level above adds to the log odds of 6", at=at, ours=ours, published=0,
-                                  relation="<", again=again, quote="more likely that X1 = 5 than X1 = 6"))  # fmt: skip
+            figures.append(judge("kazan2022.section3.2.less_likely", ours, at=at, again=again))
         else:
-            figures.append(Figure(name="size of what the level above adds to the log odds of 6", at=at, ours=abs(ours),
-                                  published=USEFUL, relation="<", again=abs(again),
-                                  quote="likely not very useful in deciding"))  # fmt: skip
-    note = (
-        "The text names the count above alone. What is released of the siblings is taken as 0 with a count above of 5, "
-        "and as 95 or 94 with one of 100; not very useful is taken to mean that the odds move by less than 1%."
-    )
-    return Outcome(figures=figures, notes=[note])
+            figures.append(judge("kazan2022.section3.2.not_useful", abs(ours), at=at, again=abs(again)))
+    return Outcome(figures=figures, notes=notes_of("kazan2022.section3.2"))
 
 
 def section_5(_: Setting) -> Outcome:
@@ -69,33 +62,28 @@ def section_5(_: Setting) -> Outcome:
             Attribute(priors={"hispanic": str(one), "not hispanic": str(1 - one)}, noises=paper_noise(rho_of("block")))
             for one in (Fraction(p), 1 - Fraction(p))
         )
-        told = [float(one.posterior({"hispanic": 2, "not hispanic": 0})["hispanic"]) for one in (text, printed)]
+        posteriors = [float(one.posterior({"hispanic": 2, "not hispanic": 0})["hispanic"]) for one in (text, printed)]
         log_odds = math.log(prior / (1 - prior)) + (2 * 2 - 1 + 1) * plain_sums.RHO_1  # (2 d - 1) rho of each cell
         again, risk = 1 / (1 + math.exp(-log_odds)), text.risk("hispanic")
         figures += [
-            Figure(name="P[hispanic] given (2, 0), Eq. 37 as its text says", at=f"p_v={p}", ours=told[0], again=again),
+            Figure(name="P[hispanic] given (2, 0), Eq. 37 as its text says", at=f"p_v={p}", ours=posteriors[0],
+                   again=again),
             Figure(name="risk R of a hispanic target, Eq. 37 as its text says", at=f"p_v={p}", ours=risk,
                    again=_two_cells(prior) / prior),
         ]  # fmt: skip
-        rows.append({"p_v": p, "as the text says": told[0], "as Eq. 37 is printed": told[1],
+        rows.append({"p_v": p, "as the text says": posteriors[0], "as Eq. 37 is printed": posteriors[1],
                      "risk R, as the text says": risk})  # fmt: skip
         for attack in ATTACKS:  # Eq. 36 and 38: Eq. 9 with another name for p
             noises = noises_of(bureau(), "block", attack=attack, queries=["detailed"])
             ours = Intruder(prior=p).against(*noises).marginal_posterior
             figures.append(Figure(name=f"marginal posterior, {attack}, Bureau's noise", at=f"p={p}", ours=ours,
                                   again=plain_sums.average(BUREAUS_RHO, prior)))  # fmt: skip
-    notes = [
-        "Did the target respond (Eq. 36), and truthfully (Eq. 38)? Both are Eq. 9 with another name for p: Table 4 and "
-        "Figures 1 to 3 are theirs too.",
-        f"Section 5 prints no numbers. m = {OTHERS} was chosen here. With one level the claims of section 5.2 are "
-        "identities, and have no published number; with two they are sums over other counts. The table has the "
-        "posterior of an unknown attribute both ways.",
-    ]
+    notes = notes_of("kazan2022.section5", others=OTHERS)
     return Outcome(figures=figures, tables={"unknown attribute": pd.DataFrame(rows)}, notes=notes)
 
 
 def _not_unique() -> list[Figure]:
-    """Section 5.2 with one level: probabilities do not change, counts are shifted by m."""
+    """Section 5.2 with one level: the probabilities stay the same, and counts are shifted by m."""
     figures = []
     for p in PRIORS:
         unique, several = exposure(p), exposure(p, known=OTHERS)
@@ -112,29 +100,30 @@ def _not_unique() -> list[Figure]:
 
 
 def _not_unique_above() -> list[Figure]:
-    """Section 5.2 with two levels: the same, and the counts above are shifted too."""
+    """Section 5.2 with two levels: the same holds, and the counts above are shifted too."""
     (x1, x2, y), m = TABLE_5, OTHERS
     unique, several = two_levels(), _with_known(m)
-    one, other = unique.decision([1]), several.decision([1 + m])
+    alone, shifted = unique.decision([1]), several.decision([1 + m])
     changes = {
-        "P[right decision]": other.right_decision - one.right_decision,
-        "gain": other.gain - one.gain,
-        "loss": other.loss - one.loss,
+        "P[right decision]": shifted.right_decision - alone.right_decision,
+        "gain": shifted.gain - alone.gain,
+        "loss": shifted.loss - alone.loss,
         "P[X1 = k1 + 1 | D] of Table 5": several.posterior(x1 + m, [(x2 + m, y)]) - unique.posterior(x1, [(x2, y)]),
         "smallest count that is claimed, less m": several.threshold([(x2 + m, y)]) - m - unique.threshold([(x2, y)]),
     }
     figures = [
-        Figure(name=f"{name}: change when m others have them", at=f"two levels;m={m}", ours=value, published=0,
-               tolerance=1e-9, quote="would not change, while all plots involving X1* and X2* would be shifted by m")
+        judge(
+            "kazan2022.section5.change", value, at=f"two levels;m={m}", name=f"{name}: change when m others have them"
+        )
         for name, value in changes.items()
-    ]  # fmt: skip
+    ]
     right = plain_sums.decided(1)[0]
     return [*figures, Figure(name="P[right decision], m others having them", at=f"two levels;m={m}",
-                             ours=other.right_decision, again=right)]  # fmt: skip
+                             ours=shifted.right_decision, again=right)]  # fmt: skip
 
 
 def _two_cells(prior: float) -> float:
-    """Eq. 14 for two cells of which the target is counted in the first, by hand."""
+    """Eq. 14 for two cells, the target being counted in the first, as a plain sum."""
     k, p = plain_sums.law(plain_sums.RHO_1)
     likely = p > 1e-16
     k, p = k[likely], p[likely]

@@ -1,4 +1,4 @@
-"""What the items of kazan2022 share: its budgets and noises, its published numbers beside ours, and charts."""
+"""Shared by the items of kazan2022: its budgets and noise, the comparison with published numbers, and charts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tallyveil.privacy.budget import Number
 from tallyveil.report.plots import BLUE, HEIGHT, INK, ORANGE, WIDTH, altair
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.registry import published
+from tallyveil_papers.verdicts import rounding
 
 RHO = Fraction("2.56")  # section 2.3; the Bureau's exact one is (542/339)^2
 PRIORS = ("1/2", "1/5", "1/10", "1/50")  # the four intruders of section 4.2
@@ -25,7 +26,7 @@ HALF_WIDTH = WIDTH * 2 // 3
 
 @lru_cache
 def bureau() -> Strategy:
-    """The 2020 redistricting file's strategy: shares, and the noise that was really added."""
+    """The strategy of the 2020 redistricting file: its shares, and the noise that was actually added."""
     return Strategy.preset("pl94-2020-us-persons")
 
 
@@ -47,46 +48,25 @@ def bureau_noise(level: str) -> DiscreteGaussian:
 
 
 @lru_cache
-def _rows() -> dict[tuple[str, str, str], float]:
+def _rows() -> dict[tuple[str, str, str], Any]:
     table = published(PUBLISHED).fillna({"at": ""})
-    return {(row.item, row.quantity, row.at): float(row.published) for row in table.itertuples()}
+    return {(row.item, row.quantity, row.at): row for row in table.itertuples()}
 
 
-def beside(
-    item: str,
-    quantity: str,
-    at: str,
-    ours: float,
-    *,
-    digits: int,
-    chance: float = 0.0,
-    as_printed: float | None = None,
-    again: float | None = None,
-    again_within: float = 0.0,
-) -> Figure:
-    """A figure beside its published number, which has so many ``digits`` after the point.
+def beside(item: str, quantity: str, at: str, ours: float, *, chance: float = 0.0, **computed: Any) -> Figure:
+    """Compare our number with the table of published values, and with the corrected value if the errata give one.
 
-    ``chance`` is how far chance may have taken the published number: some standard errors.
+    ``chance`` is added to the tolerance: a multiple of the published number's standard error.
     """
-    return Figure(
-        name=quantity,
-        at=at,
-        ours=ours,
-        published=_rows()[item, quantity, at],
-        tolerance=rounding(digits) + chance,
-        as_printed=as_printed,
-        again=again,
-        again_within=again_within,
-    )
-
-
-def rounding(digits: int) -> float:
-    """Half a unit of the last of so many digits after the point."""
-    return 0.5 * 10.0**-digits * (1 + 1e-9)
+    row = _rows()[item, quantity, at]
+    fields = {"published": float(row.published), "tolerance": rounding(row.digits) + chance}
+    if not math.isnan(row.corrected):
+        fields |= {"again": row.corrected, "again_within": rounding(int(row.corrected_digits))}
+    return Figure(name=quantity, at=at, ours=ours, **fields | computed)
 
 
 def lines(table: pd.DataFrame, *, x: Any, y: Any, by: str, name: str | None, width: int = HALF_WIDTH) -> Any:
-    """A line for each value of ``by``, told apart by colour and by dashes."""
+    """A line for each value of ``by``, with its own colour and dashes."""
     alt = altair()
     order = list(dict.fromkeys(table[by]))
     colours = alt.Scale(domain=order, range=list(COLOURS[: len(order)]))

@@ -1,7 +1,7 @@
 """kazan2022, two levels: Tables 5 to 7, section 4.3.
 
-The posterior of Eq. 25 is a sum; the paper samples it. Ours is the sum. Beside it stands the long run of a sampler that
-leaves out the condition x1 <= x2 of Eq. 26, which the published Table 7 is near (erratum 8).
+The posterior of Eq. 25 is a finite sum, which is computed here; the paper samples it. The long-run distribution of a
+sampler that omits the condition x1 <= x2 of Eq. 26, which is close to the published Table 7, is shown too (erratum 8).
 """
 
 from __future__ import annotations
@@ -20,18 +20,15 @@ from tallyveil.privacy.budget import Number
 from tallyveil.risk import Above, Hierarchy, Intruder
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.kazan import plain_sums
-from tallyveil_papers.kazan.facts import beside, bureau_noise, paper_noise, rho_of, rounding
-from tallyveil_papers.kazan.gibbs import Steps, misfit
+from tallyveil_papers.kazan.facts import beside, bureau_noise, paper_noise, rho_of
+from tallyveil_papers.kazan.gibbs import Misfit, Steps, misfit
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of
 
 OTHERS = 27  # other enumeration districts of Granville County
 TABLE_5 = (2, 1, -1)  # x1*, x2*, y1*: one Monte Carlo sample of the paper's
 DRAWS = 10_000  # MCMC draws of Tables 6 and 7
-LEVEL = 0.01  # of the test whether a row of Table 7 may come from a sampler
-ONE_POINT = 1.0  # what "minimal", "little" and "noticeably" are taken to mean, in points
 EXACT, LONG_RUN = "exact", "condition left out, long run"
-RIGHT_8 = (12.94, 38.66, 29.79, 13.92, 3.94, 0.68, 0.07)  # erratum 8: Table 7 as it should be
-SAMPLED_8 = (11.00, 39.50, 30.46, 14.24, 4.04, 0.69, 0.07)  # and as the sampler without the condition has it
 
 
 @lru_cache
@@ -50,7 +47,7 @@ def with_bureaus_noise() -> Hierarchy:
 
 
 def bureaus_by_hand(count: int) -> tuple[float, float, float]:
-    """Right claims, gains and losses with that noise, by hand."""
+    """Right claims, gains and losses with the Bureau's noise, as plain sums."""
     return plain_sums.decided(count, plain_sums.HALF * plain_sums.RHO_1, plain_sums.HALF * plain_sums.RHO_2)
 
 
@@ -62,13 +59,10 @@ def table_5(_: Setting) -> Outcome:
     rho_2 = 1 / (2 * float(near.noise.variance))
     twice = Decimal(rho_2).quantize(Decimal("0.0001"), ROUND_HALF_UP).quantize(Decimal("0.001"), ROUND_HALF_UP)
     figures = [
-        Figure(name="rho_2", at="section 4.3", ours=rho_2, published=0.246, tolerance=rounding(3),
-               again=plain_sums.RHO_2),
-        Figure(name="rho_2", at="section 4.3.1 and captions", ours=rho_2, published=0.247, tolerance=rounding(3),
-               as_printed=float(twice), again=0.24648, again_within=rounding(5)),
-        Figure(name="other districts, d (input)", ours=float(len(near.siblings)), again=27,
-               quote="d = 27 other enumeration districts in the county"),
-    ]  # fmt: skip
+        judge("kazan2022.table5.rho_2", rho_2, again=plain_sums.RHO_2),
+        judge("kazan2022.table5.rho_2_rounded_twice", rho_2, as_printed=float(twice)),
+        judge("kazan2022.table5.districts", float(len(near.siblings))),
+    ]
     laws = (plain_sums.RHO_1, plain_sums.RHO_2, plain_sums.RHO_1 / plain_sums.OTHERS)
     released = zip(("X1*", "X2*", "Y1*"), (two.noise, near.noise, near.together), (1, 1, 0), TABLE_5, laws, strict=True)
     rows = []
@@ -78,8 +72,7 @@ def table_5(_: Setting) -> Outcome:
                               again=plain_sums.mass(rho, seen - true)))  # fmt: skip
         rows.append({"count": name, "true": true, "released": seen, "standard deviations off":
                      (seen - true) / math.sqrt(noise.actual_variance())})  # fmt: skip
-    note = "The data are one Monte Carlo sample of the paper's, the input of Tables 6 and 7. There, d = 27."
-    return Outcome(figures=figures, tables={"table 5": pd.DataFrame(rows)}, notes=[note])
+    return Outcome(figures=figures, tables={"table 5": pd.DataFrame(rows)}, notes=notes_of("kazan2022.table5"))
 
 
 def _samplers() -> tuple[Steps, Steps]:
@@ -100,37 +93,26 @@ def table_6(_: Setting) -> Outcome:
     real = plain_sums.given(*TABLE_5, plain_sums.HALF * plain_sums.RHO_1, plain_sums.HALF * plain_sums.RHO_2)[1].sum()
     stays = float(left_out.x2_given_x1[1] @ left_out.has_given_x2 - left_out.x2_given_x1[0] @ left_out.has_given_x2)
     chance = math.sqrt(sampler * (1 - sampler) * (1 + stays) / (1 - stays) / DRAWS)
+    change, item = 100 * (again - plain_sums.posterior(plain_sums.RHO_1, x1, 0.5)), "kazan2022.table6"
     figures = [
-        Figure(name="P[X1 = 1 | D], %", at=EXACT, ours=100 * has, published=50, relation=">", again=50.33,
-               again_within=rounding(2), quote="more weight on X1 = 1 than X1 = 0"),
-        Figure(name="what the level above adds, points", at=EXACT, ours=100 * (has - alone), published=0,
-               relation="<", quote="actually slightly decreases the intruder's posterior probability",
-               again=100 * (again - plain_sums.posterior(plain_sums.RHO_1, x1, 0.5))),
-        Figure(name="size of what the level above adds, points", at=EXACT, ours=100 * abs(has - alone),
-               published=ONE_POINT, relation="<", quote="there is minimal change from the hierarchical information",
-               as_printed=100 * abs(sampler - alone),
-               again=100 * abs(again - plain_sums.posterior(plain_sums.RHO_1, x1, 0.5))),
+        judge(f"{item}.posterior", 100 * has, at=EXACT),
+        judge(f"{item}.change", 100 * (has - alone), at=EXACT, again=change),
+        judge(f"{item}.size", 100 * abs(has - alone), at=EXACT, as_printed=100 * abs(sampler - alone),
+              again=abs(change)),
         Figure(name="P[X1 = 1 | D], %", at="condition kept, long run", ours=100 * long_run[EXACT], again=100 * again),
         Figure(name="P[X1 = 1 | D], %", at=LONG_RUN, ours=100 * sampler, again=100 * _left_out_by_hand()),
         Figure(name="standard error of 10,000 draws, points", at=LONG_RUN, ours=100 * chance),
         Figure(name="P[X1 = 1 | D], %, Bureau's noise", at=EXACT, again=100 * float(real),
                ours=100 * with_bureaus_noise().posterior(x1, [(x2, y)])),
     ]  # fmt: skip
-    notes = [
-        "The numbers of Table 6 are missing from the text of the paper that was used; its words are compared. Minimal "
-        "is taken to mean less than one point.",
-        f"Exact ({100 * has:.2f}%) and sampler ({100 * sampler:.2f}%, with a standard error of {100 * chance:.2f} "
-        "points for 10,000 draws) each fit one half of the sentence: with the exact sum the level above lowers the "
-        "probability, but by 7.1 points; without the condition the change is minimal, and a rise in the long run, of "
-        "less than one standard error.",
-    ]
+    notes = notes_of(item, exact=100 * has, sampler=100 * sampler, chance=100 * chance)
     rows = [[x, 100 * (p if x else 1 - p), 100 * (q if x else 1 - q)] for p, q in [(has, sampler)] for x in (0, 1)]
     table = pd.DataFrame(rows, columns=["x1", f"{EXACT}, %", f"{LONG_RUN}, %"])
     return Outcome(figures=figures, tables={"table 6": table}, notes=notes)
 
 
 def _left_out_by_hand() -> float:
-    """The long run of x1 where Eq. 26 has no condition: a chain of two states."""
+    """The long-run distribution of x1 if Eq. 26 has no condition: a chain of two states."""
     joint, (x1, _, y) = plain_sums.given(*TABLE_5), TABLE_5
     to_has = []
     for shares in joint / joint.sum(axis=1, keepdims=True):  # x2 given x1 = 0 and 1, then x1 given x2
@@ -147,51 +129,49 @@ def table_7(_: Setting) -> Outcome:
     kept, left_out = _samplers()
     exact, long_run = two.above_posterior(x1, [(x2, y)]), left_out.stationary
     chance = [math.sqrt(_variance(left_out, i) / DRAWS) for i in range(8)]
-    right = [*RIGHT_8, 100 * float(plain_sums.given(*TABLE_5)[:, 7].sum())]
+    last = {"again": 100 * float(plain_sums.given(*TABLE_5)[:, 7].sum())}  # which the erratum does not have
     figures = [
-        beside("Table 7", "posterior of X2", f"x2={i}", 100 * float(exact[i]), digits=2, chance=400 * chance[i],
-               as_printed=100 * float(long_run[i]), again=right[i], again_within=rounding(2) if i < 7 else 0.0)
+        beside("Table 7", "posterior of X2", f"x2={i}", 100 * float(exact[i]), chance=400 * chance[i],
+               as_printed=100 * float(long_run[i]), **(last if i == 7 else {}))
         for i in range(8)
     ]  # fmt: skip
     published = [(figure.published or 0.0) / 100 for figure in figures]
-    found = {EXACT: misfit(kept, published, draws=DRAWS), LONG_RUN: misfit(left_out, published, draws=DRAWS)}
-    p_values = {name: one.p_value for name, one in found.items()}
-    figures.append(Figure(name="p-value of the published row, to be above the test's level", at="condition kept",
-                          ours=p_values[EXACT], published=LEVEL, relation=">", as_printed=p_values[LONG_RUN],
-                          quote="10,000 MCMC draws"))  # fmt: skip
+    fits = {EXACT: misfit(kept, published, draws=DRAWS), LONG_RUN: misfit(left_out, published, draws=DRAWS)}
+    p_values = {name: fit.p_value for name, fit in fits.items()}
+    figures.append(judge("kazan2022.table7.p_value", p_values[EXACT], as_printed=p_values[LONG_RUN]))
     rows = []
-    for name, one in found.items():
-        again = _chi_square(kept if name == EXACT else left_out, one.published)
-        figures.append(Figure(name="chi-square of the published row", at=f"{name}, {one.df} degrees of freedom",
-                              ours=one.statistic, again=again))  # fmt: skip
-        figures.append(Figure(name="p-value of that chi-square", at=name, ours=one.p_value,
-                              again=float(chi2.sf(one.statistic, one.df))))  # fmt: skip
-        rows += [{"sampler": name, "x2": f"{i}+" if i == one.df else str(i), "expected, %": 100 * one.expected[i],
-                  "published, %": 100 * one.published[i], "standard errors off": one.deviations[i]}
-                 for i in range(one.df + 1)]  # fmt: skip
+    for (name, fit), steps in zip(fits.items(), (kept, left_out), strict=True):
+        figures += _fit_figures(name, fit, steps)
+        rows += [{"sampler": name, "x2": f"{i}+" if i == fit.df else str(i), "expected, %": 100 * fit.expected[i],
+                  "published, %": 100 * fit.published[i], "standard errors off": fit.deviations[i]}
+                 for i in range(fit.df + 1)]  # fmt: skip
     figures += [
-        Figure(name="posterior of X2, %", at=f"x2={i};{LONG_RUN}", ours=100 * float(long_run[i]), again=SAMPLED_8[i],
-               again_within=rounding(2))
+        judge("kazan2022.table7.long_run", 100 * float(long_run[i]), case=f"{i}", at=f"x2={i};{LONG_RUN}")
         for i in range(7)
-    ]  # fmt: skip
+    ]
     figures += [
         Figure(name="standard error of a share of 10,000 draws, points", at=f"x2={i};{LONG_RUN}", again=100 * chance[i],
                ours=100 * math.sqrt(float(left_out.covariance[i, i]) / DRAWS))
         for i in range(8)
     ]  # fmt: skip
-    notes = [
-        "The verdict is on the row: most single cells are within four standard errors of either. With the condition, "
-        f"10,000 dependent draws give such a row with a probability of {p_values[EXACT]:.0e}; without it, "
-        f"{p_values[LONG_RUN]:.3f}. So the row is not from the former, and at the edge of what the latter gives: its "
-        "4.63% at x2 = 4 (4.04 in the long run) remains unexplained.",
-    ]
+    notes = notes_of("kazan2022.table7", kept=p_values[EXACT], left_out=p_values[LONG_RUN])
     return Outcome(figures=figures, tables={"against both samplers": pd.DataFrame(rows)}, notes=notes)
 
 
-def _variance(steps: Steps, i: int) -> float:
-    """Of the share of draws with x2 at place i, times their number, by hand.
+def _fit_figures(name: str, fit: Misfit, steps: Steps) -> list[Figure]:
+    """The chi-square of the published row against a sampler and its p-value, each also by other means."""
+    return [
+        Figure(name="chi-square of the published row", at=f"{name}, {fit.df} degrees of freedom", ours=fit.statistic,
+               again=_chi_square(steps, fit.published)),
+        Figure(name="p-value of that chi-square", at=name, ours=fit.p_value,
+               again=float(chi2.sf(fit.statistic, fit.df))),
+    ]  # fmt: skip
 
-    From x2 to the next one goes through x1, so covariances fall by the same factor from draw to draw.
+
+def _variance(steps: Steps, i: int) -> float:
+    """Variance of the share of draws with x2 at place i, times the number of draws, in closed form.
+
+    Each step from one x2 to the next goes through x1, so covariances fall by a constant factor from draw to draw.
     """
     shares, (without, given), has = steps.stationary, steps.x2_given_x1, steps.has_given_x2
     stays = float((given - without) @ has)
@@ -206,24 +186,17 @@ def section_4_3(_: Setting) -> Outcome:
     alone, above = 100 * float(two.intruder.against(two.noise).posterior(x1)), two.above_posterior(x1, [(x2, y)])
     chance = 100 * math.sqrt(_variance(left_out, 1) / DRAWS)
     figures = [
-        beside("Section 4.3", "posterior of X1=1 without hierarchy", "x1=2", alone, digits=2),
-        Figure(name="weight on X2 = 1, %", at=EXACT, ours=100 * float(above[1]), published=40, relation=">",
-               quote="a little more than 40% of the weight on X2 = 1",
-               tolerance=2 * chance, as_printed=100 * float(left_out.stationary[1]), again=RIGHT_8[1],
-               again_within=rounding(2)),
-        Figure(name="weight on X2 from 6 on, %", at=EXACT, ours=100 * float(above[6:].sum()), published=ONE_POINT,
-               relation="<", quote="the probabilities on right tail decline to zero relatively quickly",
-               again=100 * float(plain_sums.given(*TABLE_5)[:, 6:].sum())),
+        beside("Section 4.3", "posterior of X1=1 without hierarchy", "x1=2", alone),
+        judge("kazan2022.section4.3.weight", 100 * float(above[1]), at=EXACT, chance=2 * chance,
+              as_printed=100 * float(left_out.stationary[1])),
+        judge("kazan2022.section4.3.tail", 100 * float(above[6:].sum()), at=EXACT,
+              again=100 * float(plain_sums.given(*TABLE_5)[:, 6:].sum())),
     ]  # fmt: skip
-    notes = [
-        "Facts of the 1940 census that are not computed here: 209 persons in district 39-14, 29,364 in the county, 27 "
-        "other districts.",
-    ]
-    return Outcome(figures=figures, notes=notes)
+    return Outcome(figures=figures, notes=notes_of("kazan2022.section4.3"))
 
 
 def _chi_square(steps: Steps, observed: Floats) -> float:
-    """The same by the pseudo-inverse of the whole covariance: cells from the last on are one."""
+    """The chi-square by the pseudo-inverse of the full covariance, with the cells from the last one on merged."""
     cells, p, covariance = len(observed), steps.stationary, steps.covariance
     starts = np.arange(cells)
     merged = np.add.reduceat(np.add.reduceat(covariance, starts, axis=0), starts, axis=1) / DRAWS

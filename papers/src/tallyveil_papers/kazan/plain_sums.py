@@ -1,6 +1,6 @@
-"""kazan2022 by hand: its equations written out as plain sums, to confirm what the library computes.
+"""The equations of kazan2022 as plain sums, to confirm what the library computes.
 
-Nothing of the library takes part, nor any constant of the other modules: budgets and d are typed again, from the paper.
+This module uses neither the library nor constants of other modules: budgets and d are repeated from the paper.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OTHERS = 27
 
 
 def law(rho: float) -> tuple[Integers, Floats]:
-    """Whole numbers and their probabilities by DG(1/(2 rho)) (Eq. 8), all that a float can hold."""
+    """Integers and their probabilities under DG(1/(2 rho)) (Eq. 8), as far as a float can represent them."""
     reach = int(math.sqrt(700 / rho)) + 2
     k = np.arange(-reach, reach + 1)
     weights = np.exp(-rho * k.astype(np.float64) ** 2)
@@ -26,7 +26,7 @@ def law(rho: float) -> tuple[Integers, Floats]:
 
 
 def mass(rho: float, at: int | Integers) -> float:
-    """Probability of one whole number, or of several together."""
+    """Probability of one integer, or the total of several."""
     k, p = law(rho)
     return float(p[np.isin(k, at)].sum())
 
@@ -56,7 +56,7 @@ def right(rho: float, prior: float) -> float:
 
 
 def exact_epsilon(rho: float, delta: float) -> float:
-    """Eq. 7, the smallest over many alphas."""
+    """Eq. 7, the minimum over a grid of alphas."""
     a = 1 + np.geomspace(1e-4, 1e4, 400_001)
     return float((rho * a + np.log(1 - 1 / a) - np.log(a * delta) / (a - 1)).min())
 
@@ -93,7 +93,7 @@ def _likely(rho: float) -> tuple[Integers, Floats]:
 
 
 def decided_when_exact(count: int, rho_1: float = RHO_1) -> float:
-    r"""Eq. 18 where the count above is all but exact (rho_2 = 100): x2* is x2, and nothing but whole numbers decides.
+    r"""Eq. 18 if the count above is practically exact (rho_2 = 100): x2* is x2, and only integers matter.
 
     With c = rho_1 / 27 the log odds are c L, L = 27 (2 x1* - 1) + 2 (x2 - y*) - 1. Where L is 0, the terms for x2 + 1
     and x2 - 1 decide, each exp(-rho_2) small; they are as exp(2 c (2 (y* - x2) + 1)) to 1, so x1* >= 1 is claimed, and

@@ -1,14 +1,14 @@
 """kazan2022, right decisions with the level above: Figures 5 and 6, sections 4.3.2 and 4.3.3.
 
 The paper decides by 1,000 draws for each set of released counts, so chance decides where the posterior is near 1/2.
-What comes of that is computed too (``sampler``). Floats do not decide either (``near_ties``).
+The effect is computed too (``sampler``). Odds too close to even for floats are settled exactly (``near_ties``).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,10 @@ from scipy.special import expit, ndtr
 from tallyveil.report.plots import BLUE, GREY, HEIGHT, ORANGE, altair, titled
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.kazan import plain_sums
-from tallyveil_papers.kazan.facts import HALF_WIDTH, beside, budget_axis, lines, rho_of, rounding, rule
+from tallyveil_papers.kazan.facts import HALF_WIDTH, beside, budget_axis, lines, rho_of, rule
 from tallyveil_papers.kazan.levels import (
     EXACT,
     LONG_RUN,
-    ONE_POINT,
     bureaus_by_hand,
     two_levels,
     with_bureaus_noise,
@@ -29,6 +28,7 @@ from tallyveil_papers.kazan.levels import (
 from tallyveil_papers.kazan.near_ties import settled
 from tallyveil_papers.kazan.sampler import Released, sampled, shares
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of
 
 DRAWS = 1000  # MCMC draws for each set of released counts
 FIGURE_5_SETS, FIGURE_6_SETS = 1_000_000, 500_000  # Monte Carlo draws of the released counts
@@ -51,72 +51,52 @@ def figure_5(_: Setting) -> Outcome:
         released = Released.of(two, count)
         left_out = released.chains(two, condition=False)
         ways = (left_out.claimed(), left_out.claimed(DRAWS), left_out.claimed(DRAWS, strictly=True))
-        found = [100 * shares(released, claimed)[0] for claimed in ways]
+        sampled_shares = [100 * shares(released, claimed)[0] for claimed in ways]
         ours = 100 * two.decision([count]).right_decision
-        rows.append([count, ours, *found, 100 * plain_sums.decided(count)[0]])
+        rows.append([count, ours, *sampled_shares, 100 * plain_sums.decided(count)[0]])
     table = pd.DataFrame(rows, columns=["xi2", EXACT, LONG_RUN, AS_PRINTED, STRICTLY, "again"])
     later = table[table.xi2 > 3].median()
     alone = 100 * two.intruder.against(two.noise).right_decision
     figures = _claims_5(table, later, alone)
     for row in table[table.xi2.isin(SHOWN_5)].to_dict(orient="records"):
         for name in (EXACT, LONG_RUN, AS_PRINTED, STRICTLY):
-            again = {EXACT: row["again"], LONG_RUN: 59.46 if row["xi2"] == 1 else None}.get(name)  # erratum 8
-            figures.append(Figure(name="P[right decision], %", at=f"xi2={row['xi2']:.0f}; {name}", ours=row[name],
-                                  again=again, again_within=0.0 if name == EXACT else rounding(2)))  # fmt: skip
+            at, exact = f"xi2={row['xi2']:.0f}; {name}", {"again": row["again"]} if name == EXACT else {}
+            figures.append(judge("kazan2022.figure5.right", row[name], case=at, at=at, **exact))
     real = with_bureaus_noise()
     for count in (1, 10):
         figures.append(Figure(name="P[right decision], Bureau's noise, %", at=f"xi2={count}; {EXACT}",
                               ours=100 * real.decision([count]).right_decision, again=100 * bureaus_by_hand(count)[0],
                               again_within=1e-4))  # fmt: skip
     kept = 100 * sampled(two, COUNTS_5[-1], condition=True, draws=DRAWS)[0]
-    notes = [
-        "59.05% is said to be what the probabilities from 4 on are centered around. Ours is their median up to "
-        f"{COUNTS_5[-1]}; how far the paper's figure goes, and so of how many points this is, is not in its text, and "
-        "the tolerance is that of a single point. Both fit: the exact sum from 7 on, and the sampler without the "
-        f"condition ({later[LONG_RUN]:.2f}% in the long run, {later[AS_PRINTED]:.2f}% with 1,000 draws). There the "
-        f"condition hardly matters: with it, 1,000 draws give {kept:.2f}%.",
-        "The verdict rests on xi_2 = 1, where the paper has the intruder gain and the exact sum has them lose 27 "
-        "points. The paper does not say what exactly half of 1,000 draws decides; taken as a claim or not, and in the "
-        f"long run, the sampler without the condition is above {alone:.2f}% there ({table[AS_PRINTED][0]:.2f}%, "
-        f"{table[STRICTLY][0]:.2f}% and {table[LONG_RUN][0]:.2f}%).",
-        f"A small difference is taken to mean less than {ONE_POINT:.0f} point.",
-    ]
+    words = {
+        "last": COUNTS_5[-1],
+        "long_run": later[LONG_RUN],
+        "drawn": later[AS_PRINTED],
+        "kept": kept,
+        "alone": alone,
+    }
+    first = {"printed_1": table[AS_PRINTED][0], "strictly_1": table[STRICTLY][0], "long_run_1": table[LONG_RUN][0]}
+    notes = notes_of("kazan2022.figure5", **words, **first)
     drawn = table.drop(columns="again")
     return Outcome(figures=figures, charts={"figure 5": _chart_5(drawn, alone, later)},
                    tables={"right decisions": drawn}, notes=notes)  # fmt: skip
 
 
 def _claims_5(table: pd.DataFrame, later: pd.Series[float], alone: float) -> list[Figure]:
-    """Section 4.3.2: exact, and as the sampler without the condition has it in the long run."""
+    """Section 4.3.2: exact, and for the sampler without the condition in the long run."""
     chance = 100 * math.sqrt(later[EXACT] / 100 * (1 - later[EXACT] / 100) / FIGURE_5_SETS)
     figures = [
-        beside("Section 4.3.2", "P[right decision], xi2>3", "", float(later[EXACT]), digits=2, chance=ALLOWED * chance,
+        beside("Section 4.3.2", "P[right decision], xi2>3", "", float(later[EXACT]), chance=ALLOWED * chance,
                again=float(later["again"]))
     ]  # fmt: skip
-    names: tuple[tuple[str, str, Literal["<", ">"], float], ...] = (
-        (
-            "xi2 = 1 less without the level above, points",
-            "not only higher than ... when ignoring hierarchical information",
-            ">",
-            0,
-        ),
-        ("xi2 = 1 less the median from 4 on, points", "but also higher than the analogous probabilities", ">", 0),
-        (
-            "largest difference between any two xi2, points",
-            "how small a difference is made by changes in xi_2",
-            "<",
-            ONE_POINT,
-        ),
-    )
     ways = ((EXACT, alone), (LONG_RUN, alone), ("again", 100 * plain_sums.right(plain_sums.RHO_1, 0.5)))
     values = [
         (table[way][0] - base, table[way][0] - later[way], table[way].max() - table[way].min()) for way, base in ways
     ]
     return figures + [
-        Figure(name=name, ours=float(ours), published=printed, quote=quote, relation=relation,
-               as_printed=float(sampler), again=float(hand))
-        for (name, quote, relation, printed), ours, sampler, hand in zip(names, *values, strict=True)
-    ]  # fmt: skip
+        judge(f"kazan2022.figure5.{key}", float(ours), as_printed=float(sampler), again=float(hand))
+        for key, ours, sampler, hand in zip(("without", "later", "range"), *values, strict=True)
+    ]
 
 
 def _chart_5(table: pd.DataFrame, alone: float, later: pd.Series[float]) -> Any:
@@ -147,16 +127,17 @@ def figure_6(_: Setting) -> Outcome:
     rows = []
     for place, rho in enumerate(GRID_6):
         for count in COUNTS_6:
-            found, printed = settled(two_levels(rho), count), math.nan
+            decision, printed = settled(two_levels(rho), count), math.nan
             if place % SPARSE == 0:
                 printed = sampled(two_levels(rho), count, condition=False, draws=DRAWS)[0]
-            rows.append({"rho_2": float(rho), "xi2": str(count), EXACT: 100 * found.right_decision,
-                         "near-ties that were settled": 100 * found.near_ties, AS_PRINTED: 100 * printed})  # fmt: skip
+            right, ties = 100 * decision.right_decision, 100 * decision.near_ties
+            rows.append({"rho_2": float(rho), "xi2": str(count), EXACT: right, "near-ties that were settled": ties,
+                         AS_PRINTED: 100 * printed})  # fmt: skip
     table = pd.DataFrame(rows)
     two = two_levels()
     alone = 100 * two.intruder.against(two.noise).right_decision
     figures = [
-        beside("Section 4.3.3", "P[right decision] without hierarchy", "", alone, digits=2,
+        beside("Section 4.3.3", "P[right decision] without hierarchy", "", alone,
                again=100 * plain_sums.right(plain_sums.RHO_1, 0.5)),
         *_when_exact(alone),
         *_by_steps(),
@@ -165,17 +146,8 @@ def figure_6(_: Setting) -> Outcome:
     at_100 = Released.of(two_levels("100"), 1)
     strictly = at_100.chains(two_levels("100"), condition=False).claimed(DRAWS, strictly=True)
     near = settled(two_levels("100"), 1)
-    notes = [
-        "At rho_2 = 100 the counts above are all but exact, and the log odds of some released counts are so near 0 "
-        f"that floats do not tell their sign, which Eq. 18 asks for. They carry {100 * near.near_ties:.2f} points. "
-        "Their sign was found with as many digits as it takes. For xi_2 = 1 none of them is claimed, for 10 and 100 "
-        "half of them.",
-        "The text does not say for which xi_2 it is 59.2%. For 10 and 100 the exact figure is within the tolerance; "
-        "for 1 it is not, and the sampler without the condition is, if one half of 1,000 draws is a claim "
-        f"({100 * shares(at_100, strictly)[0]:.2f}% if more than half is asked for).",
-        "Kinks of the exact curves are no noise: decisions change for one set of released counts after another.",
-        f"Little difference, and a noticeable increase, are taken to mean less, and more, than {ONE_POINT:.0f} point.",
-    ]
+    at_half = 100 * shares(at_100, strictly)[0]
+    notes = notes_of("kazan2022.figure6", near_ties=100 * near.near_ties, strictly=at_half)
     return Outcome(figures=figures, charts={"figure 6": _chart_6(table, alone)}, tables={"right decisions": table},
                    notes=notes)  # fmt: skip
 
@@ -185,16 +157,15 @@ def _when_exact(alone: float) -> list[Figure]:
     two, chance = two_levels("100"), 100 * math.sqrt(0.592 * 0.408 / FIGURE_6_SETS)
     figures = []
     for count in COUNTS_6:
-        found, again = settled(two, count), 100 * plain_sums.decided_when_exact(count)
+        decision, again = settled(two, count), 100 * plain_sums.decided_when_exact(count)
         printed = 100 * sampled(two, count, condition=False, draws=DRAWS)[0]
-        one = beside("Section 4.3.3", "P[right decision] at rho2=100", "", 100 * found.right_decision, digits=1,
+        figure = beside("Section 4.3.3", "P[right decision] at rho2=100", "", 100 * decision.right_decision,
                      chance=ALLOWED * chance, as_printed=printed, again=again)  # fmt: skip
         figures += [
-            replace(one, at=f"xi2={count}"),
-            Figure(name="more than without the level above, points", at=f"rho2=100;xi2={count}",
-                   ours=one.ours - alone, published=ONE_POINT, relation="<", quote="does not noticeably increase"),
+            replace(figure, at=f"xi2={count}"),
+            judge("kazan2022.figure6.more", figure.ours - alone, at=f"rho2=100;xi2={count}"),
             Figure(name="near-ties at rho2=100, %", at=f"xi2={count}", ours=100 * two.decision([count]).tie,
-                   again=100 * found.near_ties, again_within=1e-6),
+                   again=100 * decision.near_ties, again_within=1e-6),
             Figure(name="P[right decision] at rho2=100, %", at=f"xi2={count}; {AS_PRINTED}", ours=printed,
                    again=100 * _drawn_when_exact(), again_within=1e-3),
         ]  # fmt: skip
@@ -202,7 +173,7 @@ def _when_exact(alone: float) -> list[Figure]:
 
 
 def _drawn_when_exact() -> float:
-    """With the count above exact, draws of x1 do not depend on each other: how often half of them or more are right."""
+    """The probability that at least half of the draws are right, which are independent if the count above is exact."""
     (own, p), (rest, r) = plain_sums.law(plain_sums.RHO_1), plain_sums.law(plain_sums.RHO_1 / plain_sums.OTHERS)
     log_odds = plain_sums.RHO_1 * (
         2 * own[:, None] + 1 + (2 * (1 - rest) - 1) / plain_sums.OTHERS
@@ -212,7 +183,7 @@ def _drawn_when_exact() -> float:
 
 
 def _by_steps() -> list[Figure]:
-    """Section 4.3.3 on xi_2 = 1 beside 10 and 100, as rho_2 rises."""
+    """Section 4.3.3: xi_2 = 1 compared with 10 and 100, as rho_2 increases."""
     exact, left_out, again = [], [], []
     for rho in STEPS_6:
         two = two_levels(rho)
@@ -228,17 +199,13 @@ def _by_steps() -> list[Figure]:
         return float((np.diff([abs(alone - ten) for alone, ten, _ in rows]) > 0).sum())
 
     at = f"rho2 of {', '.join(STEPS_6)}"
+    item = "kazan2022.figure6"
     return [
-        *(Figure(name="xi2 = 1 against 10 or 100, points", at=f"rho2={STEPS_6[i]}",
-                 quote="For rho_2 > 1, there is little difference",
-                 published=ONE_POINT, relation="<", ours=float(np.ptp(exact[i])), as_printed=float(np.ptp(left_out[i])),
-                 again=float(np.ptp(again[i])))
+        *(judge(f"{item}.against", float(np.ptp(exact[i])), at=f"rho2={STEPS_6[i]}",
+                as_printed=float(np.ptp(left_out[i])), again=float(np.ptp(again[i])))
           for i in (2, 3)),
-        Figure(name="steps where the difference of xi2 = 1 and 10 grows", at=at, published=0,
-               quote="lessens as rho_2 increases", ours=grows(exact), as_printed=grows(left_out), again=grows(again)),
-        Figure(name="xi2 = 1 along rho_2, largest less smallest, points", at=f"{EXACT};{at}",
-               quote="remarkably robust to changes in rho_2", ours=_range(exact), again=_range(again),
-               published=ONE_POINT, relation="<", overstated=True),
+        judge(f"{item}.grows", grows(exact), at=at, as_printed=grows(left_out), again=grows(again)),
+        judge(f"{item}.robust", _range(exact), at=f"{EXACT};{at}", again=_range(again)),
         Figure(name="xi2 = 1 along rho_2, largest less smallest, points", at=f"{AS_PRINTED};{at}",
                ours=_range(left_out)),
     ]  # fmt: skip
@@ -250,7 +217,7 @@ def _range(rows: list[list[float]]) -> float:
 
 
 def _curves_6(table: pd.DataFrame) -> list[Figure]:
-    """That the exact curves are those of Eq. 25, and have no step where floats do not tell."""
+    """Check that the exact curves follow Eq. 25 and have no jump where floats cannot determine the sign."""
     figures = []
     for count in COUNTS_6:
         curve = table[table.xi2 == str(count)]

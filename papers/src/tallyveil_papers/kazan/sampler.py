@@ -1,7 +1,7 @@
 r"""The paper's sampler (kazan2022, Eq. 26 to 35) for all released counts at once, with or without Eq. 26's condition.
 
-It goes from x1 to x2 to x1 and so on, so x1 alone is a chain of two states, 0 and 1, and all of it follows from the
-two probabilities to change: the share of draws with x1 = 1 in the long run, and, with that share's own variance,
+It alternates between x1 and x2, so x1 alone is a chain with the two states 0 and 1, and everything follows from its two
+transition probabilities: the share of draws with x1 = 1 in the long run, and, with that share's own variance,
 
 .. math:: \pi (1 - \pi) \frac{1 + \lambda}{1 - \lambda} / n, \qquad \lambda = 1 - P[0 \to 1] - P[1 \to 0],
 
@@ -62,7 +62,7 @@ class Chains:
         return self.to_has / (self.to_has + self.to_not)
 
     def claimed(self, draws: int | None = None, *, strictly: bool = False) -> Floats:
-        """Probability that one half or more of the draws have x1 = 1, or strictly more; always so in the long run."""
+        """Probability that at least (or strictly more than) half of the draws have x1 = 1; 0 or 1 in the long run."""
         share = self.posterior
         if draws is None:
             return (share > 0.5).astype(np.float64)
@@ -75,7 +75,7 @@ class Chains:
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Released:
-    """All that may be released of a target who is alone in the unit, but for a negligible part, with probabilities."""
+    """All possible releases for a target who is alone in the unit, up to a negligible part, with probabilities."""
 
     x1: Integers
     x2: Integers
@@ -93,12 +93,12 @@ class Released:
         return cls(x1=x1, x2=x2, y=y, mass=np.einsum("i,j,k->ijk", *masses))
 
     def chains(self, two: Hierarchy, *, condition: bool) -> Chains:
-        """The sampler's chains for all of them."""
+        """The sampler's chains for all these releases."""
         return Chains.of(two, self.x1, self.x2, self.y, condition=condition)
 
 
 def sampled(two: Hierarchy, count: int, *, condition: bool, draws: int | None = None) -> tuple[float, float, float]:
-    """How often the sampler's intruder claims rightly, gains and loses by the level above (prior 1/2)."""
+    """Probabilities that the sampler's intruder is right, gains and loses by the level above (prior 1/2)."""
     released = Released.of(two, count)
     return shares(released, released.chains(two, condition=condition).claimed(draws))
 

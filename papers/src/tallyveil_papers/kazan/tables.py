@@ -1,7 +1,7 @@
 """kazan2022, one level: Tables 2 to 4.
 
 The paper's noise is DG(1/(2 rho)) with the Bureau's rho; the noise of the 2020 file has twice the variance (erratum 9).
-Figures without a published number that say "Bureau's noise" are for the latter.
+Figures named "Bureau's noise", which have no published number, use the latter.
 """
 
 from __future__ import annotations
@@ -24,23 +24,14 @@ from tallyveil_papers.kazan.facts import (
     bureau_noise,
     paper_noise,
     rho_of,
-    rounding,
 )
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of
 
 TABLE_2 = {("household", "adult", "not_hispanic", "white"): 34,
            ("household", "minor", "not_hispanic", "white"): 10,
            ("household", "adult", "not_hispanic", "black"): 1}  # fmt: skip
-RIGHT_6 = (0.178, 0.161, 0.119, 0.073, 0.036)  # erratum 6: the column of probabilities as it should be
-RIGHT_9 = {"1/2": 1.024, "1/50": 1.100}  # erratum 9: R with the variance 1/2.56 x ..., 10.08
 BUREAUS_RHO = plain_sums.HALF * plain_sums.RHO_1  # whose DG(1/(2 rho)) has the Bureau's variance
-NOISE_9 = (
-    "The paper adds DG(1/(2 rho)) with the Bureau's rho, which is right when one cell changes by one; the Bureau's rho "
-    "is for replace-one neighbours (one cell down, one up), so the 2020 file has DG(1/rho), twice the variance "
-    "(erratum 9): 10.08 with the printed rho of 2.56, and 10.09 with the Bureau's exact one, (542/339)^2. Figures for "
-    "the Bureau's noise, with its exact rho unless it says otherwise, stand beside the paper's, without a published "
-    "number."
-)
 
 
 def exposure(prior: str, noise: DiscreteGaussian | None = None, known: int = 0) -> Exposure:
@@ -64,52 +55,44 @@ def table_2(_: Setting) -> Outcome:
     counts = district.at("enumdist").dense()[0]
     alone = np.flatnonzero(counts == 1)
     figures = [
-        Figure(name="persons (input)", at="ED 28-21", ours=float(district.total()), again=45,
-               quote="45 non-Hispanic individuals"),
-        Figure(name="persons who are unique (input)", at="ED 28-21", ours=float(len(alone)), again=1,
-               quote="there is one individual who is unique"),
-        Figure(name="others with the target's characteristics, k1 (input)", ours=float(counts[alone[0]] - 1), again=0,
-               quote="the intruder's known count is k_1 = 0"),
-    ]  # fmt: skip
+        judge("kazan2022.table2.persons", float(district.total())),
+        judge("kazan2022.table2.unique", float(len(alone))),
+        judge("kazan2022.table2.known", float(counts[alone[0]] - 1)),
+    ]
     names = ["HHGQ", "VOTINGAGE", "HISPANIC", "CENRACE"]
     shown = pd.DataFrame([[*row, count] for row, count in TABLE_2.items()], columns=[*names, "Count"])
-    notes = [
-        "The three counts are facts of the 1940 census, taken from the paper as the input of what follows.",
-        "Nor are the paper's other facts of that census computed here: 209 persons in district 39-14, 29,364 in "
-        "Granville County, and its 27 other districts (section 4.3).",
-    ]
-    return Outcome(figures=figures, tables={"table 2": shown}, notes=notes)
+    return Outcome(figures=figures, tables={"table 2": shown}, notes=notes_of("kazan2022.table2"))
 
 
 def table_3(_: Setting) -> Outcome:
     """Table 3 and section 4.2.1: posterior and risk for a released statistic."""
     noise, real = paper_noise(rho_of("block")), bureau_noise("block")
     figures, bureaus = [], []
-    for x, right in zip(range(1, 6), RIGHT_6, strict=True):
+    for x in range(1, 6):
         mass, without = float(noise.pmf(x - 1)), float(noise.pmf(x))
-        figures.append(beside("Table 3", "probability mass", f"x={x}", mass, digits=3, as_printed=without, again=right,
-                              again_within=rounding(3)))  # fmt: skip
+        figures.append(beside("Table 3", "probability mass", f"x={x}", mass, as_printed=without))
         bureaus.append(Figure(name="probability mass, Bureau's noise", at=f"x={x}", ours=float(real.pmf(x - 1)),
                               again=plain_sums.mass(BUREAUS_RHO, x - 1)))  # fmt: skip
         for p in PRIORS:
             at, prior = f"x={x};p={p}", float(Fraction(p))
-            one, other = exposure(p), exposure(p, real)
-            figures.append(beside("Table 3", "posterior", at, float(one.posterior(x)), digits=3))
-            figures.append(beside("Table 3", "risk ratio", at, float(one.ratio(x)), digits=2))
+            paper, bureau = exposure(p), exposure(p, real)
+            figures.append(beside("Table 3", "posterior", at, float(paper.posterior(x))))
+            figures.append(beside("Table 3", "risk ratio", at, float(paper.ratio(x))))
             again = plain_sums.posterior(BUREAUS_RHO, x, prior)
-            bureaus.append(Figure(name="posterior, Bureau's noise", at=at, ours=float(other.posterior(x)), again=again))
-            bureaus.append(Figure(name="risk ratio, Bureau's noise", at=at, ours=float(other.ratio(x)),
+            bureaus.append(
+                Figure(name="posterior, Bureau's noise", at=at, ours=float(bureau.posterior(x)), again=again)
+            )
+            bureaus.append(Figure(name="risk ratio, Bureau's noise", at=at, ours=float(bureau.ratio(x)),
                                   again=again / prior))  # fmt: skip
-    for x, percent, right in ((4, 3.6, 7.3), (5, 1.5, 3.6)):  # section 4.2.1
+    for x in (4, 5):  # section 4.2.1
         ours, printed = 100 * float(noise.pmf(x - 1)), 100 * float(noise.pmf(x))
-        figures.append(Figure(name="a statistic of this size occurs, %", at=f"x={x} (section 4.2.1)", ours=ours,
-                              published=percent, tolerance=rounding(1), as_printed=printed, again=right,
-                              again_within=rounding(1)))  # fmt: skip
-    return Outcome(figures=figures + bureaus, tables={"table 3": _as_table_3(figures)}, notes=[NOISE_9])
+        figures.append(judge("kazan2022.table3.occurs", ours, case=f"{x}", as_printed=printed))
+    notes = notes_of("kazan2022.table3")
+    return Outcome(figures=figures + bureaus, tables={"table 3": _as_table_3(figures)}, notes=notes)
 
 
 def _as_table_3(figures: list[Figure]) -> pd.DataFrame:
-    """The figures in the form of the paper's table, the probability of both hypotheses beside each other."""
+    """The figures in the form of the paper's table, with the probabilities under both hypotheses."""
     ours = {(figure.name, figure.at): figure for figure in figures}
     rows = []
     for x in range(1, 6):
@@ -128,24 +111,21 @@ def table_4(_: Setting) -> Outcome:
     """Table 4 and section 4.2.2: average posterior and disclosure risk."""
     figures, bureaus, rows = [], [], []
     for p in PRIORS:
-        one, real, prior = exposure(p), exposure(p, bureau_noise("block")), float(Fraction(p))
-        figures.append(beside("Table 4", "marginal posterior", f"p={p}", one.marginal_posterior, digits=3))
-        figures.append(beside("Table 4", "disclosure risk R", f"p={p}", one.risk, digits=2))
+        paper, bureau, prior = exposure(p), exposure(p, bureau_noise("block")), float(Fraction(p))
+        figures.append(beside("Table 4", "marginal posterior", f"p={p}", paper.marginal_posterior))
+        figures.append(beside("Table 4", "disclosure risk R", f"p={p}", paper.risk))
         again = plain_sums.average(BUREAUS_RHO, prior)
-        bureaus.append(Figure(name="marginal posterior, Bureau's noise", at=f"p={p}", ours=real.marginal_posterior,
+        bureaus.append(Figure(name="marginal posterior, Bureau's noise", at=f"p={p}", ours=bureau.marginal_posterior,
                               again=again))  # fmt: skip
-        bureaus.append(Figure(name="disclosure risk R, Bureau's noise", at=f"p={p}", ours=real.risk,
+        bureaus.append(Figure(name="disclosure risk R, Bureau's noise", at=f"p={p}", ours=bureau.risk,
                               again=again / prior))  # fmt: skip
-        rows.append([p, one.marginal_posterior, one.risk, real.marginal_posterior, real.risk])
+        rows.append([p, paper.marginal_posterior, paper.risk, bureau.marginal_posterior, bureau.risk])
     risks = [exposure(p).risk for p in PRIORS]
-    for name, end, printed in (("smallest", min, 1.05), ("largest", max, 1.21)):  # section 4.2.2
-        figures.append(Figure(name=f"{name} disclosure risk R", at="section 4.2.2", ours=end(risks), published=printed,
-                              tolerance=rounding(2), quote="between 1.05 and 1.21"))  # fmt: skip
+    figures += [judge("kazan2022.table4.smallest", min(risks)), judge("kazan2022.table4.largest", max(risks))]
     twice = DiscreteGaussian(variance=1 / rho_of("block"))  # erratum 9 with the printed rho
-    bureaus.append(Figure(name="variance 1/rho", at="rho=2.56", ours=float(twice.variance), again=10.08,
-                          again_within=rounding(2)))  # fmt: skip
-    for p, right in RIGHT_9.items():
-        bureaus.append(Figure(name="disclosure risk R, variance 1/rho", at=f"rho=2.56;p={p}", again=right,
-                              again_within=rounding(3), ours=exposure(p, twice).risk))  # fmt: skip
+    bureaus.append(judge("kazan2022.table4.twice", float(twice.variance)))
+    for p in ("1/2", "1/50"):
+        bureaus.append(judge("kazan2022.table4.risk", exposure(p, twice).risk, case=p, at=f"rho=2.56;p={p}"))
     names = ["p", "posterior", "risk R", "posterior, Bureau's noise", "risk R, Bureau's noise"]
-    return Outcome(figures=figures + bureaus, tables={"table 4": pd.DataFrame(rows, columns=names)}, notes=[NOISE_9])
+    table = pd.DataFrame(rows, columns=names)
+    return Outcome(figures=figures + bureaus, tables={"table 4": table}, notes=notes_of("kazan2022.table4"))

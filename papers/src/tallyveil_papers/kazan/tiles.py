@@ -1,4 +1,4 @@
-"""kazan2022, decisions given what is released above: Figure 4 and section 4.3.1."""
+"""kazan2022, decisions by the counts released above: Figure 4 and section 4.3.1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallyveil.report.plots import BLUE, INK, altair, titled
 from tallyveil.risk import Hierarchy
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.kazan import plain_sums
-from tallyveil_papers.kazan.facts import beside, rounding
+from tallyveil_papers.kazan.facts import beside
 from tallyveil_papers.kazan.levels import (
     EXACT,
     LONG_RUN,
@@ -24,19 +24,18 @@ from tallyveil_papers.kazan.levels import (
 )
 from tallyveil_papers.kazan.sampler import Chains, Released, shares
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of
 
 BOX = np.arange(-3, 6), np.arange(-30, 31)  # x2* and y1* of Figure 4
 OWN = np.arange(-20, 31)  # x1* among which the smallest that is claimed is looked for
 TILE_DRAWS = 250_000  # MCMC draws of a tile near 1/2
 ALLOWED = 2  # standard errors
-RIGHT_8 = {"right": 31.8, "gain": 0.21, "loss": 27.3}  # erratum 8, in percent
-SAMPLED_8 = {"right": 59.46, "gain": 2.38, "loss": 1.81}
 ORANGES = ("#fdd0a2", "#fdae6b", "#fd8d3c", "#e6550d", "#c94a05", "#a63603", "#8c2d04", "#6e2303", "#521a02")
 SHADES = {0: BLUE, 1: "#f4f4f4", **{i + 2: colour for i, colour in enumerate(ORANGES)}}
 
 
 def figure_4(_: Setting) -> Outcome:
-    """Figure 4 and section 4.3.1: decisions by what is released above."""
+    """Figure 4 and section 4.3.1: decisions by the counts released above."""
     two, (above, siblings) = two_levels(), BOX
     exact = np.array([[two.threshold([(int(x2), int(y))]) for y in siblings] for x2 in above])
     left_out = _thresholds(Chains.of(two, OWN, above, siblings, condition=False))
@@ -47,30 +46,21 @@ def figure_4(_: Setting) -> Outcome:
     )
     ours = 100 * float(in_above * in_siblings)
     figures = [
-        Figure(name="probability mass of the combinations, %", ours=ours, published=99, relation=">",
-               quote="over 99% of the probability mass",
-               as_printed=100 * float(min(in_above, in_siblings)), again=100 * held),
+        judge("kazan2022.figure4.mass", ours, as_printed=100 * float(min(in_above, in_siblings)), again=100 * held),
         *_gains(two),
         *_zones(exact, left_out, again),
-    ]  # fmt: skip
+    ]
     real = with_bureaus_noise().decision([1])
-    found = (real.right_decision, real.gain, real.loss)
-    for name, value, hand in zip(("P[right decision]", "gain", "loss"), found, bureaus_by_hand(1), strict=True):
+    decisions = (real.right_decision, real.gain, real.loss)
+    for name, value, hand in zip(("P[right decision]", "gain", "loss"), decisions, bureaus_by_hand(1), strict=True):
         figures.append(Figure(name=f"{name}, Bureau's noise, %", at="xi2=1", ours=100 * value, again=100 * hand))
     tiles = pd.concat([_tiles(exact, EXACT), _tiles(left_out, LONG_RUN)])
-    notes = [
-        f"Printed is that the combinations hold over 99%. The ranges of X2* and of Y1* do ({100 * in_above:.2f}% and "
-        f"{100 * in_siblings:.2f}%); together they hold {ours:.2f}%.",
-        "Published gains and losses are sums over tiles that were sampled, those near 1/2 with 250,000 draws. Whether "
-        "they are over the tiles of the figure or over all that may be released, the tolerance does not tell: both "
-        "are shown.",
-        "59.54 is not printed: it is 58.89 and the net gain of 0.65.",
-    ]
+    notes = notes_of("kazan2022.figure4", above=100 * in_above, siblings=100 * in_siblings, both=ours)
     return Outcome(figures=figures, charts={"figure 4": _tile_chart(tiles)}, tables={"tiles": tiles}, notes=notes)
 
 
 def _gains(two: Hierarchy) -> list[Figure]:
-    """Section 4.3.1: exact, and as a sampler without the condition has it, with the chance of its tiles."""
+    """Section 4.3.1: exact, and for a sampler without the condition, with the sampling error of its tiles."""
     where, released, exact = "Section 4.3.1", Released.of(two, 1), two.decision([1])
     chains = released.chains(two, condition=False)
     right, gain, loss = (100 * share for share in shares(released, chains.claimed()))
@@ -81,19 +71,15 @@ def _gains(two: Hierarchy) -> list[Figure]:
     names = ("probability mass: rightly changed", "probability mass: wrongly changed", "net gain")
     hand_right, hand_gain, hand_loss = plain_sums.decided(1)
     figures = [
-        beside(where, names[0], "", 100 * exact.gain, digits=2, chance=chance[0], as_printed=gain,
-               again=RIGHT_8["gain"], again_within=rounding(2)),
-        beside(where, names[1], "", 100 * exact.loss, digits=2, chance=chance[1], as_printed=loss,
-               again=RIGHT_8["loss"], again_within=rounding(1)),
-        beside(where, names[2], "", 100 * (exact.gain - exact.loss), digits=2, chance=chance[2], as_printed=gain - loss,
+        beside(where, names[0], "", 100 * exact.gain, chance=chance[0], as_printed=gain),
+        beside(where, names[1], "", 100 * exact.loss, chance=chance[1], as_printed=loss),
+        beside(where, names[2], "", 100 * (exact.gain - exact.loss), chance=chance[2], as_printed=gain - loss,
                again=100 * (hand_gain - hand_loss)),
-        Figure(name="P[right decision], %", at="xi2=1", ours=100 * exact.right_decision, published=59.54,
-               quote="increasing the probability they make the correct decision by 0.65%",
-               tolerance=rounding(2) + chance[2], as_printed=right, again=100 * hand_right),
+        judge("kazan2022.figure4.right", 100 * exact.right_decision, chance=chance[2], as_printed=right,
+              again=100 * hand_right),
     ]  # fmt: skip
     for name, value in (("right", right), ("gain", gain), ("loss", loss)):
-        figures.append(Figure(name=f"{name}, %", at=LONG_RUN, ours=value, again=SAMPLED_8[name],
-                              again_within=rounding(2)))  # fmt: skip
+        figures.append(judge("kazan2022.figure4.sampler", value, case=name, at=LONG_RUN))
     inside = np.isin(released.x2, BOX[0])[:, None] & np.isin(released.y, BOX[1])
     _, gain, loss = shares(replace(released, mass=released.mass * inside), chains.claimed())
     at = f"{LONG_RUN}, tiles of the figure only"
@@ -102,31 +88,17 @@ def _gains(two: Hierarchy) -> list[Figure]:
 
 
 def _zones(exact: Floats, left_out: Integers, again: Integers) -> list[Figure]:
-    """Where the level above changes the decision; X2* by row, Y1* by column, the smallest X1* that is claimed in it."""
-    names = (
-        ("X1* from which on X1 = 1 is claimed, whatever is above", 2, "the same when X1* >= 2"),
-        ("X1* up to which X1 = 0 is claimed, whatever is above", -1, "the same when ... X1* <= -1"),
-        (
-            "X2* of 9 for which X1* = 1 is not claimed at Y1* = 30",
-            9,
-            "X1* = 1 and Y1* is positive and large ... X1 = 0",
-        ),
-        (
-            "X2* of 9 for which X1* = 1 is claimed at Y1* = 0, not being large",
-            9,
-            "X1* = 1 and Y1* is positive and large ... X1 = 0",
-        ),
-        ("X2* of 9 for which X1* = 0 is claimed at Y1* = -30", 9, "X1* = 0 and Y1* is negative and large ... X1 = 1"),
-    )
-    found = zip(names, *(_ends(tiles) for tiles in (exact, left_out, again)), strict=True)
+    """Where the level above changes the decision: the smallest claimed X1* by X2* (rows) and Y1* (columns)."""
+    zones = ("always", "never", "large", "not_large", "negative")
+    ends = zip(zones, *(_ends(tiles) for tiles in (exact, left_out, again)), strict=True)
     return [
-        Figure(name=name, ours=ours, published=printed, quote=quote, as_printed=sampler, again=hand)
-        for (name, printed, quote), ours, sampler, hand in found
+        judge("kazan2022.figure4.zone", ours, case=zone, as_printed=sampler, again=hand)
+        for zone, ours, sampler, hand in ends
     ]
 
 
 def _ends(tiles: Floats | Integers) -> list[float]:
-    """The largest and the smallest of the tiles, and what they are for Y1* of 30, 0 and -30."""
+    """The largest and the smallest tile, and counts of tiles at Y1* of 30, 0 and -30."""
     first, middle, last = tiles[:, 0], tiles[:, len(BOX[1]) // 2], tiles[:, -1]
     return [float(tiles.max()), float(tiles.min()) - 1, float((last > 1).sum()), float((middle <= 1).sum()),
             float((first <= 0).sum())]  # fmt: skip
@@ -134,16 +106,16 @@ def _ends(tiles: Floats | Integers) -> list[float]:
 
 def _thresholds(chains: Chains) -> Integers:
     claims = chains.claimed()
-    found: Integers = OWN[np.argmax(claims, axis=0)]
-    return found
+    thresholds: Integers = OWN[np.argmax(claims, axis=0)]
+    return thresholds
 
 
 def _thresholds_by_hand() -> Integers:
     """The smallest x1* with an odds of more than 1 (Eq. 25), tile by tile."""
-    given = [[plain_sums.given(0, int(x2), int(y)) for y in BOX[1]] for x2 in BOX[0]]
-    log_odds = np.array([[math.log(one[1].sum() / one[0].sum()) for one in row] for row in given])  # at x1* = 0
-    found: Integers = np.floor(-log_odds / (2 * plain_sums.RHO_1)).astype(np.int64) + 1  # each step adds 2 rho_1
-    return found
+    joint = [[plain_sums.given(0, int(x2), int(y)) for y in BOX[1]] for x2 in BOX[0]]
+    log_odds = np.array([[math.log(table[1].sum() / table[0].sum()) for table in row] for row in joint])  # at x1* = 0
+    thresholds: Integers = np.floor(-log_odds / (2 * plain_sums.RHO_1)).astype(np.int64) + 1  # each step adds 2 rho_1
+    return thresholds
 
 
 def _tiles(thresholds: Floats | Integers, name: str) -> pd.DataFrame:
@@ -176,7 +148,7 @@ def _tile_chart(tiles: pd.DataFrame) -> Any:
 
 
 def _runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """The middle tile of each run of equal ones, if it is not too short for a number."""
+    """The middle tile of each run of equal tiles that is long enough for a number."""
     runs = rows.assign(run=(rows.claimed.ne(rows.claimed.shift()) | rows.x2.ne(rows.x2.shift())).cumsum())
     middles = [run.iloc[len(run) // 2] for _, run in runs.groupby("run") if len(run) > 1]
     return pd.DataFrame(middles)

@@ -33,7 +33,7 @@ class Census:
 
     @property
     def persons(self) -> int:
-        """How many are counted."""
+        """The number of persons."""
         return self.population.people.total()
 
     @property
@@ -50,11 +50,11 @@ class Census:
         return f"synthetic census of {self.persons:,} persons" if self.stand_in else "census of 1940"
 
     def units(self, level: str) -> int:
-        """How many units a level has (published spelling)."""
+        """The number of units of a level (published spelling)."""
         return self.population.people.spine.size(LEVELS[level])
 
     def has_enough(self, level: str) -> bool:
-        """Whether a level has units enough to be compared: a smaller country may have one state."""
+        """Whether a level has enough units to be compared: a smaller country may have one state."""
         return self.whole or self.units(level) >= FEWEST_UNITS
 
 

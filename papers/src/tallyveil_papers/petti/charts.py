@@ -16,7 +16,7 @@ TICKS = [-200, -50, -20, -5, -2, 0, 2, 5, 20, 50, 200]  # of biases, in persons
 
 
 def figure1(residuals: pd.DataFrame, losses: pd.DataFrame, *, of: str) -> Any:
-    """(a) How often residuals of district strata take which value; (b) the smoothed loss; a line for each budget."""
+    """(a) The distribution of residuals of district strata; (b) the smoothed loss; a line for each budget."""
     alt = altair()
     order = [f"ε = {epsilon:g}" for epsilon in sorted(residuals.epsilon.unique())]
     by = {

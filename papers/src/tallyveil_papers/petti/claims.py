@@ -1,4 +1,4 @@
-"""What petti2020 says in words of loss, samples, bias and error: directions, which a stand-in population can test.
+"""The claims of petti2020 about loss, samples, bias and error: directions, which a stand-in population can test.
 
 Each claim is a number of ours with the bound that the words set, beside the same number from the authors' own results
 (table ``claims``), so that it can be seen how far the words hold there.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,31 +16,25 @@ import pandas as pd
 
 from tallyveil.nouns.census_schemas import PERSONS_1940, PERSONS_2020
 from tallyveil.privacy.strategy import Strategy
-from tallyveil_papers.figure import FACTOR, Figure
+from tallyveil_papers.figure import Figure
 from tallyveil_papers.petti.census import Census, census_of, nation_of
 from tallyveil_papers.petti.compare import COUNTED, PLACES, lay, results
 from tallyveil_papers.petti.file import of_the_nation
 from tallyveil_papers.petti.runs import FRACTIONS, TEXT_FRACTIONS, sample_runs, size_figures, topdown_runs
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge
 
-LOW_BUDGET_LOSS, TIMES_LESS = 0.15, 10.0
-SIMILAR = 3.0  # "similar magnitude": theirs are up to 4 over 2 persons, which may have been 4.5 over 1.5
-DIFFERENT = 10.0  # "substantially different in size"
 HALF = 0.5  # a published 0 is below that
 SAMPLED = [(level, count) for level in ("county", "enum_dist") for count in ("tc", "sc")]
 LOSSES = [*SAMPLED, ("state", "sc")]
 
 
 class Claim(NamedTuple):
-    """A number and the bound that the paper's words set: "<" or ">"; none where the words are of other counts."""
+    """A number, and the key of the bound that the paper's words set (``petti2020.claims`` in the TOML file)."""
 
-    name: str
+    key: str
     at: str
     value: float
-    relation: Any = "="
-    bound: float | None = None
-    quote: str = ""
-    factor: float = 1.0  # of a stand-in
 
 
 def compute_claims(setting: Setting) -> Outcome:
@@ -50,29 +45,32 @@ def compute_claims(setting: Setting) -> Outcome:
     ours = pd.concat([known(runs.figures, census), known(of_nation, census_of(at))], ignore_index=True)
     mine, theirs = list(claims(ours)), list(claims(results()))
     figures = [_figure(claim, census) for claim in mine]
-    lacking = {(claim.name, claim.at): claim for claim in theirs}
-    for claim in mine:
-        lacking.pop((claim.name, claim.at))
-    reason = "what it is made of is not compared here"
-    figures += [_figure(claim._replace(value=math.nan), census, reason) for claim in lacking.values()]
-    by_theirs, by_ours = (pd.DataFrame(some, columns=Claim._fields)[["name", "at", "value"]] for some in (theirs, mine))
-    beside = by_theirs.rename(columns={"value": "from_the_published_figures"})
-    table = beside.merge(by_ours.rename(columns={"value": "ours"}), on=["name", "at"], how="left")
+    made = {(claim.key, claim.at) for claim in mine}
+    reason = "the figures that it is computed from are not compared here"
+    lacking = [claim for claim in theirs if (claim.key, claim.at) not in made]
+    figures += [_figure(claim._replace(value=math.nan), census, reason) for claim in lacking]
+    by_theirs, by_ours = (
+        pd.DataFrame([(_figure(claim, census).name, claim.at, claim.value) for claim in some],
+                     columns=["name", "at", value])
+        for some, value in ((theirs, "from_the_published_figures"), (mine, "ours"))
+    )  # fmt: skip
+    table = by_theirs.merge(by_ours, on=["name", "at"], how="left")
+    seconds = float(runs.times.seconds.mean())
     return Outcome(
-        figures=[*figures, undefined_figure(runs.figures), *next_census(), seconds(runs.times)],
+        figures=[*figures, undefined_figure(runs.figures), *next_census(), judge("petti2020.claims.seconds", seconds)],
         tables={"claims": table, "seconds": runs.times},
         notes=[of_the_nation(setting, "Samples and sizes are")],
     )
 
 
 def known(figures: pd.DataFrame, census: Census) -> pd.DataFrame:
-    """Our figures of those published ones that are compared."""
+    """Our figures, where the published ones are compared."""
     table = lay(results(method=figures.method.unique().tolist()), figures, census).table
     return table.drop(columns=["published", "verdict"]).rename(columns={"ours": "value"})
 
 
 def claims(figures: pd.DataFrame) -> Iterator[Claim]:
-    """All claims that these figures can say something about."""
+    """All claims that can be computed from these figures."""
     yield from _of_loss(figures)
     yield from _of_samples(figures)
     yield from _of_bias(figures)
@@ -82,47 +80,34 @@ def claims(figures: pd.DataFrame) -> Iterator[Claim]:
 def _of_loss(figures: pd.DataFrame) -> Iterator[Claim]:
     losses = _pick(figures, method="topdown", statistic="epl")
     if len(losses):
-        share = float((losses.value / losses.epsilon).max())
-        quote = "the empirical privacy loss of TopDown is substantially smaller than the theoretical guarantee"
-        yield Claim("largest loss as a share of epsilon", "TopDown, all compared", share, "<", 1.0, quote)
+        yield Claim("share_of_epsilon", "TopDown, all compared", float((losses.value / losses.epsilon).max()))
     ratios = {}
     for level, count in LOSSES:
         rows = _pick(losses, level=level, count=count).set_index("epsilon").value
         if len(rows) < 8:
             continue
-        at, of_figure_2 = f"{PLACES[level]}, {COUNTED[count]}", (level, count) == ("county", "sc")
+        at = f"{PLACES[level]}, {COUNTED[count]}"
         low, high = rows[rows.index < 1], rows[rows.index >= 1]
         ratios[level, count] = rows[1.0] / rows[0.25]
-        quote = "all epsilon less than 1.0 have empirical privacy loss around 0.15, independent of epsilon"
-        bounds: dict[str, Any] = {"bound": LOW_BUDGET_LOSS, "factor": FACTOR} if of_figure_2 else {}
-        yield Claim("mean loss at budgets below 1", at, float(low.mean()), quote=quote, **bounds)
-        bounds = {"relation": "<", "bound": FACTOR} if of_figure_2 else {}
-        yield Claim("largest over smallest loss below 1", at, float(low.max() / low.min()), quote=quote, **bounds)
-        quote = "empirical privacy loss almost 10 times less than epsilon"
-        bounds = {"bound": TIMES_LESS, "factor": FACTOR} if of_figure_2 else {}
-        yield Claim("epsilon over loss from 1, median", at, float((high.index / high).median()), quote=quote, **bounds)
+        yield Claim("loss_below_1", at, float(low.mean()))
+        yield Claim("range_below_1", at, float(low.max() / low.min()))
+        yield Claim("times_from_1", at, float((high.index / high).median()))
     if {("enum_dist", "sc"), ("enum_dist", "tc")} <= set(ratios):
-        value = float(ratios["enum_dist", "sc"] / ratios["enum_dist", "tc"])
-        quote = "for privacy loss budgets of 1.0 and less ... for SC was not as responsive to epsilon"
-        yield Claim("growth of the loss from 0.25 to 1, strata over totals", "districts", value, "<", 1.0, quote)
+        yield Claim("growth", "districts", float(ratios["enum_dist", "sc"] / ratios["enum_dist", "tc"]))
 
 
 def _of_samples(figures: pd.DataFrame) -> Iterator[Claim]:
     for level, count in SAMPLED:
         at = f"{PLACES[level]}, {COUNTED[count]}"
-        for statistic, name, quote in (
-            ("epl", "least growth of the loss", "empirical privacy loss increased as sample size increased"),
-            ("mae", "least fall of the median error", "varied with larger sample size in a manner analogous"),
-        ):
+        for statistic, key in (("epl", "epl_of_samples"), ("mae", "mae_of_samples")):
             rows = _pick(figures, method="srs", level=level, count=count, statistic=statistic)
             value = rows.set_index(rows.fraction.round(2)).value.clip(lower=HALF if statistic == "mae" else None)
             if set(TEXT_FRACTIONS) <= set(value.index):
                 steps = [value[b] / value[a] for a, b in pairwise(TEXT_FRACTIONS)]
                 least = min(steps) if statistic == "epl" else 1 / max(steps)
-                yield Claim(f"{name}, samples of 5 to 50 to 95%", at, float(least), ">", 1.0, quote)
+                yield Claim(key, at, float(least))
             if statistic == "epl" and len(value) == len(FRACTIONS):
-                falls = int((value.sort_index().diff() < 0).sum())
-                yield Claim("steps of 5% at which the loss of samples falls", at, falls, quote=quote)
+                yield Claim("falls", at, int((value.sort_index().diff() < 0).sum()))
 
 
 def _of_bias(figures: pd.DataFrame) -> Iterator[Claim]:
@@ -135,93 +120,49 @@ def _of_bias(figures: pd.DataFrame) -> Iterator[Claim]:
         always = rows[whole]  # the same indices at all budgets
         means = always.value.abs().groupby(always.epsilon).mean()
         if len(means) == 8:
-            quote, falls = "The size of this bias decreased as a function of epsilon", -means.diff().dropna()
-            yield Claim(
-                "budgets at which the bias is larger than at the last",
-                PLACES[level],
-                int((falls < -HALF).sum()),
-                "<",
-                0.5,
-                quote,
-            )  # a rise of less than half a person is chance; fmt: skip
+            yield Claim("rises", PLACES[level], int((means.diff().dropna() > HALF).sum()))
             shares[level] = float(means[1.0] / sizes[level]) if level in sizes else math.nan
         for epsilon in (0.5, 1.0, 2.0):
             some = rows[rows.epsilon == epsilon]
             if len(some) > 2:
                 rank = float(some.homogeneity.corr(some.value, method="spearman"))
-                at = f"{PLACES[level]}, epsilon {epsilon:g}"
-                yield Claim("rank correlation of index and bias", at, rank, ">", 0.0, "is positively associated")
+                yield Claim("rank", f"{PLACES[level]}, epsilon {epsilon:g}", rank)
     if len(shares) == 2:
-        value, quote = (
-            shares["county"] / shares["enum_dist"],
-            "Counties displayed the same ... it was not as pronounced",
-        )
-        yield Claim("bias as a share of the mean size, counties over districts", "epsilon 1", value, "<", 1.0, quote)
+        yield Claim("pronounced", "epsilon 1", shares["county"] / shares["enum_dist"])
 
 
 def _of_error(figures: pd.DataFrame) -> Iterator[Claim]:
-    quote = "the error is of similar magnitude even though the counts are substantially different in size"
     median = _pick(figures, method="topdown", statistic="mae", level=["county", "enum_dist"])
     for (count, epsilon), rows in median.groupby(["count", "epsilon"], sort=False):
         if len(rows) == 2:
             value = rows.value.clip(lower=HALF)
-            at = f"{COUNTED[str(count)]}, epsilon {epsilon:g}"
-            yield Claim("median error, counties over districts or the reverse", at, float(value.max() / value.min()),
-                        "<", SIMILAR, quote)  # fmt: skip
+            yield Claim("similar", f"{COUNTED[str(count)]}, epsilon {epsilon:g}", float(value.max() / value.min()))
     for count in COUNTED:
         mean = _pick(figures, method="precise", statistic="mean", count=count).set_index("level").value
         if {"county", "enum_dist"} <= set(mean.index):
-            value = float(mean["county"] / mean["enum_dist"])
-            yield Claim("mean size, counties over districts", COUNTED[count], value, ">", DIFFERENT, quote)
+            yield Claim("different", COUNTED[count], float(mean["county"] / mean["enum_dist"]))
 
 
 def undefined_figure(figures: pd.DataFrame) -> Figure:
     """The loss of state totals is undefined, as they are invariant: all residuals are 0."""
     rows = _pick(figures, method="topdown", level="state", count="tc")
-    defined = rows[
-        ((rows.statistic == "epl") & rows.value.notna()) | ((rows.statistic == "max_ae") & (rows.value != 0))
-    ]
-    return Figure(
-        name="budgets at which the loss of state totals is defined",
-        ours=int(defined.epsilon.nunique()),
-        published=0,
-        quote="at the state level empirical privacy loss is undefined, since the invariant makes all residuals zero",
-    )
+    loss, changed = (rows.statistic == "epl") & rows.value.notna(), (rows.statistic == "max_ae") & (rows.value != 0)
+    return judge("petti2020.claims.undefined", int(rows[loss | changed].epsilon.nunique()))
 
 
 def next_census() -> Iterable[Figure]:
-    """What the limitations say of 2020, of the schemas and levels that the library has."""
-    levels = Strategy.preset("pl94-2020-us-persons").levels
+    """What the limitations say about 2020, checked on the library's schemas and levels."""
+    yield judge("petti2020.claims.levels", len(Strategy.preset("pl94-2020-us-persons").levels))
     races = len(PERSONS_2020.attributes["cenrace"]) / len(PERSONS_1940.attributes["race"])
-    yield Figure(name="levels in 2020", ours=len(levels), published=6, quote="six geographic levels instead of four")
-    yield Figure(
-        name="race groups, 2020 over 1940", ours=races, published=10, tolerance=0.5, quote="ten times more race groups"
-    )
-
-
-def seconds(times: pd.DataFrame) -> Figure:
-    """How long a run takes."""
-    return Figure(
-        name="seconds of a run of TopDown, mean over budgets",
-        at="on this machine and census",
-        ours=float(times.seconds.mean()),
-        quote="it takes several hours to complete a single run",
-    )
+    yield judge("petti2020.claims.races", races)
 
 
 def _figure(claim: Claim, census: Census, left_out: str = "") -> Figure:
-    return Figure(
-        name=claim.name,
-        at=claim.at,
-        ours=claim.value,
-        published=claim.bound,
-        quote=claim.quote,
-        relation=claim.relation,
-        stand_in=census.stand_in,
-        factor=claim.factor,
-        tolerance=0.0 if census.stand_in or claim.relation != "=" else (claim.factor - 1) * (claim.bound or 0.0),
-        left_out=left_out,
-    )
+    figure = judge(f"petti2020.claims.{claim.key}", claim.value, case=claim.at, at=claim.at, left_out=left_out,
+                   stand_in=census.stand_in)  # fmt: skip
+    if census.stand_in or figure.relation != "=":
+        return figure
+    return replace(figure, tolerance=(figure.factor - 1) * (figure.published or 0.0))
 
 
 def _pick(figures: pd.DataFrame, **wanted: Any) -> pd.DataFrame:

@@ -1,10 +1,10 @@
-"""Our figures beside published ones of petti2020, and which can be compared fairly.
+"""Compare our figures with the published ones of petti2020, where a comparison is fair.
 
-A smaller synthetic census is a smaller country, not a sample: its districts, counties and states are of the usual
-size, and there are fewer of each. So medians and percentiles can be compared; maxima, and levels of a handful of units,
-cannot. Bias by homogeneity is compared row by row in its direction, and in its size over all indices together: who has
-which index, and who their siblings are, is made up and differs between a small country and the nation. What cannot be
-compared stays among the figures, with its reason.
+A smaller synthetic census is a smaller country, not a sample: its districts, counties and states have the usual size,
+but there are fewer of them. Medians and percentiles can therefore be compared; maxima, and levels with a handful of
+units, cannot. For bias by homogeneity, the direction is compared row by row and the size over all indices together,
+because which units have which index is synthetic and differs between a small country and the nation. Figures that
+cannot be compared are kept, with the reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tallyveil_papers.petti.runs import KEYS, TEXT_LOSS
 from tallyveil_papers.registry import published
 
 FEWEST_RESIDUALS = 20  # behind a bias
-CHANCE = 3.0  # standard errors of the difference within which a stand-in is not told from the published figure
+CHANCE = 3.0  # standard errors of the difference within which a stand-in does not differ
 CLEAR = 3.0  # standard errors from 0 beyond which a bias has a direction (of 150, several would pass 2 by chance)
 REAL_ERRORS = 4.0  # on the real census: standard errors of the difference of two such runs
 UNIT = {
@@ -32,7 +32,7 @@ UNIT = {
     "mean": 0.1,
     "std": 0.1,
 }  # of the last published digit; 1 elsewhere
-FLOAT = 1e-9  # of a difference that is exactly half a unit
+FLOAT = 1e-9  # tolerance for a difference of exactly half a unit
 WORDS = {
     "mae": "median absolute error",
     "pct95": "95th percentile of absolute error",
@@ -53,17 +53,17 @@ NUMBERS = {"state": 51, "county": 3_108, "enum_dist": 134_858}  # of units in 19
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Laid:
-    """Published rows laid beside ours: a figure for each, and tables of those compared and of those left out."""
+    """Published rows joined with ours: a figure for each, and tables of the rows that are compared and left out."""
 
     figures: Sequence[Figure]
     left_out: pd.DataFrame
     table: pd.DataFrame
 
     def notes(self) -> list[str]:
-        """How many figures are compared, and how many are left out, reason by reason."""
+        """The number of figures that are compared, and of those left out, by reason."""
         number = self.left_out.groupby("reason", sort=False).size()
-        told = [f"{len(self.table)} of {len(self.figures)} published figures are compared."]
-        return told + [f"Not compared, {count}: {reason}." for reason, count in number.items()]
+        compared = [f"{len(self.table)} of {len(self.figures)} published figures are compared."]
+        return compared + [f"Not compared, {count}: {reason}." for reason, count in number.items()]
 
 
 def results(**wanted: Any) -> pd.DataFrame:
@@ -90,7 +90,7 @@ def lay(theirs: pd.DataFrame, ours: pd.DataFrame, census: Census) -> Laid:
 
 
 def signs(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
-    """Biases of counties and districts beside the published ones: those of both that have a direction."""
+    """Biases of counties and districts and the published ones, where both are clearly different from 0."""
     table = _joined(theirs, ours)
     clear = table[["ours", "published"]].abs().min(axis=1) > CLEAR * table.chance
     table = table[clear & (table.level != "state")]
@@ -120,7 +120,7 @@ def figure_of(row: Any, census: Census, reason: str = "") -> Figure:
 
 
 def _rule(row: Any, rounding: float, *, whole: bool) -> tuple[float, float]:
-    """What is no difference, and the factor beyond which a stand-in differs."""
+    """The slack and the factor within which a stand-in does not differ."""
     chance = CHANCE * math.sqrt(2) * (0.0 if math.isnan(row.chance) else row.chance)  # theirs has chance in it too
     if row.statistic == "bias":
         return chance, FACTOR if whole else math.inf
@@ -159,40 +159,40 @@ def at_of(row: Any) -> str:
 
 
 def _reason(row: Any, census: Census) -> str:
-    """Why a row is not compared; nothing if it is. It depends on the census and the published figure, not on ours."""
+    """Why a row is not compared, or an empty text. It depends on the census and the published figure, not on ours."""
     level = PLACES[row.level]
     if is_invariant(row) and not pd.isna(row.ours):
         return ""
     if not census.has_persons(row.statistic):
-        return f"a country of fewer than {fewest_persons(row.statistic):,} persons is too small for that"
+        return f"a country of fewer than {fewest_persons(row.statistic):,} persons is too small for this comparison"
     if not census.has_enough(row.level):
         return f"this smaller country has {census.units(row.level)} of the nation's {NUMBERS[row.level]:,} {level}"
     if pd.isna(row.ours):  # but for units that are not there, a figure that is missing differs
-        return f"no {level} here have such a homogeneity index" if row.statistic == "bias" else ""
+        return f"no {level} here have this homogeneity index" if row.statistic == "bias" else ""
     if not census.stand_in and row.method == "precise":
         return ""
     if row.statistic == "bias" and row.n < FEWEST_RESIDUALS:
-        return f"fewer than {FEWEST_RESIDUALS} residuals of {level} have such a homogeneity index here"
+        return f"fewer than {FEWEST_RESIDUALS} residuals of {level} have this homogeneity index here"
     if row.statistic == "epl" and math.isnan(row.corrected):
-        return f"{level} have too few residuals for the loss to say anything"
+        return f"{level} have too few residuals to estimate the loss"
     if not census.stand_in and math.isnan(row.chance):
-        return "with one run, nothing is known of the chance in them"
+        return "with one run, the sampling error is unknown"
     return "" if census.whole else _reason_of_size(row, level)
 
 
 def _reason_of_size(row: Any, level: str) -> str:
     """Why a row is not compared in a smaller country."""
     if row.statistic == "max_ae":
-        return "a maximum grows with the number of counts, and a smaller country has fewer"
+        return "a maximum grows with the number of counts, and a smaller country has fewer counts"
     if row.statistic == "std" and row.level != "enum_dist":
-        return "the spread of sizes hangs on the few largest counties, which a smaller country does not have"
+        return "the spread of sizes depends on the few largest counties, which a smaller country does not have"
     if row.statistic == "bias" and not abs(row.published) > CLEAR * row.chance:
         return f"the published bias of {level} is within {CLEAR:g} standard errors (of ours) of 0"
     return ""
 
 
 def _joined(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
-    """Published rows and what we have of them, in columns ``published`` and ``ours``."""
+    """Published rows joined with ours, in the columns ``published`` and ``ours``."""
     numbers = dict.fromkeys(("epsilon", "fraction", "homogeneity"), float)
     table = theirs.rename(columns={"value": "published"}).astype(numbers)
     return table.merge(ours.rename(columns={"value": "ours"}).astype(numbers), on=KEYS, how="left")

@@ -1,6 +1,6 @@
-"""What petti2020 says of TopDown itself: the noise, the split of the budget, the schema, and what must hold.
+"""What petti2020 says about TopDown itself: the noise, the split of the budget, the schema, invariants and bounds.
 
-Nothing here depends on who the people are: what is said of a release holds for any, so it is checked on one of the
+Nothing here depends on the population: the statements hold for any release, so they are checked on a release of the
 setting's census.
 """
 
@@ -23,28 +23,16 @@ from tallyveil_papers.petti.census import Census, census_of
 from tallyveil_papers.petti.compare import results
 from tallyveil_papers.petti.runs import STRATA
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of, printed_cases
 
-QUERIES = {"detailed": 0.1, "hhgq": 0.225, STRATA: 0.675}  # Methods, "TopDown options", 4
-LEVELS_OF_TEXT = ("us", "state", "county", "enumdist")  # Methods, "TopDown algorithm"
+QUERIES = printed_cases("petti2020.setup.query_share")
+LEVELS = tuple(printed_cases("petti2020.setup.level_share"))
 BUDGETS_OF_TEXT = (0.25, 0.5, 0.75, 1.0, 2.0, 4.0, 8.0)  # Methods, "TopDown options", 1
-LABELS_OF_TEXT = {"votingage": 2, "race": 6, "hispanic": 2}  # Methods, "Step one"
-TYPES_OF_TEXT = 6  # the same place
-TYPES_OF_CODE = 8  # in the code that the Bureau released (erratum 3)
 SMALLEST = "0.25"  # the budget at which constraints are pressed hardest
 PERSONS = 23  # whom the text adds to a large cell and to a small one
 LARGE, SMALL = ("adult", "not_hispanic", "white"), ("minor", "hispanic", "aian")
 WHOLE_SUM = 40.0  # k z up to which the variance is summed: beyond, exp(-40)
 CHECKED = 4.0  # standard errors
-QUOTES = {
-    "invariant": "held the total population count at the national and state level invariant",
-    "bound": "constrained the total count of people to be greater or equal to total count of occupied households "
-    "at each geographic level",
-    "23": "adding 23 people to the count of age 18 and older non-Hispanic Whites is just as likely as adding 23 people "
-    "to the count of age under 18 Hispanic Native Americans",
-    "variance": "the variance does not scale with the magnitude of count",
-    "sum": "the entire algorithm achieves epsilon-DP for epsilon = sum of epsilon_i",
-    "types": "household/group-quarters type (6 values)",
-}
 
 
 def printed_variance(z: float) -> float:
@@ -67,22 +55,11 @@ def compute_variance(_: Setting) -> Outcome:
             noise = _noise(strategy, "county", query)
             variance, printed = noise.actual_variance(), printed_variance(float(noise.z))
             figures.append(
-                Figure(
-                    name="variance of G(z)",
-                    at=f"z = {noise.z} (epsilon {epsilon}, {query})",
-                    ours=variance,
-                    published=printed,
-                    quote="variance (1 - exp(-z))^2 / (2 exp(-z))",
-                    as_printed=1 / variance,
-                    again=summed_variance(float(noise.z)),
-                    tolerance=1e-9 * printed,
-                )
-            )
-    note = (
-        "Ours is the noise's own variance in persons squared, confirmed by summing the printed probabilities; what is "
-        "published is the printed formula's value. One over ours gives that."
-    )
-    return Outcome(figures=figures, notes=[note])
+                judge("petti2020.variance.variance", variance, at=f"z = {noise.z} (epsilon {epsilon}, {query})",
+                      published=printed, tolerance=1e-9 * printed, as_printed=1 / variance,
+                      again=summed_variance(float(noise.z)))
+            )  # fmt: skip
+    return Outcome(figures=figures, notes=notes_of("petti2020.variance"))
 
 
 def compute_setup(setting: Setting) -> Outcome:
@@ -109,100 +86,59 @@ def compute_setup(setting: Setting) -> Outcome:
             "homogeneity": pd.DataFrame({"level": bias.index, "largest index in the results": bias.to_numpy()}),
             "budgets": budgets.assign(in_the_results=True, in_the_text=budgets.epsilon.isin(BUDGETS_OF_TEXT)),
         },
-        notes=[
-            f"Invariants, bounds and noise are checked on a release of a {census.words()} at epsilon {SMALLEST}.",
-            "The number of households, which the text counts among the invariants, is an input here (the facilities).",
-            "The text lists seven budgets, the results eight (with 6): table budgets.",
-        ],
+        notes=notes_of("petti2020.setup", census=census.words(), epsilon=SMALLEST),
     )
 
 
 def share_figures(strategy: Strategy) -> list[Figure]:
     """Four levels, a quarter each; three queries at each level."""
-    figures = [Figure(name="levels", ours=len(strategy.levels), published=len(LEVELS_OF_TEXT))]
-    for level in LEVELS_OF_TEXT:
-        figures.append(Figure(name="share of a level", at=level, ours=float(strategy.levels[level]), published=0.25))
-        figures += [
-            Figure(
-                name="share of a query",
-                at=f"{level}, {query}",
-                ours=float(strategy.queries[level].get(query, Fraction(0))),
-                published=share,
-            )
-            for query, share in QUERIES.items()
-        ]
+    figures = [judge("petti2020.setup.levels", len(strategy.levels))]
+    for level in LEVELS:
+        share = float(strategy.levels[level])
+        figures.append(judge("petti2020.setup.level_share", share, case=level, at=level))
+        for query in QUERIES:
+            share = float(strategy.queries[level].get(query, Fraction(0)))
+            figures.append(judge("petti2020.setup.query_share", share, case=query, at=f"{level}, {query}"))
     total = sum(spend.share for spend in strategy.spends())
-    return [*figures, Figure(name="all shares together", ours=float(total), again=1.0, quote=QUOTES["sum"])]
+    return [*figures, judge("petti2020.setup.all_shares", float(total))]
 
 
 def noise_figures(strategy: Strategy) -> list[Figure]:
     """G(h/2) and G(s/2) at each level, at epsilon 1; the probability of 23 persons."""
     figures = []
-    for level in LEVELS_OF_TEXT:
+    for level in LEVELS:
         for query, share in QUERIES.items():
-            z, quote = float(_noise(strategy, level, query).z), "G(h/2)" if query == "detailed" else "G(s_j/2)"
-            budget = 1 / len(LEVELS_OF_TEXT) * share
-            figures.append(Figure(name="z of the noise", at=f"{level}, {query}", ours=z, again=budget / 2, quote=quote))
+            z, again = float(_noise(strategy, level, query).z), 1 / len(LEVELS) * share / 2
+            figures.append(judge("petti2020.setup.z", z, case=query, at=f"{level}, {query}", again=again))
     noise = _noise(strategy, "enumdist", "detailed")
     ratio = math.exp(-float(noise.z))
-    figures.append(
-        Figure(
-            name=f"probability of {PERSONS} persons more",
-            at="enumdist, detailed, whichever cell",
-            ours=float(noise.pmf([PERSONS])[0]),
-            again=(1 - ratio) * ratio**PERSONS / (1 + ratio),
-            quote=QUOTES["23"],
-        )
-    )
-    return figures
+    again = (1 - ratio) * ratio**PERSONS / (1 + ratio)
+    return [*figures, judge("petti2020.setup.as_likely", float(noise.pmf([PERSONS])[0]), again=again)]
 
 
 def schema_figures() -> list[Figure]:
-    """How many values each attribute has."""
-    schema = PERSONS_1940
-    figures = [
-        Figure(name="values", at=name, ours=len(schema.attributes[name]), published=number)
-        for name, number in LABELS_OF_TEXT.items()
+    """The number of values of each attribute."""
+    numbers = {name: len(labels) for name, labels in PERSONS_1940.attributes.items()}
+    names = printed_cases("petti2020.setup.values")
+    return [
+        *(judge("petti2020.setup.values", numbers[name], case=name, at=name) for name in names),
+        judge("petti2020.setup.strata", PERSONS_1940.query(STRATA).size),
+        judge("petti2020.setup.types", numbers["hhgq"]),
     ]
-    figures.append(
-        Figure(name="counts of a unit by age, race and ethnicity", ours=schema.query(STRATA).size, published=24)
-    )
-    types = Figure(
-        name="values",
-        at="hhgq (the text's six cannot be computed: a difference in print)",
-        ours=len(schema.attributes["hhgq"]),
-        published=TYPES_OF_TEXT,
-        quote=QUOTES["types"],
-        overstated=True,
-        again=TYPES_OF_CODE,
-    )
-    return [*figures, types]
 
 
 def held_figures(census: Census, release: Release) -> list[Figure]:
-    """What a release keeps: totals of the nation and the states; persons for each occupied household."""
+    """What a release preserves: totals of the nation and the states, and at least one person per occupied household."""
     people, housing = census.population.people, census.population.housing
     figures = []
     for level in ("us", "state"):
         changed = _totals(release.histogram, level) != _totals(people, level)
-        figures.append(
-            Figure(
-                name="totals that changed", at=level, ours=int(changed.sum()), published=0, quote=QUOTES["invariant"]
-            )
-        )
+        figures.append(judge("petti2020.setup.totals", int(changed.sum()), at=level))
     if housing is not None:
-        for level in LEVELS_OF_TEXT:
+        for level in LEVELS:
             occupied = housing.answer("h1", level=level).dense()[:, 1]
             fewer = _totals(release.histogram, level) < occupied
-            figures.append(
-                Figure(
-                    name="units with fewer persons than occupied households",
-                    at=level,
-                    ours=int(fewer.sum()),
-                    published=0,
-                    quote=QUOTES["bound"],
-                )
-            )
+            figures.append(judge("petti2020.setup.bounds", int(fewer.sum()), at=level))
     return figures
 
 
@@ -219,14 +155,9 @@ def spread_figure(census: Census, release: Release) -> Figure:
         row = int(np.ravel_multi_index(places, [len(names) for names in query.row_labels]))
         noisy = asked.ask("enumdist", STRATA, np.arange(len(true), dtype=np.int64) * query.size + row)
         squares.append((noisy - true[:, row]).astype(np.float64) ** 2)
-    return Figure(
-        name="variance of the noise of white adults over that of American Indian minors, Hispanic",
-        at=f"enumdist, {len(true):,} of them",
-        ours=float(squares[0].mean() / squares[1].mean()),
-        published=1.0,
-        quote=QUOTES["variance"],
-        tolerance=CHECKED * math.sqrt(sum(one.var() / one.mean() ** 2 / len(one) for one in squares)),
-    )
+    chance = CHECKED * math.sqrt(sum(values.var() / values.mean() ** 2 / len(values) for values in squares))
+    ratio = float(squares[0].mean() / squares[1].mean())
+    return judge("petti2020.setup.spread", ratio, at=f"enumdist, {len(true):,} of them", chance=chance)
 
 
 def _totals(people: object, level: str) -> Integers:

@@ -1,4 +1,4 @@
-"""petti2020: TopDown on the 1940 census, its error, its empirical privacy loss, its bias, and samples beside it [1]_.
+"""petti2020: TopDown on the 1940 census, its error, empirical privacy loss and bias, and simple random samples [1]_.
 
 The 1940 census itself cannot be shipped. Without an extract of it, figures are computed on a synthetic census of its
 shape (:func:`tallyveil.populations.census_1940`) and are stand-ins: direction and factor are compared. What does not
@@ -18,7 +18,6 @@ import pandas as pd
 
 from tallyveil.evaluate.compare import distance
 from tallyveil_papers.figure import FACTOR as TWO
-from tallyveil_papers.figure import Figure
 from tallyveil_papers.petti import charts
 from tallyveil_papers.petti.census import census_of
 from tallyveil_papers.petti.compare import FEWEST_RESIDUALS, lay, results
@@ -26,8 +25,9 @@ from tallyveil_papers.petti.file import ERRORS
 from tallyveil_papers.petti.runs import SHOWN, sample_runs, topdown_runs
 from tallyveil_papers.petti.typical import beyond_a_factor, bias_sizes
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import judge, notes_of, printed_cases
 
-TABLE_1 = {1.0: 0.5, 2.0: 0.75, 4.0: 0.9, 6.0: 0.95}
+TABLE_1 = {float(epsilon): share for epsilon, share in printed_cases("petti2020.table1.nearest").items()}
 STEP = 0.05  # between sampling fractions
 
 
@@ -40,11 +40,7 @@ def compute_figure1(setting: Setting) -> Outcome:
         figures=laid.figures,
         charts={"figure1": charts.figure1(runs.residuals, runs.losses, of=census_of(setting).words())},
         tables={"residuals": runs.residuals, "losses": runs.losses, "not_compared": laid.left_out},
-        notes=[
-            *laid.notes(),
-            "(a) has its peak at -1, not at 0: as in the paper, a stratum that is empty before and after is left out, "
-            "and a person alone in a stratum often vanishes.",
-        ],
+        notes=[*laid.notes(), *notes_of("petti2020.figure1")],
     )
 
 
@@ -68,37 +64,25 @@ def compute_table1(setting: Setting) -> Outcome:
     census = census_of(setting)
     ours = pd.concat([topdown_runs(setting).figures, sample_runs(setting).figures], ignore_index=True)
     lacking = lay(results(level="county", count="sc", statistic=["mae", "epl"]), ours, census).left_out
-    found = {} if len(lacking) else nearest(ours)
+    fractions = {} if len(lacking) else nearest(ours)
+    left_out = "" if fractions else f"of county strata, {lacking.reason.iloc[0]}"
     figures = [
-        Figure(
-            name="nearest sample",
-            at=f"epsilon {epsilon:g}, counties, strata",
-            ours=found.get(epsilon, math.nan),
-            published=share,
-            tolerance=0.0 if census.stand_in else STEP + 1e-9,
-            stand_in=census.stand_in,
-            slack=_slack(share),
-            factor=1.0,
-            left_out="" if found else f"of county strata, {lacking.reason.iloc[0]}",
-        )
+        judge("petti2020.table1.nearest", fractions.get(epsilon, math.nan), at=f"epsilon {epsilon:g}, counties, strata",
+              case=f"{epsilon:g}", tolerance=0.0 if census.stand_in else STEP + 1e-9, stand_in=census.stand_in,
+              slack=_slack(share), left_out=left_out)
         for epsilon, share in TABLE_1.items()
-    ]
+    ]  # fmt: skip
     table = pd.DataFrame({"epsilon": list(TABLE_1), "published": list(TABLE_1.values())})
     table = table.assign(
-        by_ours=table.epsilon.map(found), by_the_published_figures=table.epsilon.map(nearest(results()))
+        by_ours=table.epsilon.map(fractions), by_the_published_figures=table.epsilon.map(nearest(results()))
     )
-    note = (
-        "The rule is the distance in log median absolute error and log loss that evaluate.like_a_sample uses. Put to "
-        "the authors' own figures it gives their Table 1 (column by_the_published_figures; a check of the rule, not "
-        "of ours)."
-    )
-    return Outcome(figures=figures, tables={"table1": table}, notes=[note])
+    return Outcome(figures=figures, tables={"table1": table}, notes=notes_of("petti2020.table1"))
 
 
 def _slack(share: float) -> float:
-    """How far from a sampling fraction (1 - f)/f, which a sample's variance goes with, is within a factor of two.
+    """The distance from a sampling fraction f within which (1 - f)/f, as the variance, is within a factor of two.
 
-    To the nearer side; and one step at least, since samples are so far apart.
+    The nearer side counts, and the distance is at least one step between samples.
 
     >>> [round(_slack(share), 3) for share in TABLE_1.values()]
     [0.167, 0.107, 0.05, 0.05]
@@ -129,11 +113,11 @@ def nearest(figures: pd.DataFrame) -> dict[float, float]:
     """The sampling fraction nearest to each budget of Table 1, for strata of counties."""
     pairs = _pairs(figures)
     own, samples = pairs[pairs.method == "topdown"].set_index("epsilon"), pairs[pairs.method == "srs"]
-    found = {}
+    fractions = {}
     for epsilon in TABLE_1:
         apart = [distance(own.loc[epsilon].to_dict(), row) for row in samples.to_dict(orient="records")]
-        found[epsilon] = float(samples.fraction.iloc[int(np.argmin([np.inf if d is None else d for d in apart]))])
-    return found
+        fractions[epsilon] = float(samples.fraction.iloc[int(np.argmin([np.inf if d is None else d for d in apart]))])
+    return fractions
 
 
 def _pairs(figures: pd.DataFrame) -> pd.DataFrame:

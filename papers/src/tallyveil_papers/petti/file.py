@@ -1,4 +1,4 @@
-"""The authors' results file: all 994 published figures of petti2020, beside ours."""
+"""The authors' results file: all 994 published figures of petti2020, compared with ours."""
 
 from __future__ import annotations
 
@@ -20,25 +20,10 @@ from tallyveil_papers.petti.typical import (
     typical_losses,
 )
 from tallyveil_papers.registry import Outcome, Setting
+from tallyveil_papers.verdicts import notes_of
 
 ERRORS = ["mae", "pct95", "max_ae", "rmse"]
-FACTOR = (
-    "Stand-in: the people are synthetic, so direction and a factor of two. {slack} With the real extract: rounding and "
-    "four standard errors of the difference of two such runs."
-)
 SIBLINGS = 0.3  # relative: what siblings, who share an error, may do to a standard error
-LOSSES = (
-    "Below the nation's size a loss may be larger by the upward bias of a noisy maximum, which grows as residuals are "
-    "fewer."
-)
-CHANCE = (
-    "Below the nation's size each bias is compared in its direction alone (who has which index, and who their siblings "
-    "are, is made up, and differs between a small country and the nation), where the published one is clear of 0; its "
-    "size, as the mean over the indices compared (each with the same weight, in the published direction), to a factor "
-    "of two. At the nation's size each to a factor of two or three standard errors of the difference."
-)
-TOPDOWN = ("populations.census_1940", "protect", "Strategy.preset", "evaluate.error")
-SAMPLES = ("populations.census_1940", "mechanisms.sampling.sample", "evaluate.error", "evaluate.epl")
 
 
 def compute_error(setting: Setting) -> Outcome:
@@ -53,14 +38,8 @@ def compute_epl(setting: Setting) -> Outcome:
     laid = _laid(census_of(setting), theirs, ours, "Empirical privacy loss of TopDown", typical_losses)
     table = laid.tables["side_by_side"]
     ratio = (table.ours / table.published)[(table.level == "enum_dist") & (table["count"] == "sc")]
-    if not len(ratio):
-        return laid
-    note = (
-        f"Of strata of districts ours is {ratio.min():.2f} to {ratio.max():.2f} times the published loss. The largest "
-        f"lies beside the peak at -1 (Figure 1), which persons alone in a stratum make; how many there are was not "
-        f"published, and the synthetic census is not fitted to it."
-    )
-    return replace(laid, notes=[*laid.notes, note])
+    notes = notes_of("petti2020.epl", least=ratio.min(), most=ratio.max()) if len(ratio) else []
+    return replace(laid, notes=[*laid.notes, *notes])
 
 
 def compute_bias(setting: Setting) -> Outcome:
@@ -80,7 +59,7 @@ def compute_bias(setting: Setting) -> Outcome:
 
 
 def _errors_of_bias(runs: Runs) -> list[Figure]:
-    """Standard errors, which decide what is compared, beside those of districts as if each were on its own."""
+    """Check the standard errors, which decide what is compared, against those of independent residuals."""
     own = runs.figures[(runs.figures.statistic == "bias") & (runs.figures.level == "enum_dist")]
     both = own.merge(
         runs.spreads.astype({"homogeneity": float}), on=["epsilon", "homogeneity"], suffixes=("", "_alone")
@@ -115,7 +94,7 @@ def compute_sizes(setting: Setting) -> Outcome:
 
 
 def of_the_nation(setting: Setting, what: str) -> str:
-    """On which census, in words."""
+    """A note on the census that was used."""
     census = census_of(nation_of(setting))
     return (
         f"{what} of a {census.words()}, whatever the size of the other items'." if census.stand_in else f"{what} real."
@@ -129,7 +108,7 @@ def _typical_of_samples(table: pd.DataFrame, census: Census) -> list[Figure]:
 def _laid(
     census: Census, theirs: pd.DataFrame, ours: pd.DataFrame, title: str, typical: Any = None, *, log: bool = True
 ) -> Outcome:
-    """Published rows beside ours, figures of many of them, and a chart of one against the other."""
+    """Compare published rows with ours, one by one and in groups, with a chart of one against the other."""
     laid = lay(theirs, ours, census)
     table = laid.table
     if log:

@@ -1,7 +1,7 @@
 """TopDown and simple random samples on a census of 1940, run once for all items of petti2020.
 
-Our figures come in the columns of the published file, so that laying them beside it is a join. Of a run only figures
-are kept; of the releases of one budget only their counts, until the budget's residuals are pooled.
+Our figures have the columns of the published file, so that comparing the two is a join. Of a run only figures
+are kept; of the releases of one budget only the counts, until their residuals are pooled.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ BAND = 3.0  # a 95% band for a whole curve is about this many standard errors to
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Runs:
-    """What is kept of all runs of a kind.
+    """The results that are kept of all runs of a kind.
 
     Attributes
     ----------
@@ -109,10 +109,10 @@ def topdown_at(setting: Setting, epsilon: float) -> Runs:
     shown = epsilon in SHOWN
     frames, counted, losses = [], [], []
     for level, count in _places():
-        rows, found, loss = figures_of(census, released, level, count)
+        rows, errors, loss = figures_of(census, released, level, count)
         frames.append(rows.assign(chance=rows.chance * np.where(rows.statistic == "epl", 1.0, scale)))
         if shown and (level, count) == ("enum_dist", "sc"):
-            counted.append(_counted(found.value).assign(epsilon=epsilon))
+            counted.append(_counted(errors.value).assign(epsilon=epsilon))
             losses.append(loss.curve[["x", "epl"]].assign(epsilon=epsilon))
     biases = [_bias(truth, released, level, definition) for definition in DEFINITIONS for level in LEVELS]
     figures = pd.concat([*frames, *biases], ignore_index=True).assign(**at).reindex(columns=COLUMNS)
@@ -138,13 +138,13 @@ def samples_at(setting: Setting, fraction: float) -> Runs:
     drawn = [sample(census.population, share, seed=setting.seed, replicate=k) for k in range(setting.replicates)]
     frames = []
     for level, count in _places() if setting == nation_of(setting) else [FIGURE_2]:
-        sets = [[one] for one in drawn] if census.whole else [drawn]
+        sets = [[histogram] for histogram in drawn] if census.whole else [drawn]
         parts = []
-        for some in sets:
-            rows, found, _ = figures_of(census, some, level, count)
+        for replicates in sets:
+            rows, errors, _ = figures_of(census, replicates, level, count)
             parts.append(rows)
             if census.whole and fraction in TEXT_FRACTIONS and level != "state":
-                parts.append(pd.DataFrame({"statistic": TEXT_LOSS, "value": [_loss_of_text(found.value)]}))
+                parts.append(pd.DataFrame({"statistic": TEXT_LOSS, "value": [_loss_of_text(errors.value)]}))
         each = pd.concat(parts).astype({"value": float})
         spread = each.groupby("statistic").value.std()
         mean = each.groupby("statistic", sort=False)[["value", "n", "corrected"]].mean().reset_index()
@@ -158,17 +158,17 @@ def figures_of(census: Census, released: Sequence[Any], level: str, count: str) 
 
     A level of too few units gets no loss: it would be slow, and nothing could be read from it.
     """
-    found = residuals(census.population, released, level=LEVELS[level], query=COUNTS[count])
-    table = error_of(found).set_index("statistic")
-    loss = epl(found.value if census.has_enough(level) else found.value[:0])
+    errors = residuals(census.population, released, level=LEVELS[level], query=COUNTS[count])
+    table = error_of(errors).set_index("statistic")
+    loss = epl(errors.value if census.has_enough(level) else errors.value[:0])
     rows = [
-        {"statistic": theirs, "value": table.value[ours], "chance": table.sampling_error[ours], "n": found.n}
+        {"statistic": theirs, "value": table.value[ours], "chance": table.sampling_error[ours], "n": errors.n}
         for theirs, ours in STATISTICS.items()
     ]
-    rows.append({"statistic": "epl", "value": loss.epl, "chance": _chance_of(loss), "n": found.n})
+    rows.append({"statistic": "epl", "value": loss.epl, "chance": _chance_of(loss), "n": errors.n})
     table = pd.DataFrame(rows).astype({"value": float, "chance": float})
     corrected = math.nan if loss.corrected is None else loss.corrected
-    return table.assign(corrected=corrected, count=count, level=level), found, loss
+    return table.assign(corrected=corrected, count=count, level=level), errors, loss
 
 
 def size_figures(census: Census) -> pd.DataFrame:
@@ -200,14 +200,14 @@ def _chance_of(loss: Any) -> float:
 
 
 def _bias(truth: Population, released: Sequence[Any], level: str, definition: Definition) -> pd.DataFrame:
-    found = bias(truth, released, level=LEVELS[level], of=STRATA, definition=definition)
+    biases = bias(truth, released, level=LEVELS[level], of=STRATA, definition=definition)
     return pd.DataFrame(
         {
             "statistic": DEFINITIONS[definition],
-            "value": found.bias,
-            "chance": found.standard_error,
-            "n": found.n,
-            "homogeneity": found.group.astype(float),
+            "value": biases.bias,
+            "chance": biases.standard_error,
+            "n": biases.n,
+            "homogeneity": biases.group.astype(float),
             "count": "tc",
             "level": level,
         }
@@ -221,9 +221,9 @@ def _counted(values: Any) -> pd.DataFrame:
 
 def _spread(truth: Population, released: Sequence[Any]) -> pd.DataFrame:
     """Residuals of district totals by homogeneity: quantiles, which Figure 3 shades, and the mean with its error."""
-    found = residuals(truth, released, level="enumdist")
-    index = homogeneity(truth, level="enumdist", query=STRATA, definition="product")[found.unit]
-    groups = pd.Series(found.value).groupby(index)
+    errors = residuals(truth, released, level="enumdist")
+    index = homogeneity(truth, level="enumdist", query=STRATA, definition="product")[errors.unit]
+    groups = pd.Series(errors.value).groupby(index)
     spread = groups.quantile([0.05, 0.25, 0.75, 0.95]).unstack().set_axis(["p5", "p25", "p75", "p95"], axis=1)
     spread = spread.assign(bias=groups.mean(), n=groups.size(), error=groups.std() / np.sqrt(groups.size()))
     return spread.rename_axis("homogeneity").reset_index()

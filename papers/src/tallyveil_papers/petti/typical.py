@@ -1,4 +1,4 @@
-"""Figures made of many published rows: sharper than a factor of two of each.
+"""Figures that combine many published rows: a sharper test than a factor of two for each.
 
 One row of a stand-in may be off by a factor of two; the mean of several may not.
 """
@@ -44,7 +44,7 @@ def bias_sizes(table: pd.DataFrame, census: Census) -> list[Figure]:
 
 
 def beyond_a_factor(table: pd.DataFrame) -> str:
-    """How many biases have another size than the published, in words."""
+    """A note on the number of biases that are more than a factor of two from the published ones."""
     rows = table[table.level != "state"]
     ratio = rows.ours / rows.published
     beyond = int((~ratio.between(1 / FACTOR, FACTOR)).sum())
