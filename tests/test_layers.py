@@ -39,6 +39,7 @@ ROWS = [
         "auditing.mechanism_runs",
         "auditing.neighbours",
         "auditing.audit_job",
+        "auditing",
     ],  # they run the engine, and evaluations use them
     ["report"],
     ["cli", "__main__"],

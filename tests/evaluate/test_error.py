@@ -88,8 +88,8 @@ def test_sampling_errors_over_all_cells_and_of_quantiles_are_those_of_the_replic
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"levels": []}, "nothing is asked about"),
-        ({"queries": []}, "nothing is asked about"),
+        ({"levels": []}, "nothing to evaluate"),
+        ({"queries": []}, "nothing to evaluate"),
         ({"levels": "tract"}, "levels and queries are lists"),
         ({"quantiles": [99]}, "quantiles are shares from 0 to 1, such as 0.99. Got 99"),
     ],

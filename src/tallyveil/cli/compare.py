@@ -49,7 +49,7 @@ def compare(
     """
     import pandas as pd
 
-    from tallyveil.cli.reading import read_given
+    from tallyveil.cli.reading import read_truth_and_releases
     from tallyveil.cli.tables import INTERNAL, write_frames
     from tallyveil.evaluate.compare import FRACTIONS, like_a_sample
     from tallyveil.files.release_folder.folder import new_folder, refuse_existing
@@ -61,7 +61,7 @@ def compare(
         raise InputError("--match is for swapping. Give --swap RATE@LEVEL too, or leave it out.")
     if suppress is not None and suppress < 1:
         raise InputError(f"--suppress must be 1 or more. Got {suppress} instead.")
-    given = read_given(truth, releases, codebook, units=units)
+    given = read_truth_and_releases(truth, releases, codebook, units=units)
     people = given.truth
     names = people.spine.levels
     for at in [*(level or []), *([swapping[1]] if swapping else [])]:

@@ -179,7 +179,7 @@ def _of_release(
     file: Path, truth: Path | None, codebook: Path | None, *, level: str | None, query: str, units: Path | None
 ) -> tuple[Residuals, float | None]:
     """The residuals of a release, and the log ratio of its noise where that is known."""
-    from tallyveil.cli.reading import read_given
+    from tallyveil.cli.reading import read_truth_and_releases
     from tallyveil.evaluate.epl.loss import theory_of
     from tallyveil.evaluate.residuals import residuals
 
@@ -187,7 +187,7 @@ def _of_release(
         raise InputError(
             "epl needs --column NAME for a file of residuals; for a release --truth DATA, --codebook C and --level L."
         )
-    given = read_given(truth, [file], codebook, units=units)
+    given = read_truth_and_releases(truth, [file], codebook, units=units)
     released = next(iter(given.releases.values()))
     found = residuals(given.truth, released, level=level, query=query)
     return found, theory_of(released.strategy, found)

@@ -146,10 +146,10 @@ def scan(
 def _released(
     truth: Path, release: Path, codebook: Path, units: Path | None, *, key: Path | None, seed: int | None
 ) -> tuple[Histogram, Strategy, Facilities | None, Measurements | None]:
-    from tallyveil.cli.reading import read_given
+    from tallyveil.cli.reading import read_truth_and_releases
     from tallyveil.release.declared import SEEDED
 
-    given = read_given(truth, [release], codebook, units=units)
+    given = read_truth_and_releases(truth, [release], codebook, units=units)
     (one,) = given.releases.values()
     if one.strategy is None:
         raise InputError(f"{release}: says nothing of its noise. Give a release's folder, or --strategy without it.")

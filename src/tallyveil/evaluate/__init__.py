@@ -10,6 +10,7 @@ from tallyveil.evaluate.direct import direct
 from tallyveil.evaluate.epl.exchangeable import exchangeability
 from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl, frequencies
 from tallyveil.evaluate.error import error, error_by_size, sizes
+from tallyveil.evaluate.evaluation import Evaluation, evaluation
 from tallyveil.evaluate.implausible import implausible
 from tallyveil.evaluate.margins import Margins, margins
 from tallyveil.evaluate.residuals import Residuals, residuals
@@ -18,6 +19,7 @@ from tallyveil.evaluate.sweep import sweep, trials
 __all__ = [
     "Audit",
     "EmpiricalLoss",
+    "Evaluation",
     "Margins",
     "Residuals",
     "View",
@@ -30,6 +32,7 @@ __all__ = [
     "epl",
     "error",
     "error_by_size",
+    "evaluation",
     "exchangeability",
     "frequencies",
     "homogeneity",

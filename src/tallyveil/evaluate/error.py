@@ -187,20 +187,26 @@ def size_classes(count: NDArray[Any]) -> tuple[Integers, list[str]]:
 def asked_of(
     people: Histogram, levels: Iterable[str] | None, queries: Iterable[str] | None, areas: Areas | None
 ) -> Iterator[tuple[str | None, Areas | None, str]]:
-    """Every (level, areas, query) that is asked about, a level or areas each."""
+    """Every (level, areas, query) to evaluate; either the level or the areas are None."""
     if isinstance(levels, str) or isinstance(queries, str):
         raise InputError(f"levels and queries are lists. Write [{(levels if isinstance(levels, str) else queries)!r}].")
     wanted = default_queries(people.schema) if queries is None else list(queries)
-    places: list[tuple[str | None, Areas | None]] = [
-        (level, None) for level in (people.spine.levels if levels is None else levels)
-    ]
-    if areas is not None:
-        places.append((None, areas))
+    places = places_of(people, levels, areas)
     if not wanted or not places:
-        raise InputError("nothing is asked about. Name at least one level (or areas) and one query, or leave them out.")
+        raise InputError("nothing to evaluate. Name at least one level (or areas) and one query, or leave them out.")
     for level, area in places:
         for query in wanted:
             yield level, area, query
+
+
+def places_of(
+    people: Histogram, levels: Iterable[str] | None, areas: Areas | None
+) -> list[tuple[str | None, Areas | None]]:
+    """Every level as (level, None), all by default, and the areas, if given, as (None, areas)."""
+    places: list[tuple[str | None, Areas | None]] = [
+        (level, None) for level in (people.spine.levels if levels is None else levels)
+    ]
+    return places if areas is None else [*places, (None, areas)]
 
 
 def default_queries(schema: Schema) -> list[str]:
