@@ -19,7 +19,6 @@ FacilitiesFile = Annotated[
 StrategyName = Annotated[str | None, typer.Option("--strategy", help="Name of a preset, or a TOML file.")]
 Epsilon = Annotated[str | None, typer.Option(help="Privacy-loss budget, as epsilon of pure differential privacy.")]
 Rho = Annotated[str | None, typer.Option(help="Privacy-loss budget, as rho of zero-concentrated differential privacy.")]
-Delta = Annotated[float | None, typer.Option(help="Delta at which epsilon is reported.")]
 DeltaText = Annotated[str | None, typer.Option("--delta", help="Delta at which epsilon is reported (default 1e-10).")]
 Invariants = Annotated[
     list[str] | None,
