@@ -14,7 +14,7 @@ from tallyveil.errors import InputError
 from tallyveil.evaluate.audit import events
 from tallyveil.evaluate.audit.audit import audit, bound_of
 from tallyveil.evaluate.audit.events import Search
-from tallyveil.evaluate.audit.views import View, look, neighbour, neighbours_in_words, views_of
+from tallyveil.evaluate.audit.views import AuditView, look, neighbour, neighbours_in_words, views_of
 from tallyveil.evaluate.direct import direct
 from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.privacy import DiscreteGaussian, Geometric, RunKey, epsilon_from_rho
@@ -28,7 +28,10 @@ PEOPLE = Histogram.from_entries(
 )
 MOVED = neighbour(PEOPLE, unit=0, cell=1, to_unit=3)  # changes blocks and counties
 AGED = neighbour(PEOPLE, unit=0, cell=1, to_unit=2, to_cell=0)  # changes the root's cells too
-LEAVES = (View(level="block", unit=0, query="detailed", row=1), View(level="block", unit=3, query="detailed", row=1))
+LEAVES = (
+    AuditView(level="block", unit=0, query="detailed", row=1),
+    AuditView(level="block", unit=3, query="detailed", row=1),
+)
 
 
 @dataclass(frozen=True)

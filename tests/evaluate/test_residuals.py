@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tallyveil import Areas, Histogram, Release, Schema, Spine
 from tallyveil.errors import InputError
 from tallyveil.evaluate import residuals
-from tallyveil.evaluate.tally import tally
+from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.populations import Population
@@ -137,7 +137,7 @@ def test_releases_on_other_units_levels_or_labels_are_refused_by_number():
 def test_a_tally_has_the_quantiles_of_the_numbers_themselves(numbers, zeros):
     values = np.array(numbers)
     whole = np.concatenate([values, np.zeros(zeros, dtype=values.dtype)])
-    counted = tally(values, zeros=zeros)
+    counted = value_counts(values, zeros=zeros)
     assert counted.n == len(whole)
     for share in (0, 0.1, 0.5, 0.95, 1):
         assert counted.percentile(100 * share) == pytest.approx(np.quantile(whole, share), rel=1e-12, abs=1e-12)

@@ -1,7 +1,7 @@
 """What protection costs and what it buys: error, bias, margins, empirical privacy loss, audits."""
 
 from tallyveil.evaluate.audit.audit import Audit, audit
-from tallyveil.evaluate.audit.views import View, neighbour, views_of
+from tallyveil.evaluate.audit.views import AuditView, neighbour, views_of
 from tallyveil.evaluate.bias import bias, homogeneity
 from tallyveil.evaluate.compare import like_a_sample
 from tallyveil.evaluate.coverage import coverage
@@ -18,11 +18,11 @@ from tallyveil.evaluate.sweep import sweep, trials
 
 __all__ = [
     "Audit",
+    "AuditView",
     "EmpiricalLoss",
     "Evaluation",
     "Margins",
     "Residuals",
-    "View",
     "audit",
     "bias",
     "coverage",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
-from tallyveil.evaluate.tally import tally
+from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
@@ -105,7 +105,7 @@ def statistics(value: NDArray[Any], *, zeros: int = 0, quantiles: Sequence[float
         raise InputError(f"quantiles are shares from 0 to 1, such as 0.99. Got {wrong[0]} instead.")
     if len(value) + zeros == 0:
         return dict.fromkeys([*STATISTICS, *further], 0.0) | {"share_exact": 1.0}
-    signed = tally(value, zeros=zeros)
+    signed = value_counts(value, zeros=zeros)
     size = signed.absolute()
     return {
         "median_abs": size.percentile(50),
@@ -134,7 +134,7 @@ def sizes(
     frames = []
     for level, area, query in asked_of(people, levels, queries, areas):
         found = residuals(people, people, level=level, areas=area, query=query)
-        counted = tally(found.true)
+        counted = value_counts(found.true)
         figures = dict.fromkeys(("median", "mean", "sd", "p95"), 0.0)
         if counted.n:
             spread = counted.deviation() if counted.n > 1 else 0.0

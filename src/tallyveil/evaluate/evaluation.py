@@ -15,7 +15,7 @@ from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl, theory_of
 from tallyveil.evaluate.error import asked_of, error_by_size, error_of, places_of, sizes
 from tallyveil.evaluate.implausible import implausible
 from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
-from tallyveil.evaluate.tally import tally
+from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
@@ -154,5 +154,5 @@ def evaluation(
 
 def _median_true(compared: Residuals) -> float:
     """Median of the true counts that were compared; 0 where there are none."""
-    counted = tally(compared.true, zeros=compared.zeros)
+    counted = value_counts(compared.true, zeros=compared.zeros)
     return counted.percentile(50) if counted.n else 0.0

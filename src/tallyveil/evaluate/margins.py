@@ -29,7 +29,7 @@ from tallyveil._arrays import Integers
 from tallyveil._frozen import Frozen
 from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import AREA, Over, Residuals, residuals
-from tallyveil.evaluate.tally import Tally, tally
+from tallyveil.evaluate.value_counts import ValueCounts, value_counts
 from tallyveil.files.release_folder.layout import level_queries
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
@@ -232,7 +232,7 @@ class _Pool:
 
     def __init__(self, edges: tuple[int, ...]) -> None:
         self._edges = edges
-        self._errors = [Tally(value=np.empty(0), count=np.empty(0, np.int64)) for _ in edges]
+        self._errors = [ValueCounts(value=np.empty(0), count=np.empty(0, np.int64)) for _ in edges]
 
     def add(self, found: Residuals, sizes: Integers) -> None:
         place = class_of(self._edges, sizes).astype(np.uint8)
@@ -241,7 +241,7 @@ class _Pool:
         value = found.value[order]
         for number, (first, last) in enumerate(pairwise(bounds)):
             if last > first:
-                self._errors[number] = _together([self._errors[number], tally(value[first:last])])
+                self._errors[number] = _together([self._errors[number], value_counts(value[first:last])])
 
     def classes(self, confidence: float, *, least_errors: int, noise_sd: float) -> tuple[MarginClass, ...]:
         """The classes, with those that have too few errors merged into the next (the last into the one before)."""
@@ -264,7 +264,7 @@ class _Pool:
         return sum(self._errors[number].n for number in group)
 
 
-def _class(errors: Tally, confidence: float, least: int, most: int | None, noise_sd: float) -> MarginClass:
+def _class(errors: ValueCounts, confidence: float, least: int, most: int | None, noise_sd: float) -> MarginClass:
     n = errors.n
     if n == 0:  # nobody is counted by this query before or after
         return MarginClass(least=least, most=most, n=0, margin=0, bias=0.0, noise_sd=noise_sd)
@@ -275,11 +275,11 @@ def _class(errors: Tally, confidence: float, least: int, most: int | None, noise
     return MarginClass(least=least, most=most, n=n, margin=math.ceil(margin), bias=errors.mean(), noise_sd=noise_sd)
 
 
-def _together(tallies: Sequence[Tally]) -> Tally:
+def _together(tallies: Sequence[ValueCounts]) -> ValueCounts:
     value, place = np.unique(np.concatenate([one.value for one in tallies]), return_inverse=True)
     often = np.zeros(len(value), dtype=np.int64)
     np.add.at(often, place, np.concatenate([one.count for one in tallies]))
-    return Tally(value=value, count=often)
+    return ValueCounts(value=value, count=often)
 
 
 def _edges(classes: Sequence[int] | None) -> tuple[int, ...]:

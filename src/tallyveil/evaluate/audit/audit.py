@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tallyveil.errors import InputError
 from tallyveil.evaluate.audit.binomial import lower, upper
 from tallyveil.evaluate.audit.events import Chosen, Event, Family, Search
-from tallyveil.evaluate.audit.views import View, look, neighbours_in_words, views_of
+from tallyveil.evaluate.audit.views import AuditView, look, neighbours_in_words, views_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.runs.batches import Batch, Execution, Run, outputs
 
@@ -148,7 +148,7 @@ def audit(
     neighbour: Histogram,
     *,
     runs: int,
-    views: Sequence[View] | None = None,
+    views: Sequence[AuditView] | None = None,
     confidence: float = 0.95,
     delta: float = 0.0,
     proven: float | None = None,
@@ -250,7 +250,7 @@ class _WatchedRuns:
 
     run: Run
     sides: dict[str, Histogram]
-    views: tuple[View, ...]
+    views: tuple[AuditView, ...]
 
     def __call__(self, batch: Batch) -> NDArray[Any]:
         return look(self.run(self.sides[batch.side], batch.runs), self.views, len(batch.runs))

@@ -27,7 +27,7 @@ Output = Histogram | Release | Sample
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class View:
+class AuditView:
     """One released count: a unit's, in one row of a query."""
 
     level: str
@@ -40,7 +40,7 @@ class View:
 
         >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
         >>> schema = Schema(attributes={"age": ["c", "a"]})
-        >>> View(level="block", unit=1, query="detailed", row=0).words(spine, schema)
+        >>> AuditView(level="block", unit=1, query="detailed", row=0).words(spine, schema)
         'block 2 (c)'
         """
         row = self.query if self.query == "total" else schema.query(self.query).labels()[self.row]
@@ -68,7 +68,9 @@ def neighbour(
     counts = people.leaves.count.astype(np.int64)
     here = np.flatnonzero((units == unit) & (cells == cell))
     if len(here) == 0:
-        name = View(level=people.spine.leaf, unit=unit, query=DETAILED, row=cell).words(people.spine, people.schema)
+        name = AuditView(level=people.spine.leaf, unit=unit, query=DETAILED, row=cell).words(
+            people.spine, people.schema
+        )
         raise InputError(f"{name} is empty, so nobody can leave it. Take a person from where somebody is.")
     counts[here] -= 1
     if to_unit is not None or to_cell is not None:
@@ -85,7 +87,9 @@ def neighbours_in_words(people: Histogram, neighbour: Histogram) -> str:
         raise InputError("the neighbours have different spines or schemas. They must differ in one person only.")
     leaf = people.spine.leaf
     unit, row, change = _changes(people, neighbour, leaf, DETAILED)
-    name = [View(level=leaf, unit=u, query=DETAILED, row=r) for u, r in zip(unit.tolist(), row.tolist(), strict=True)]
+    name = [
+        AuditView(level=leaf, unit=u, query=DETAILED, row=r) for u, r in zip(unit.tolist(), row.tolist(), strict=True)
+    ]
     left, came = (
         [v.words(people.spine, people.schema) for v, c in zip(name, change, strict=True) if c == s] for s in (-1, 1)
     )
@@ -99,20 +103,20 @@ def neighbours_in_words(people: Histogram, neighbour: Histogram) -> str:
     )
 
 
-def views_of(people: Histogram, neighbour: Histogram, *, query: str = DETAILED) -> tuple[View, ...]:
+def views_of(people: Histogram, neighbour: Histogram, *, query: str = DETAILED) -> tuple[AuditView, ...]:
     """The counts of a query that differ between the two: at the leaves, and at all levels above where they still do."""
     name = people.schema.query(query).name
     found = []
     for level in reversed(people.spine.levels):
         unit, row, _ = _changes(people, neighbour, level, name)
         pairs = zip(unit.tolist(), row.tolist(), strict=True)
-        found += [View(level=level, unit=u, query=name, row=r) for u, r in pairs]
+        found += [AuditView(level=level, unit=u, query=name, row=r) for u, r in pairs]
     if not found:
         raise InputError(f"no count of {name!r} differs between the two. Ask for a query that tells them apart.")
     return tuple(found)
 
 
-def look(output: Any, views: Sequence[View], runs: int) -> Values:
+def look(output: Any, views: Sequence[AuditView], runs: int) -> Values:
     """The views' values in each run: an array of runs x views is taken as that."""
     if isinstance(output, Estimates):
         tables = {(v.level, v.query): output.answer(v.query, level=v.level) for v in views}
@@ -132,7 +136,7 @@ def look(output: Any, views: Sequence[View], runs: int) -> Values:
     return np.array(values, dtype=np.float64 if values.dtype.kind == "f" else np.int64)  # a copy: buffers are reused
 
 
-def _seen(output: Output, views: Sequence[View]) -> list[int | float]:
+def _seen(output: Output, views: Sequence[AuditView]) -> list[int | float]:
     """The views' values in one output."""
     if isinstance(output, Sample):
         return [float(output.answer(v.query, level=v.level)[v.unit, v.row]) for v in views]

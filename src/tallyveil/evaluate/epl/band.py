@@ -39,7 +39,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 from tallyveil._arrays import Floats, Integers
 from tallyveil.evaluate.epl.clusters import Clusters, freedom
 from tallyveil.evaluate.epl.smooth import log_density
-from tallyveil.evaluate.tally import Tally
+from tallyveil.evaluate.value_counts import ValueCounts
 
 _LEAST = 6.0  # fewer residuals under the kernel, or clusters of them: no band (docs/epl.md has what was simulated)
 _CLUSTERS = 8
@@ -89,7 +89,7 @@ class Bins(NamedTuple):
 
 
 def band(
-    counted: Tally,
+    counted: ValueCounts,
     points: Floats,
     log_p: Floats,
     *,
@@ -188,7 +188,7 @@ def _counting(total: Floats, squared: Floats) -> float:
     return float(np.divide(total**2, squared, out=np.zeros(len(squared)), where=squared > 1e-100).min())
 
 
-def _under_kernel(counted: Tally, points: Floats, log_p: Floats, width: float) -> float:
+def _under_kernel(counted: ValueCounts, points: Floats, log_p: Floats, width: float) -> float:
     """How many residuals count under the kernel at the worst point: by their weights, and by how near they are.
 
     The nearest that a residual can be is the point itself, or the next whole number; for many residuals all around a
@@ -202,7 +202,7 @@ def _under_kernel(counted: Tally, points: Floats, log_p: Floats, width: float) -
     return float(np.exp(min((2 * log_sum - log_squares).min(), log_near.min())))
 
 
-def _bins(counted: Tally, points: Floats, width: float) -> Bins:
+def _bins(counted: ValueCounts, points: Floats, width: float) -> Bins:
     """Bins of a fiftieth of the width, of one whole number at least for whole residuals, as far as kernels reach."""
     least, most = points[0] - 11 * width, points[-1] + 11 * width
     step = max(width / 50, (most - least) / _BINS)

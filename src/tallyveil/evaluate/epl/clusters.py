@@ -54,7 +54,7 @@ class Clusters(NamedTuple):
         return csr_matrix((count, (row, column)), shape=(self.number, size))
 
 
-class Given(NamedTuple):
+class ClusteredResiduals(NamedTuple):
     """Residuals, how many further ones are 0, their clusters (None: independent), and a remark where that needs one."""
 
     value: NDArray[Any]
@@ -63,7 +63,7 @@ class Given(NamedTuple):
     remark: str | None = None
 
 
-def take(residuals: Residuals | ArrayLike, clusters: ArrayLike | None = None) -> Given:
+def with_clusters(residuals: Residuals | ArrayLike, clusters: ArrayLike | None = None) -> ClusteredResiduals:
     """Residuals with the clusters given, or else with their own: one parent, one replicate."""
     if isinstance(residuals, Residuals):
         value, zeros = residuals.value, residuals.zeros
@@ -75,7 +75,7 @@ def take(residuals: Residuals | ArrayLike, clusters: ArrayLike | None = None) ->
     if value.dtype.kind in "bu":
         value = value.astype(np.int64)
     if cluster is None:
-        return Given(value, zeros, None)
+        return ClusteredResiduals(value, zeros, None)
     names = np.asarray(cluster)
     if names.shape != value.shape:
         raise InputError(f"clusters must be one for each residual. Got {names.shape} for {value.shape} residuals.")
@@ -86,10 +86,10 @@ def take(residuals: Residuals | ArrayLike, clusters: ArrayLike | None = None) ->
         size = np.bincount(of)
         found = Clusters(of, zeros * size / max(len(of), 1))  # whose they are is not known: in proportion
     if found.number == 1:
-        return Given(value, zeros, None, ONE_CLUSTER if len(value) + zeros > 1 else None)
+        return ClusteredResiduals(value, zeros, None, ONE_CLUSTER if len(value) + zeros > 1 else None)
     if found.number == len(value) and not zeros:
-        return Given(value, zeros, None)  # each on its own
-    return Given(value, zeros, found)
+        return ClusteredResiduals(value, zeros, None)  # each on its own
+    return ClusteredResiduals(value, zeros, found)
 
 
 def freedom(concentration: Floats, clusters: int) -> Floats:

@@ -26,11 +26,11 @@ from numpy.typing import ArrayLike, NDArray
 from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.band import band
-from tallyveil.evaluate.epl.clusters import Given, take
+from tallyveil.evaluate.epl.clusters import ClusteredResiduals, with_clusters
 from tallyveil.evaluate.epl.interval import Interval, interval
 from tallyveil.evaluate.epl.smooth import log_density
 from tallyveil.evaluate.residuals import Residuals
-from tallyveil.evaluate.tally import Tally, tally
+from tallyveil.evaluate.value_counts import ValueCounts, value_counts
 from tallyveil.privacy.noise import Geometric
 from tallyveil.privacy.strategy import Strategy
 
@@ -183,8 +183,8 @@ def epl(
         raise InputError(f"theory must be a log ratio, 0 or more. Got {theory} instead.")
     if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
         raise InputError(f"seed must be a whole number, 0 or more. Got {seed!r} instead.")
-    given = take(residuals, clusters)
-    counted = tally(given.value, zeros=given.zeros)
+    given = with_clusters(residuals, clusters)
+    counted = value_counts(given.value, zeros=given.zeros)
     loss = EmpiricalLoss(n=counted.n, settings=settings, theory=None if theory is None else float(theory))
     loss = _noted(loss, given.remark)
     if counted.n < 2:
@@ -222,7 +222,7 @@ def epl(
     )
 
 
-def smoothed(counted: Tally, settings: Settings) -> tuple[Floats, Floats]:
+def smoothed(counted: ValueCounts, settings: Settings) -> tuple[Floats, Floats]:
     """The points of the search range, one apart, and the logarithm of the smoothed density at each."""
     points = _points(_search_range(counted, settings), settings.grid)
     return points, log_density(counted, points, width=settings.bandwidth * counted.deviation())
@@ -241,8 +241,8 @@ def frequencies(residuals: Residuals | ArrayLike) -> pd.DataFrame:
     2  1      1        NaN            0.69
     3  3      1        NaN             NaN
     """
-    given = take(residuals)
-    counted = tally(given.value, zeros=given.zeros)
+    given = with_clusters(residuals)
+    counted = value_counts(given.value, zeros=given.zeros)
     if not counted.whole:
         raise InputError("frequencies need whole residuals. For fractional ones use epl(...), which smooths them.")
     k, count = counted.value.astype(np.int64), counted.count
@@ -293,7 +293,7 @@ def _no_curve() -> pd.DataFrame:
     return pd.DataFrame({name: np.zeros(0) for name in ("x", "epl", "low", "high")})
 
 
-def _search_range(counted: Tally, settings: Settings) -> float:
+def _search_range(counted: ValueCounts, settings: Settings) -> float:
     if settings.tails == "both":
         return settings.multiplier * counted.absolute().percentile(settings.percentile)
     ends = (counted.percentile(100 - settings.percentile), counted.percentile(settings.percentile))
@@ -307,7 +307,7 @@ def _points(reach: float, grid: Grid) -> Floats:
     return (edges[1:] + edges[:-1]) / 2
 
 
-def _unsmoothed(given: Given, counted: Tally, reach: float, confidence: float) -> Interval | None:
+def _unsmoothed(given: ClusteredResiduals, counted: ValueCounts, reach: float, confidence: float) -> Interval | None:
     """The interval over the whole numbers from -reach to reach; fractional residuals are rounded to the nearest."""
     first, last = math.ceil(-reach), math.floor(reach)
     if last - first < 1:

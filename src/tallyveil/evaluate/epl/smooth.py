@@ -19,16 +19,16 @@ import numpy as np
 
 from tallyveil._arrays import Floats
 from tallyveil._compiled import compiled, summing
-from tallyveil.evaluate.tally import Tally
+from tallyveil.evaluate.value_counts import ValueCounts
 
 _SMALL = 1e-12  # densities above it err by less than 1e-9 in the logarithm
 
 
-def log_density(counted: Tally, points: Floats, *, width: float) -> Floats:
+def log_density(counted: ValueCounts, points: Floats, *, width: float) -> Floats:
     """Logarithm of the smoothed density at points one apart; ``width`` is the kernel's standard deviation.
 
-    >>> from tallyveil.evaluate.tally import tally
-    >>> counted = tally([-1, 0, 0, 2])
+    >>> from tallyveil.evaluate.value_counts import value_counts
+    >>> counted = value_counts([-1, 0, 0, 2])
     >>> np.exp(log_density(counted, np.array([0.0, 1.0]), width=1.0)).round(4).tolist()
     [0.2735, 0.195]
     """
@@ -45,7 +45,7 @@ def log_density(counted: Tally, points: Floats, *, width: float) -> Floats:
     return result - math.log(scale)
 
 
-def _spread_whole(counted: Tally, points: Floats, width: float) -> Floats:
+def _spread_whole(counted: ValueCounts, points: Floats, width: float) -> Floats:
     """Sum of c_k exp(-(x-k)^2 / 2 width^2) over the residuals k within reach of each point x."""
     reach = width * math.sqrt(2 * -math.log(1e-11 * _SMALL * min(width, 1.0)))  # left out: below 1e-10 of the sum
     first = math.floor(points[0])
