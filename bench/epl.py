@@ -13,7 +13,8 @@ from time import perf_counter
 import numpy as np
 from scipy.stats import gaussian_kde
 
-from tallyveil.evaluate.epl.loss import Settings, epl, smoothed
+from tallyveil.evaluate.epl.loss import epl
+from tallyveil.evaluate.epl.settings import Settings, smoothed
 from tallyveil.evaluate.value_counts import value_counts
 
 N = 3_200_000

@@ -12,7 +12,9 @@ from scipy.stats import gaussian_kde
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.band import band
 from tallyveil.evaluate.epl.clusters import ONE_CLUSTER, with_clusters
-from tallyveil.evaluate.epl.loss import Settings, epl, frequencies, smoothed
+from tallyveil.evaluate.epl.frequencies import frequencies
+from tallyveil.evaluate.epl.loss import epl
+from tallyveil.evaluate.epl.settings import Settings, smoothed
 from tallyveil.evaluate.residuals import Residuals
 from tallyveil.evaluate.value_counts import value_counts
 

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tallyveil._arrays import Floats
-from tallyveil.evaluate.epl.loss import Settings, smoothed
+from tallyveil.evaluate.epl.settings import Settings, smoothed
 from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, titled
 

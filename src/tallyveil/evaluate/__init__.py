@@ -8,7 +8,8 @@ from tallyveil.evaluate.coverage import coverage
 from tallyveil.evaluate.derived import derived, dissimilarity, isolation, ranks, ratio, share
 from tallyveil.evaluate.direct import direct
 from tallyveil.evaluate.epl.exchangeable import exchangeability
-from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl, frequencies
+from tallyveil.evaluate.epl.frequencies import frequencies
+from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl
 from tallyveil.evaluate.error import error, error_by_size, sizes
 from tallyveil.evaluate.evaluation import Evaluation, evaluation
 from tallyveil.evaluate.implausible import implausible

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
 from tallyveil._arrays import Floats
-from tallyveil.evaluate.epl.loss import Settings, frequencies, smoothed
+from tallyveil.evaluate.epl.frequencies import frequencies
+from tallyveil.evaluate.epl.settings import Settings, smoothed
 from tallyveil.evaluate.value_counts import ValueCounts
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Geometric

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from tallyveil.evaluate import bias, epl, homogeneity, residuals, sizes
-from tallyveil.evaluate.epl.loss import Settings, smoothed
+from tallyveil.evaluate.epl.settings import Settings, smoothed
 from tallyveil.evaluate.error import error_of
 from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.mechanisms.sampling import sample
