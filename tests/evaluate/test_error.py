@@ -239,10 +239,12 @@ def test_a_function_of_counts_is_shown_true_and_released_for_every_unit_and_repl
     assert last.released == pytest.approx(county[7, 0] / county[7].sum())
     elsewhere = Spine.from_columns({"county": ["x"], "tract": ["xa"]}, root="state")
     wrong = Estimates(spine=elsewhere, schema=SCHEMA, query="age", tables={"tract": np.ones((1, 1, 2))})
-    with pytest.raises(InputError, match="estimates on another spine or schema"):
+    with pytest.raises(InputError, match="estimates have another spine or schema"):
         derived(TRUTH, wrong, lambda c: c[:, 0], level="county", query="age")
-    with pytest.raises(InputError, match="no release or no statistic is given"):
+    with pytest.raises(InputError, match="no release is given"):
         derived(TRUTH, [], lambda c: c[:, 0], level="county", query="age")
+    with pytest.raises(InputError, match="no statistic is given"):
+        derived(TRUTH, RELEASES[0], {}, level="county", query="age")
     with pytest.raises(InputError, match="statistic 'bad' gave an array of 2 dimensions"):
         derived(TRUTH, RELEASES[0], {"bad": lambda c: c}, level="county", query="age")
 

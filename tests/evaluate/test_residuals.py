@@ -43,11 +43,11 @@ def test_residuals_are_the_differences_over_cells_non_empty_in_either_for_each_r
     for number, table in enumerate((b, c)):
         released = dense(table, query, level)
         unit, row = np.nonzero((true != 0) | (released != 0))
-        mine = found.only(found.replicate == number)
-        assert mine.unit.tolist() == unit.tolist()
-        assert mine.row.tolist() == row.tolist()
-        assert mine.true.tolist() == true[unit, row].tolist()
-        assert mine.value.tolist() == (released - true)[unit, row].tolist()
+        mine = found.replicate == number
+        assert found.unit[mine].tolist() == unit.tolist()
+        assert found.row[mine].tolist() == row.tolist()
+        assert found.true[mine].tolist() == true[unit, row].tolist()
+        assert found.value[mine].tolist() == (released - true)[unit, row].tolist()
     every = residuals(people(a), [people(b), people(c)], level=level, query=query, over="all")
     assert every.n == 2 * true.size
     assert every.zeros == 2 * true.size - len(found.value)
@@ -107,7 +107,7 @@ def test_siblings_of_one_replicate_share_a_cluster_and_units_under_one_root_stan
         ({"level": "city"}, "unknown level 'city'"),
         ({"query": "sex"}, "unknown factor 'sex'"),
         ({"over": "some"}, 'over must be "nonempty" or "all". Got \'some\''),
-        ({"level": None}, "Give level=... or areas=..., one of them"),
+        ({"level": None}, "Give either level=... or areas=..."),
         ({"released": []}, "no release is given"),
         ({"released": [3]}, "a int is not counts of people"),
     ],

@@ -12,7 +12,7 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.evaluate.compare import Likeness
-    from tallyveil.evaluate.residuals import Source
+    from tallyveil.evaluate.sources import Source
     from tallyveil.nouns.histogram import Histogram
 
 

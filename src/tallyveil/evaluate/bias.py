@@ -16,7 +16,8 @@ from scipy import stats
 from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.error import size_classes
-from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
+from tallyveil.evaluate.residuals import Over, Residuals, residuals
+from tallyveil.evaluate.sources import Source, people_of
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population

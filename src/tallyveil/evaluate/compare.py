@@ -18,7 +18,8 @@ import pandas as pd
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.loss import epl
 from tallyveil.evaluate.error import statistics
-from tallyveil.evaluate.residuals import Residuals, Source, people_of, residuals
+from tallyveil.evaluate.residuals import Residuals, residuals
+from tallyveil.evaluate.sources import Source, people_of
 from tallyveil.mechanisms.sampling import as_share, sample
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from tallyveil.evaluate.margins import CLASSES, Margins, class_of, class_sizes, class_words, residuals_at
-from tallyveil.evaluate.residuals import Over, people_of
+from tallyveil.evaluate.residuals import Over
+from tallyveil.evaluate.sources import people_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.release.release import Release

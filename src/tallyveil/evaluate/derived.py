@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
-from tallyveil.evaluate.residuals import Source, aligned, people_of, refuse_elsewhere
+from tallyveil.evaluate.sources import Source, aligned, people_of, refuse_elsewhere, sources_of
 from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
@@ -126,10 +126,9 @@ def derived(
     """
     people = people_of(truth)
     functions = statistics if isinstance(statistics, Mapping) else {"statistic": statistics}
-    sources = list(released) if isinstance(released, Sequence) else [released]
-    if not sources or not functions:
-        raise InputError("no release or no statistic is given. Give at least one of each.")
-    tables = [table for source in sources for table in _tables(source, people, level=level, query=query)]
+    if not functions:
+        raise InputError("no statistic is given. Give at least one.")
+    tables = [table for source in sources_of(released) for table in _tables(source, people, level=level, query=query)]
     codes = people.spine.labels(level)
     precise = people.answer(query, level=level).dense().astype(np.float64)
     frames = []

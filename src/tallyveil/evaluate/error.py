@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
-from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
+from tallyveil.evaluate.residuals import Over, Residuals, residuals
+from tallyveil.evaluate.sources import Source, people_of
 from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram

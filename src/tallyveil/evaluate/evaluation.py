@@ -14,7 +14,8 @@ from tallyveil.evaluate.bias import bias
 from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl, theory_of
 from tallyveil.evaluate.error import asked_of, error_by_size, error_of, places_of, sizes
 from tallyveil.evaluate.implausible import implausible
-from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
+from tallyveil.evaluate.residuals import Over, Residuals, residuals
+from tallyveil.evaluate.sources import Source, people_of, sources_of
 from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.facilities import Facilities
@@ -118,16 +119,13 @@ def evaluation(
     >>> schema = Schema(attributes={"age": ["child", "adult"]})
     >>> truth = Histogram.from_entries(spine, schema, unit=[0, 0, 1], cell=[0, 1, 1], count=[10, 40, 7])
     >>> released = Histogram.from_entries(spine, schema, unit=[0, 1, 1], cell=[1, 0, 1], count=[48, 2, 7])
-    >>> result = evaluation(truth, released, levels=["block"], queries=["total"])
-    >>> result
-    Evaluation(total@block)
-    >>> table = result.to_pandas()
+    >>> table = evaluation(truth, released, levels=["block"], queries=["total"]).to_pandas()
     >>> table[table.statistic == "median_abs"].value.item()
     2.0
     """
     people = people_of(truth)
-    sources: list[Source] = list(released) if isinstance(released, Sequence) else [released]
-    strategy = sources[0].strategy if sources and isinstance(sources[0], Release) else None
+    sources = sources_of(released)
+    strategy = sources[0].strategy if isinstance(sources[0], Release) else None
     errors, by_size, medians, losses = [], [], [], {}
     for level, area, query in asked_of(people, levels, queries, areas):
         compared = residuals(people, sources, level=level, query=query, areas=area, over=over)
@@ -139,17 +137,21 @@ def evaluation(
         bias(people, sources, level=level, areas=area, of=homogeneity, over=over)
         for level, area in places_of(people, levels, areas)
     ]
-    rows = [{"level": level, "query": query, **loss.as_json()} for (level, query), loss in losses.items()]
     return Evaluation(
         error=pd.concat(errors, ignore_index=True),
         sizes=sizes(people, levels=levels, queries=queries, areas=areas),
         by_size=pd.concat(by_size, ignore_index=True),
         bias=pd.concat(biases, ignore_index=True),
-        epl=pd.DataFrame(rows).drop(columns=["note", "settings"]),
+        epl=_loss_table(losses),
         implausible=implausible(truth, sources, housing=housing, levels=levels),
         median_true=pd.DataFrame(medians),
         losses=losses,
     )
+
+
+def _loss_table(losses: Mapping[tuple[str, str], EmpiricalLoss]) -> pd.DataFrame:
+    rows = [{"level": level, "query": query, **loss.as_json()} for (level, query), loss in losses.items()]
+    return pd.DataFrame(rows).drop(columns=["note", "settings"])
 
 
 def _median_true(compared: Residuals) -> float:

@@ -12,7 +12,8 @@ import pandas as pd
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.loss import epl
 from tallyveil.evaluate.error import asked_of, error_of
-from tallyveil.evaluate.residuals import Source, people_of, residuals
+from tallyveil.evaluate.residuals import residuals
+from tallyveil.evaluate.sources import Source, people_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.privacy.strategy import Strategy
