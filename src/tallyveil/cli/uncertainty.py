@@ -12,7 +12,7 @@ from tallyveil.cli import options
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
-    from tallyveil.evaluate.margins import Margins
+    from tallyveil.evaluate.margin_classes import Margins
     from tallyveil.nouns.areas import Areas
     from tallyveil.release.release import Release
 

@@ -13,7 +13,8 @@ from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl
 from tallyveil.evaluate.error import error, error_by_size, sizes
 from tallyveil.evaluate.evaluation import Evaluation, evaluation
 from tallyveil.evaluate.implausible import implausible
-from tallyveil.evaluate.margins import Margins, margins
+from tallyveil.evaluate.margin_classes import Margins
+from tallyveil.evaluate.margins import margins
 from tallyveil.evaluate.residuals import Residuals, residuals
 from tallyveil.evaluate.sweep import sweep, trials
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -85,6 +86,14 @@ def value_counts(residuals: ArrayLike, *, zeros: int = 0) -> ValueCounts:
         if place == len(value) or value[place] != 0.0:
             value, count = np.insert(value, place, 0.0), np.insert(count, place, 0)
         count[place] += zeros
+    return ValueCounts(value=value, count=count)
+
+
+def merged(parts: Sequence[ValueCounts]) -> ValueCounts:
+    """The counts of several sets of residuals together."""
+    value, place = np.unique(np.concatenate([part.value for part in parts]), return_inverse=True)
+    count = np.zeros(len(value), dtype=np.int64)
+    np.add.at(count, place, np.concatenate([part.count for part in parts]))
     return ValueCounts(value=value, count=count)
 
 
