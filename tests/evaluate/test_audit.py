@@ -11,9 +11,9 @@ from scipy.stats import binomtest
 
 from tallyveil import Histogram, Schema, Spine
 from tallyveil.errors import InputError
-from tallyveil.evaluate.audit import events
+from tallyveil.evaluate.audit import search
 from tallyveil.evaluate.audit.audit import audit, bound_of
-from tallyveil.evaluate.audit.events import Search
+from tallyveil.evaluate.audit.search import Search
 from tallyveil.evaluate.audit.views import AuditView, look, neighbour, neighbours_in_words, views_of
 from tallyveil.evaluate.direct import direct
 from tallyveil.nouns.estimates import Estimates, Sample
@@ -112,7 +112,7 @@ def test_of_200_audits_of_right_mechanisms_at_most_5_exceed_the_proven_epsilon()
 
 
 def test_choosing_and_testing_on_the_same_runs_exceeds_the_proven_epsilon_far_more_often(monkeypatch):
-    monkeypatch.setattr(events, "CAUTION", 1.0)  # the event with the largest bound, as it stands
+    monkeypatch.setattr(search, "CAUTION", 1.0)  # the event with the largest bound, as it stands
     fresh, same = 0, 0
     for run, proven in right_mechanisms():
         one, two = (look(run(side, range(600)), LEAVES, 600) for side in (PEOPLE, MOVED))

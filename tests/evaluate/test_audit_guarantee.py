@@ -18,7 +18,8 @@ from tallyveil.engine.constraints import LevelLimits
 from tallyveil.engine.run_limits import RunLimits, limits_by_level
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
-from tallyveil.evaluate.audit.audit import Audit, audit
+from tallyveil.evaluate.audit.audit import audit
+from tallyveil.evaluate.audit.result import Audit
 from tallyveil.evaluate.audit.views import AuditView, neighbour
 from tallyveil.mechanisms.measure import exact_answers, measure
 from tallyveil.nouns.census_schemas import PERSONS_1940

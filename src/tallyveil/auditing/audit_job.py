@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any, final
 
 from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
-from tallyveil.evaluate.audit.audit import SIDES, Audit, audit
+from tallyveil.evaluate.audit.audit import SIDES, audit
+from tallyveil.evaluate.audit.result import Audit
 from tallyveil.evaluate.audit.views import AuditView, neighbours_in_words, views_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.runs.batches import Execution, batches_of

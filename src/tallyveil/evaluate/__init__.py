@@ -1,6 +1,7 @@
 """What protection costs and what it buys: error, bias, margins, empirical privacy loss, audits."""
 
-from tallyveil.evaluate.audit.audit import Audit, audit
+from tallyveil.evaluate.audit.audit import audit
+from tallyveil.evaluate.audit.result import Audit
 from tallyveil.evaluate.audit.views import AuditView, neighbour, views_of
 from tallyveil.evaluate.bias import bias, homogeneity
 from tallyveil.evaluate.compare import like_a_sample

@@ -19,7 +19,7 @@ from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 
-Statistic = Callable[[Floats], ArrayLike]
+DerivedStatistic = Callable[[Floats], ArrayLike]
 
 
 def share(part: ArrayLike, whole: ArrayLike) -> Floats:
@@ -92,7 +92,7 @@ def ranks(values: ArrayLike) -> Floats:
 def derived(
     truth: Histogram | Population,
     released: Source | Sequence[Source],
-    statistics: Mapping[str, Statistic] | Statistic,
+    statistics: Mapping[str, DerivedStatistic] | DerivedStatistic,
     *,
     level: str,
     query: str = "total",
@@ -153,7 +153,7 @@ def _tables(source: Source, truth: Histogram, *, level: str, query: str) -> list
     return [(source.scaled(counts) if isinstance(source, Sample) else counts).astype(np.float64)]
 
 
-def _figures(function: Statistic, table: Floats, name: str) -> Floats:
+def _figures(function: DerivedStatistic, table: Floats, name: str) -> Floats:
     figures = np.atleast_1d(np.asarray(function(table), dtype=np.float64))
     if figures.ndim != 1:
         raise InputError(f"statistic {name!r} gave an array of {figures.ndim} dimensions. Give one number per unit.")
