@@ -226,7 +226,7 @@ def test_segregation_indices_by_brute_force_within_counties():
         assert dissimilarity(a, b, above)[county] == pytest.approx(d)
         assert isolation(a, everybody, above)[county] == pytest.approx(i)
     assert np.isnan(dissimilarity([5, 5], [1, 1], [0, 2])[1])  # nobody lives there
-    with pytest.raises(InputError, match="groups are numbers of the units above, 0 or more"):
+    with pytest.raises(InputError, match="groups must be numbers of the units above, 0 or more"):
         dissimilarity([5, 5], [1, 1], ["a", "b"])
     assert ranks([5, 1, 5]).tolist() == [1.5, 3, 1.5]
 

@@ -1,14 +1,14 @@
-r"""Residuals counted once, and smoothed exactly where they are needed.
+r"""The smoothed density of residuals, computed exactly at the points where it is needed.
 
 The density is that of ``scipy.stats.gaussian_kde(values, bw_method=bandwidth)``: with :math:`c_k` residuals equal to
 :math:`k`, :math:`n` in all, and width :math:`h` = bandwidth times their standard deviation (denominator n - 1),
 
 .. math:: p(x) = \frac{1}{n h \sqrt{2\pi}} \sum_k c_k \, e^{-(x-k)^2 / 2h^2}
 
-On points one apart and whole residuals, x - k takes one value per distance: the exponentials are computed once for all
-residuals, and added up directly (a Fourier transform would lose the tails). Terms too far away to matter are left out;
-where the density is too small for that, and for fractional residuals, terms are added relative to the largest one, so
-that nothing underflows.
+For points one apart and whole residuals, x - k takes few values, so the exponentials are computed once for all
+residuals and added up directly (a Fourier transform would lose the tails). Terms too far away to matter are left out.
+Where the density is too small for that, and for fractional residuals, terms are added relative to the largest, so that
+nothing underflows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tallyveil._arrays import Floats
 from tallyveil._compiled import compiled, summing
 from tallyveil.evaluate.value_counts import ValueCounts
 
-_SMALL = 1e-12  # densities above it err by less than 1e-9 in the logarithm
+_SMALL = 1e-12  # the logarithm of larger densities has an error below 1e-9
 
 
 def log_density(counted: ValueCounts, points: Floats, *, width: float) -> Floats:
@@ -72,7 +72,7 @@ def _add_shifted(kernel, far, offset, count, points):  # type: ignore[no-untyped
 
 @compiled
 def _log_sums(value, count, points, width):  # type: ignore[no-untyped-def]
-    """Logarithm of the same sum at any points: outwards from the nearest value, relative to its exponent."""
+    """Logarithm of the same sum at any points, added outwards from the nearest value, relative to its exponent."""
     sums = np.empty(len(points))
     for j in range(len(points)):
         x = points[j]
