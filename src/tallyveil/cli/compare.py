@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,41 +59,67 @@ def compare(
 
     if output is not None:
         refuse_existing(output)
-    swapping = None if swap is None else _parse_swap(swap)
-    if match is not None and swapping is None:
+    older = _older_methods(swap, match, suppress, seed)
+    data = read_truth_and_releases(truth, releases, codebook, units=units)
+    older.check(data.truth)
+    results: list[tuple[str, Likeness]] = []
+    pairs = _pairs(data.truth, level, query)
+    for release, sources in data.groups(pool=pool).items():
+        for name, text in pairs:
+            typer.echo(f"{release}: {len(FRACTIONS)} samples for {text!r} at level {name!r}", err=True)
+            others = older.applied(data.truth, name, text)
+            likeness = like_a_sample(data.truth, sources, level=name, query=text, others=others, seed=seed)
+            results.append((release, likeness))
+    if as_json:
+        options.emit_json([{"release": release, **like.as_json(), "note": INTERNAL} for release, like in results])
+    else:
+        for release, likeness in results:
+            _show(release, likeness)
+    if output is not None:
+        _write(results, output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OlderMethods:
+    """Methods of disclosure control to compare with: swapping (rate, level), and suppression of small cells."""
+
+    swap: tuple[str, str] | None
+    match: str
+    suppress: int | None
+    seed: int
+
+    def check(self, people: Histogram) -> None:
+        """Refuse an unknown level or query before the work."""
+        if self.swap is not None:
+            people.spine.depth(self.swap[1])
+        people.schema.query(self.match)
+
+    def applied(self, people: Histogram, level: str, query: str) -> list[tuple[str, Source]]:
+        """The people after each method, by name."""
+        from fractions import Fraction
+
+        from tallyveil.mechanisms.suppression import suppress
+        from tallyveil.mechanisms.swapping import swap
+
+        results: list[tuple[str, Source]] = []
+        if self.swap is not None:
+            rate, within = self.swap
+            swapped = swap(people, rate=Fraction(rate), match=self.match, level=within, seed=self.seed)
+            results.append((f"swapped {float(rate):g}", swapped.people))
+        if self.suppress is not None:
+            hidden = suppress(people, query=query, level=level, below=self.suppress)
+            results.append((f"hidden below {self.suppress}", hidden.estimates))
+        return results
+
+
+def _older_methods(swap: str | None, match: str | None, suppress: int | None, seed: int) -> _OlderMethods:
+    """The older methods that the options ask for."""
+    if match is not None and swap is None:
         raise InputError("--match is for swapping. Give --swap RATE@LEVEL too, or leave it out.")
     if suppress is not None and suppress < 1:
         raise InputError(f"--suppress must be 1 or more. Got {suppress} instead.")
-    data = read_truth_and_releases(truth, releases, codebook, units=units)
-    people, spine = data.truth, data.truth.spine
-    for name in [*(level or []), *([swapping[1]] if swapping else [])]:
-        spine.depth(name)  # an unknown level is refused before the work, and so is an unknown query
-    for text in [*(query or []), *([match] if match else [])]:
-        people.schema.query(text)
-    pairs = [(name, text) for name in level or [spine.levels[-2:][0]] for text in query or ["detailed"]]
-    results: dict[str, list[Likeness]] = {}
-    for release, sources in data.groups(pool=pool).items():
-        for name, text in pairs:
-            others = _older_methods(
-                people, name, text, swapping=swapping, match=match or "total", suppress=suppress, seed=seed
-            )
-            typer.echo(f"{release}: {len(FRACTIONS)} samples for {text!r} at level {name!r}", err=True)
-            likeness = like_a_sample(people, sources, level=name, query=text, others=others, seed=seed)
-            results.setdefault(release, []).append(likeness)
-    if as_json:
-        options.emit_json(
-            [
-                {"release": release, **likeness.as_json(), "note": INTERNAL}
-                for release, likenesses in results.items()
-                for likeness in likenesses
-            ]
-        )
-    else:
-        for release, likenesses in results.items():
-            for likeness in likenesses:
-                _show(release, likeness)
-    if output is not None:
-        _write(results, output)
+    parsed = None if swap is None else _parse_swap(swap)
+    return _OlderMethods(swap=parsed, match=match or "total", suppress=suppress, seed=seed)
 
 
 def _parse_swap(text: str) -> tuple[str, str]:
@@ -106,31 +133,13 @@ def _parse_swap(text: str) -> tuple[str, str]:
     return rate, level
 
 
-def _older_methods(
-    people: Histogram,
-    level: str,
-    query: str,
-    *,
-    swapping: tuple[str, str] | None,
-    match: str,
-    suppress: int | None,
-    seed: int,
-) -> list[tuple[str, Source]]:
-    """The truth after each of the requested older methods, by name."""
-    from fractions import Fraction
-
-    from tallyveil.mechanisms.suppression import suppress as hide
-    from tallyveil.mechanisms.swapping import swap
-
-    results: list[tuple[str, Source]] = []
-    if swapping is not None:
-        rate, within = swapping
-        swapped = swap(people, rate=Fraction(rate), match=match, level=within, seed=seed)
-        results.append((f"swapped {float(rate):g}", swapped.people))
-    if suppress is not None:
-        hidden = hide(people, query=query, level=level, below=suppress)
-        results.append((f"hidden below {suppress}", hidden.estimates))
-    return results
+def _pairs(people: Histogram, levels: list[str] | None, queries: list[str] | None) -> list[tuple[str, str]]:
+    """Every (level, query) to compare; unknown ones are refused before the work."""
+    pairs = [(level, query) for level in levels or [people.spine.levels[-2:][0]] for query in queries or ["detailed"]]
+    for level, query in pairs:
+        people.spine.depth(level)
+        people.schema.query(query)
+    return pairs
 
 
 def _show(release: str, likeness: Likeness) -> None:
@@ -144,7 +153,7 @@ def _show(release: str, likeness: Likeness) -> None:
     typer.echo(likeness.words() + "\n")
 
 
-def _write(results: dict[str, list[Likeness]], output: Path) -> None:
+def _write(results: list[tuple[str, Likeness]], output: Path) -> None:
     """Write the table of all comparisons, and a plot of each."""
     import pandas as pd
 
@@ -153,12 +162,12 @@ def _write(results: dict[str, list[Likeness]], output: Path) -> None:
     from tallyveil.files.release_folder.measured import file_name, safe_name
     from tallyveil.report.plots import tradeoff_plot, write_plot
 
-    pairs = [(release, likeness) for release, likenesses in results.items() for likeness in likenesses]
-    frames = [like.table.assign(release=release, level=like.level, query=like.query) for release, like in pairs]
+    frames = [like.table.assign(release=release, level=like.level, query=like.query) for release, like in results]
+    single = len({release for release, _ in results}) == 1
     with new_folder(output) as folder:
         write_frames({"compare": pd.concat(frames, ignore_index=True)}, folder, internal=True)
-        for release, like in pairs if can_draw() else []:
-            prefix = "" if len(results) == 1 else f"{safe_name(release)}_"
+        for release, like in results if can_draw() else []:
+            prefix = "" if single else f"{safe_name(release)}_"
             chart = tradeoff_plot(like.table, title=f"{like.query}, level {like.level}")
             write_plot(chart, folder / f"{prefix}{safe_name(like.level)}_{file_name(like.query)}")
     typer.echo(f"{output}: tables and plots (internal: they come from the truth)", err=True)

@@ -93,9 +93,8 @@ def sweep(
         options.emit_json(records(table))
         return
     _show(table)
-    typer.echo(
-        f"{output}: sweep.csv, sweep.parquet{' and plots' if drawn else ''} (internal: they come from the truth)"
-    )
+    plots = " and plots" if drawn else ""
+    typer.echo(f"{output}: sweep.csv, sweep.parquet{plots} (internal: they come from the truth)")
 
 
 def _budgets(epsilon: str | None, rho: str | None) -> list[dict[str, str]]:
