@@ -192,7 +192,7 @@ def asked_of(
     if isinstance(levels, str) or isinstance(queries, str):
         raise InputError(f"levels and queries are lists. Write [{(levels if isinstance(levels, str) else queries)!r}].")
     wanted = default_queries(people.schema) if queries is None else list(queries)
-    places = places_of(people, levels, areas)
+    places = levels_and_areas(people, levels, areas)
     if not wanted or not places:
         raise InputError("nothing to evaluate. Name at least one level (or areas) and one query, or leave them out.")
     for level, area in places:
@@ -200,7 +200,7 @@ def asked_of(
             yield level, area, query
 
 
-def places_of(
+def levels_and_areas(
     people: Histogram, levels: Iterable[str] | None, areas: Areas | None
 ) -> list[tuple[str | None, Areas | None]]:
     """Every level as (level, None), all by default, and the areas, if given, as (None, areas)."""

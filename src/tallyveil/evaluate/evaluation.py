@@ -12,7 +12,7 @@ import pyarrow as pa
 from tallyveil._frozen import Frozen
 from tallyveil.evaluate.bias import bias
 from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl, theory_of
-from tallyveil.evaluate.error import asked_of, error_by_size, error_of, places_of, sizes
+from tallyveil.evaluate.error import asked_of, error_by_size, error_of, levels_and_areas, sizes
 from tallyveil.evaluate.implausible import implausible
 from tallyveil.evaluate.residuals import Over, Residuals, residuals
 from tallyveil.evaluate.sources import Source, people_of, sources_of
@@ -135,7 +135,7 @@ def evaluation(
         losses[compared.level, compared.query] = epl(compared, theory=theory_of(strategy, compared))
     biases = [
         bias(people, sources, level=level, areas=area, of=homogeneity, over=over)
-        for level, area in places_of(people, levels, areas)
+        for level, area in levels_and_areas(people, levels, areas)
     ]
     return Evaluation(
         error=pd.concat(errors, ignore_index=True),

@@ -25,7 +25,7 @@ from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.margin_classes import MarginClass, Margins, class_of, is_area
 from tallyveil.evaluate.residuals import AREA, Over, Residuals, residuals
-from tallyveil.evaluate.value_counts import ValueCounts, merged, value_counts
+from tallyveil.evaluate.value_counts import ValueCounts, merged_counts, value_counts
 from tallyveil.files.release_folder.layout import level_queries
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
@@ -136,7 +136,7 @@ class _Pool:
         value = moves.value[order]
         for i, (first, last) in enumerate(pairwise(bounds)):
             if last > first:
-                self._errors[i] = merged([self._errors[i], value_counts(value[first:last])])
+                self._errors[i] = merged_counts([self._errors[i], value_counts(value[first:last])])
 
     def classes(self, confidence: float, noise_sd: float) -> tuple[MarginClass, ...]:
         """The classes after merging; the last is merged with the one before if it has too few errors."""
@@ -151,7 +151,7 @@ class _Pool:
         starts = [self._edges[group[0]] for group in groups]
         ends = [*(start - 1 for start in starts[1:]), None]
         return tuple(
-            _class(merged([self._errors[number] for number in group]), confidence, start, end, noise_sd)
+            _class(merged_counts([self._errors[number] for number in group]), confidence, start, end, noise_sd)
             for group, start, end in zip(groups, starts, ends, strict=True)
         )
 

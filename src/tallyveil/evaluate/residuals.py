@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tallyveil._arrays import Bools, Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
-from tallyveil.evaluate.sources import Place, Source, people_of, rows_of, sources_of
+from tallyveil.evaluate.sources import Place, Source, people_of, sources_of, tables_of
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
@@ -153,11 +153,11 @@ def residuals(
     if over not in ("nonempty", "all"):
         raise InputError(f'over must be "nonempty" or "all". Got {over!r} instead.')
     sources = sources_of(released)
-    true = next(rows_of(people, people, place))
+    true = next(tables_of(people, people, place))
     parts = [
         _union(*true, *table)
         for number, source in enumerate(sources)
-        for table in rows_of(source, people, place, f"release {number + 1}: " if len(sources) > 1 else "")
+        for table in tables_of(source, people, place, f"release {number + 1}: " if len(sources) > 1 else "")
     ]
     return _joined(people, place, parts, units=len(true.start) - 1, over=over)
 

@@ -48,7 +48,7 @@ class Place(NamedTuple):
     query: Query
 
 
-class Rows(NamedTuple):
+class SparseTable(NamedTuple):
     """A sparse table: unit ``u`` has the entries ``start[u]`` to ``start[u + 1]``, in ascending order of rows."""
 
     start: Integers
@@ -56,19 +56,19 @@ class Rows(NamedTuple):
     counts: NDArray[Any]
 
 
-def rows_of(source: Source, truth: Histogram, place: Place, name: str = "") -> Iterator[Rows]:
+def tables_of(source: Source, truth: Histogram, place: Place, name: str = "") -> Iterator[SparseTable]:
     """The table of each replicate that a source holds, on the units of the truth."""
     if isinstance(source, Estimates):
         refuse_elsewhere(source, truth, name)
         for table in _dense(source, place):
             unit, row = np.nonzero(table)
             start = np.searchsorted(unit, np.arange(len(table) + 1)).astype(np.int64)
-            yield Rows(start, row.astype(np.uint32), table[unit, row])
+            yield SparseTable(start, row.astype(np.uint32), table[unit, row])
         return
     sampled = source.people if isinstance(source, Sample) else source
     counts = _answer(aligned(people_of(sampled), truth, name), place)
     count = counts.count.astype(np.int64)
-    yield Rows(
+    yield SparseTable(
         counts.start, counts.cell.astype(np.uint32), source.scaled(count) if isinstance(source, Sample) else count
     )
 

@@ -89,7 +89,7 @@ def value_counts(residuals: ArrayLike, *, zeros: int = 0) -> ValueCounts:
     return ValueCounts(value=value, count=count)
 
 
-def merged(parts: Sequence[ValueCounts]) -> ValueCounts:
+def merged_counts(parts: Sequence[ValueCounts]) -> ValueCounts:
     """The counts of several sets of residuals together."""
     value, place = np.unique(np.concatenate([part.value for part in parts]), return_inverse=True)
     count = np.zeros(len(value), dtype=np.int64)

@@ -47,7 +47,7 @@ _LEAST = 1e-290  # quantiles of smaller probabilities are not computed, and give
 _CANDIDATES = 8  # pairs of blocks of each length that are bounded exactly
 
 
-class Interval(NamedTuple):
+class RatioInterval(NamedTuple):
     """Ends of the interval; ``high`` is None if the ratio is unbounded, and ``empty`` a value without residuals."""
 
     low: float
@@ -55,18 +55,18 @@ class Interval(NamedTuple):
     empty: int | None = None
 
 
-def interval(count: Integers, *, first: int, confidence: float, clustered: csr_matrix | None = None) -> Interval:
+def interval(count: Integers, *, first: int, confidence: float, clustered: csr_matrix | None = None) -> RatioInterval:
     """Interval for the largest |log P(x)/P(x+1)| from the counts of the values first, first + 1, ...
 
     ``clustered`` has the counts by cluster (rows) and value, where residuals depend on each other.
 
     >>> interval(np.array([250, 500, 1000, 500, 250]), first=-2, confidence=0.95)      # log 2 = 0.693
-    Interval(low=0.5..., high=0.84..., empty=None)
+    RatioInterval(low=0.5..., high=0.84..., empty=None)
     """
     alpha = (1 - confidence) / 2
     empty = np.flatnonzero(count == 0)
     high = None if len(empty) else _upper(count, alpha, clustered)
-    return Interval(_lower(count, alpha, clustered), high, int(empty[0]) + first if len(empty) else None)
+    return RatioInterval(_lower(count, alpha, clustered), high, int(empty[0]) + first if len(empty) else None)
 
 
 class _Pairs(NamedTuple):

@@ -27,7 +27,7 @@ from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.band import band
 from tallyveil.evaluate.epl.clusters import ClusteredResiduals, with_clusters
-from tallyveil.evaluate.epl.interval import Interval, interval
+from tallyveil.evaluate.epl.interval import RatioInterval, interval
 from tallyveil.evaluate.epl.settings import Grid, Settings, Tails, as_number, search_range, smoothed
 from tallyveil.evaluate.residuals import Residuals
 from tallyveil.evaluate.value_counts import ValueCounts, value_counts
@@ -215,7 +215,7 @@ def _noted(loss: EmpiricalLoss, *remarks: str | None) -> EmpiricalLoss:
     return replace(loss, note=" ".join([loss.note, *(remark for remark in remarks if remark)]))
 
 
-def _with_interval(loss: EmpiricalLoss, ends: Interval | None, *, whole: bool) -> EmpiricalLoss:
+def _with_interval(loss: EmpiricalLoss, ends: RatioInterval | None, *, whole: bool) -> EmpiricalLoss:
     """The loss with its interval, and its limitations in the note."""
     if ends is None:
         return loss
@@ -229,7 +229,9 @@ def _with_interval(loss: EmpiricalLoss, ends: Interval | None, *, whole: bool) -
     return _noted(replace(loss, epl_low=ends.low, epl_high=ends.high), rounded, unbounded)
 
 
-def _unsmoothed(sample: ClusteredResiduals, counted: ValueCounts, reach: float, confidence: float) -> Interval | None:
+def _unsmoothed(
+    sample: ClusteredResiduals, counted: ValueCounts, reach: float, confidence: float
+) -> RatioInterval | None:
     """The interval over the whole numbers from -reach to reach; fractional residuals are rounded to the nearest."""
     first, last = math.ceil(-reach), math.floor(reach)
     if last - first < 1:
