@@ -8,7 +8,7 @@ and Table 1): a budget of 1 is like a sample of 50% for stratified county counts
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -79,7 +79,6 @@ def like_a_sample(
     fractions: Sequence[Fraction | float] = FRACTIONS,
     others: Sequence[tuple[str, Source]] = (),
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Likeness:
     """The sampling fraction nearest to a release in log median absolute error and log loss (petti2020, Table 1).
 
@@ -94,8 +93,6 @@ def like_a_sample(
         Further methods to compare with, as (name, counts).
     seed
         Seed of the samples.
-    progress
-        Called with the number of samples done and the number of all samples.
     """
     people = people_of(truth)
     shares = [as_share(fraction, "fraction") for fraction in fractions]
@@ -107,13 +104,11 @@ def like_a_sample(
     for name, source in others:
         figures = profile(residuals(people, source, level=level, query=query))
         rows.append({"method": name, "fraction": None, **figures, "distance": distance(own, figures)})
-    for number, fraction in enumerate(shares):
+    for fraction in shares:
         drawn = [sample(people, fraction, seed=seed, replicate=k) for k in range(mine.replicates)]
         figures = profile(residuals(people, drawn, level=level, query=query))
         sampled = {"method": "sample", "fraction": float(fraction)}
         rows.append({**sampled, **figures, "distance": distance(own, figures)})
-        if progress is not None:
-            progress(number + 1, len(shares))
     table = pd.DataFrame(rows).astype({"fraction": float, "median_abs": float, "epl": float, "distance": float})
     samples = table[(table.method == "sample") & table.distance.notna()]
     nearest = None if samples.empty else float(samples.loc[samples.distance.idxmin(), "fraction"])
