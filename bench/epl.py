@@ -13,8 +13,9 @@ from time import perf_counter
 import numpy as np
 from scipy.stats import gaussian_kde
 
-from tallyveil.evaluate.epl.loss import Settings, epl, smoothed
-from tallyveil.evaluate.tally import tally
+from tallyveil.evaluate.epl.loss import epl
+from tallyveil.evaluate.epl.settings import Settings, smoothed
+from tallyveil.evaluate.value_counts import value_counts
 
 N = 3_200_000
 SCIPY_POINTS = 70  # if there are more points, every k-th is timed
@@ -36,9 +37,9 @@ def compare(z: float, least: int) -> None:
     rng = np.random.default_rng(1)
     chance = -np.expm1(-z)
     residuals = rng.geometric(chance, N) - rng.geometric(chance, N)
-    counted, settings = tally(residuals), Settings()
+    counted, settings = value_counts(residuals), Settings()
     points, ours = smoothed(counted, settings)
-    counting = best(lambda: tally(residuals))
+    counting = best(lambda: value_counts(residuals))
     smoothing = best(lambda: smoothed(counted, settings))
     every = max(1, len(points) // SCIPY_POINTS)
     chosen = slice(None, None, every)

@@ -117,9 +117,9 @@ def test_tables_are_written_to_a_new_folder(noise, file, tmp_path):
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [
-        ("a,b\n1,2\n", "c", "no column 'c'. Its columns are: a, b. Name one with --column."),
+        ("a,b\n1,2\n", "c", "no column 'c'. Its columns are: a, b. Name one of them."),
         ("a\n1\nmany\n", "a", "row 2, column 'a': 'many' is not a number. Correct it, or leave the row out."),
-        ("a,b\n1,2\n,3\n", "a", "row 2, column 'a': nothing there."),
+        ("a,b\n1,2\n,3\n", "a", "row 2, column 'a': the value is missing."),
         ("a\n1\ninf\n", "a", "row 2, column 'a': 'inf' is not a number."),
         ("a\n", "a", "column 'a' has no rows. Give one residual per row."),
         ("", "a", "the file is empty"),

@@ -98,7 +98,7 @@ def test_releases_of_different_strategies_are_not_pooled(town, tmp_path):
     for command in ("evaluate", "compare"):
         done = ask(town, command, str(town / "r1"), str(tmp_path / "other"), "--pool")
         assert done.returncode == 2
-        assert "r1, other have different strategies, so they are no replicates. Drop --pool." in done.stderr
+        assert "r1, other have different strategies, so they are not replicates. Drop --pool." in done.stderr
 
 
 def test_implausible_units_of_pooled_releases_are_their_mean(town):

@@ -155,7 +155,7 @@ def test_measurements_of_other_counts_are_refused(town):
     assert seen.returncode == 2
     assert "the measurements are not of these counts" in seen.stderr
     (town / "town.csv").write_text(PEOPLE.replace("B1", "B9"))
-    assert "'B9' is no unit of" in run(*words(town, "--release", release)).stderr
+    assert "'B9' is not a unit of" in run(*words(town, "--release", release)).stderr
 
 
 @pytest.mark.parametrize("rho", ["1e-12", "1e-30", "100000000"])

@@ -51,7 +51,7 @@ def test_margins_are_printed_and_put_beside_the_counts_and_the_release_still_hol
     assert "2 of 2 re-runs done" in done.stderr
     assert "Margins of error, in persons, from 2 re-runs" in done.stdout
     assert "unreliable" in done.stdout
-    assert "noise and post-processing only. What a census itself gets wrong" in done.stdout
+    assert "noise and post-processing only. Errors of the census itself" in done.stdout
     assert "computed from the release alone: no budget was spent" in done.stdout
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["county", "total", "0", "or", "more", "0", "0", "6"] in lines  # an invariant
@@ -107,7 +107,7 @@ def test_tables_of_margins_and_areas_go_to_a_folder(folder, tmp_path):
 
 def test_a_release_without_its_strategy_is_refused_with_the_reason(folder):
     (folder / "strategy.toml").unlink()
-    with pytest.raises(InputError, match=r"no strategy.toml, so nobody can tell how .* Ask whoever made the release"):
+    with pytest.raises(InputError, match=r"no strategy.toml, so it is unknown how .* Ask whoever made the release"):
         run(folder)
 
 
@@ -143,7 +143,11 @@ def test_counts_that_were_hardly_measured_are_named(tmp_path):
     plan = replace(release.strategy, constraints=())
     write_release(replace(release, strategy=plan, measurements=None, facilities=None), tmp_path / "weak")
     notes = json.loads(run(tmp_path / "weak", "--json", "--no-write").stdout)["notes"]
-    assert [note for note in notes if note.startswith("Hardly measured themselves") and "total at tract" in note]
+    assert [
+        note
+        for note in notes
+        if note.startswith("Counts that were hardly measured directly") and "total at tract" in note
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from scipy.stats import binomtest
 
 from tallyveil import Histogram, Schema, Spine
 from tallyveil.errors import InputError
-from tallyveil.evaluate.audit import events
+from tallyveil.evaluate.audit import search
 from tallyveil.evaluate.audit.audit import audit, bound_of
-from tallyveil.evaluate.audit.events import Search
-from tallyveil.evaluate.audit.views import View, look, neighbour, neighbours_in_words, views_of
+from tallyveil.evaluate.audit.search import Search
+from tallyveil.evaluate.audit.views import AuditView, look, neighbour, neighbours_in_words, views_of
 from tallyveil.evaluate.direct import direct
 from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.privacy import DiscreteGaussian, Geometric, RunKey, epsilon_from_rho
@@ -28,7 +28,10 @@ PEOPLE = Histogram.from_entries(
 )
 MOVED = neighbour(PEOPLE, unit=0, cell=1, to_unit=3)  # changes blocks and counties
 AGED = neighbour(PEOPLE, unit=0, cell=1, to_unit=2, to_cell=0)  # changes the root's cells too
-LEAVES = (View(level="block", unit=0, query="detailed", row=1), View(level="block", unit=3, query="detailed", row=1))
+LEAVES = (
+    AuditView(level="block", unit=0, query="detailed", row=1),
+    AuditView(level="block", unit=3, query="detailed", row=1),
+)
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def test_of_200_audits_of_right_mechanisms_at_most_5_exceed_the_proven_epsilon()
 
 
 def test_choosing_and_testing_on_the_same_runs_exceeds_the_proven_epsilon_far_more_often(monkeypatch):
-    monkeypatch.setattr(events, "CAUTION", 1.0)  # the event with the largest bound, as it stands
+    monkeypatch.setattr(search, "CAUTION", 1.0)  # the event with the largest bound, as it stands
     fresh, same = 0, 0
     for run, proven in right_mechanisms():
         one, two = (look(run(side, range(600)), LEAVES, 600) for side in (PEOPLE, MOVED))

@@ -19,8 +19,9 @@ from tallyveil.engine.constraints import LevelLimits
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
-from tallyveil.evaluate.audit.audit import Audit, audit
-from tallyveil.evaluate.audit.views import View, neighbour
+from tallyveil.evaluate.audit.audit import audit
+from tallyveil.evaluate.audit.result import Audit
+from tallyveil.evaluate.audit.views import AuditView, neighbour
 from tallyveil.mechanisms.measure import exact_answers, measure
 from tallyveil.nouns.census_schemas import PERSONS_1940
 from tallyveil.nouns.counts import Counts
@@ -192,7 +193,7 @@ def test_few_runs_do_not_exceed_what_is_declared_either(case):
 def test_exact_totals_of_hidden_groups_are_found():
     run, people, other, _ = on_the_optimised_spine()
     small = replace(run, strategy=optimised_strategy(epsilon=1))
-    troy = [View(level="block", unit=unit, query="total", row=0) for unit in (0, 2)]  # a hidden group
+    troy = [AuditView(level="block", unit=unit, query="total", row=0) for unit in (0, 2)]  # a hidden group
     assert not audited(small, people, other, proven=1, runs=300, views=troy).exceeds
     assert audited(replace(small, hidden="group"), people, other, proven=1, runs=300, views=troy).exceeds
 

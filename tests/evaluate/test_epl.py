@@ -11,10 +11,12 @@ from scipy.stats import gaussian_kde
 
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.band import band
-from tallyveil.evaluate.epl.clusters import ONE_CLUSTER, take
-from tallyveil.evaluate.epl.loss import Settings, epl, frequencies, smoothed
+from tallyveil.evaluate.epl.clusters import ONE_CLUSTER, with_clusters
+from tallyveil.evaluate.epl.frequencies import frequencies
+from tallyveil.evaluate.epl.loss import epl
+from tallyveil.evaluate.epl.settings import Settings, smoothed
 from tallyveil.evaluate.residuals import Residuals
-from tallyveil.evaluate.tally import tally
+from tallyveil.evaluate.value_counts import value_counts
 
 Z = 0.125
 WASHINGTON = 2663  # enumeration districts
@@ -31,7 +33,7 @@ def authors_noise(z: float, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def maximum(residuals, **options) -> float:
-    _, log_p = smoothed(tally(residuals), Settings(**options))
+    _, log_p = smoothed(value_counts(residuals), Settings(**options))
     return float(np.abs(np.diff(log_p)).max())
 
 
@@ -153,10 +155,10 @@ def test_the_bands_standard_error_is_the_sum_of_squared_influences(kind, grouped
         "wide": geometric(2e-3, 900, rng),
     }
     residuals, cluster = draws[kind], np.arange(900) // 3
-    counted = tally(residuals)
+    counted = value_counts(residuals)
     points, log_p = smoothed(counted, Settings())
     width = 0.1 * residuals.std(ddof=1)
-    given = (residuals, take(residuals, cluster).clusters) if grouped else None
+    given = (residuals, with_clusters(residuals, cluster).clusters) if grouped else None
     found = band(counted, points, log_p, width=width, confidence=0.95, seed=0, clusters=given)
     kernel = (
         np.exp(-(((points - residuals[:, None]) / width) ** 2) / 2) / width / math.sqrt(2 * math.pi) / np.exp(log_p)
@@ -374,10 +376,10 @@ def test_further_zeros_of_rows_and_replicates_are_counted_by_cluster():
     parts = {"parent": np.array([0, 0, 1, 1]), "units": 4, "rows": 3, "replicates": 2, "zeros": 12}
     given = made_of(np.arange(1, 6), unit=unit, row=row, replicate=replicate, **parts)
     given = replace(given, possible=np.array([True, True, False]))
-    clusters = take(given).clusters
+    clusters = with_clusters(given).clusters
     assert clusters.of.tolist() == [0, 0, 0, 1, 3]
     assert clusters.zeros.tolist() == [1, 4, 4, 3]
-    named = take(given, ["a", "b", "b", "b", "a"]).clusters
+    named = with_clusters(given, ["a", "b", "b", "b", "a"]).clusters
     assert named.zeros.tolist() == pytest.approx([12 * 2 / 5, 12 * 3 / 5])
 
 

@@ -88,8 +88,8 @@ def test_sampling_errors_over_all_cells_and_of_quantiles_are_those_of_the_replic
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"levels": []}, "nothing is asked about"),
-        ({"queries": []}, "nothing is asked about"),
+        ({"levels": []}, "nothing to evaluate"),
+        ({"queries": []}, "nothing to evaluate"),
         ({"levels": "tract"}, "levels and queries are lists"),
         ({"quantiles": [99]}, "quantiles are shares from 0 to 1, such as 0.99. Got 99"),
     ],
@@ -226,7 +226,7 @@ def test_segregation_indices_by_brute_force_within_counties():
         assert dissimilarity(a, b, above)[county] == pytest.approx(d)
         assert isolation(a, everybody, above)[county] == pytest.approx(i)
     assert np.isnan(dissimilarity([5, 5], [1, 1], [0, 2])[1])  # nobody lives there
-    with pytest.raises(InputError, match="groups are numbers of the units above, 0 or more"):
+    with pytest.raises(InputError, match="groups must be numbers of the units above, 0 or more"):
         dissimilarity([5, 5], [1, 1], ["a", "b"])
     assert ranks([5, 1, 5]).tolist() == [1.5, 3, 1.5]
 
@@ -239,10 +239,12 @@ def test_a_function_of_counts_is_shown_true_and_released_for_every_unit_and_repl
     assert last.released == pytest.approx(county[7, 0] / county[7].sum())
     elsewhere = Spine.from_columns({"county": ["x"], "tract": ["xa"]}, root="state")
     wrong = Estimates(spine=elsewhere, schema=SCHEMA, query="age", tables={"tract": np.ones((1, 1, 2))})
-    with pytest.raises(InputError, match="estimates on another spine or schema"):
+    with pytest.raises(InputError, match="estimates have another spine or schema"):
         derived(TRUTH, wrong, lambda c: c[:, 0], level="county", query="age")
-    with pytest.raises(InputError, match="no release or no statistic is given"):
+    with pytest.raises(InputError, match="no release is given"):
         derived(TRUTH, [], lambda c: c[:, 0], level="county", query="age")
+    with pytest.raises(InputError, match="no statistic is given"):
+        derived(TRUTH, RELEASES[0], {}, level="county", query="age")
     with pytest.raises(InputError, match="statistic 'bad' gave an array of 2 dimensions"):
         derived(TRUTH, RELEASES[0], {"bad": lambda c: c}, level="county", query="age")
 

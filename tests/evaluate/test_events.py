@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from tallyveil.evaluate.audit import events
+from tallyveil.evaluate.audit import search as search_module
 from tallyveil.evaluate.audit.binomial import log_bounds, lower, upper
-from tallyveil.evaluate.audit.events import Event, Search, Statistic
+from tallyveil.evaluate.audit.events import Event, Statistic
+from tallyveil.evaluate.audit.search import Search
 
 RELATIONS = {
     "=": np.equal,
@@ -24,7 +25,7 @@ RELATIONS = {
 @pytest.fixture(autouse=True)
 def as_it_stands(monkeypatch):
     """Choose at the chance of error itself, so that a chosen event's bound can be worked out again."""
-    monkeypatch.setattr(events, "CAUTION", 1.0)
+    monkeypatch.setattr(search_module, "CAUTION", 1.0)
 
 
 @cache

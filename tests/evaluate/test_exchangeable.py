@@ -1,5 +1,7 @@
 """Exchangeability of residuals: one distribution for all areas is accepted, planted differences are found."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import f_oneway, kstest
@@ -7,6 +9,12 @@ from scipy.stats import f_oneway, kstest
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.exchangeable import exchangeability
 from tallyveil.evaluate.residuals import Residuals
+
+
+def only(residuals: Residuals, keep: np.ndarray) -> Residuals:
+    """Some of the entries."""
+    parts = {name: getattr(residuals, name)[keep] for name in ("true", "released", "unit", "row", "replicate")}
+    return replace(residuals, **parts)
 
 
 def geometric(z: float, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -76,7 +84,7 @@ def test_the_order_of_entries_does_not_matter_and_counts_empty_in_the_truth_take
     rng = np.random.default_rng(5)
     table = geometric(0.2, (3, 60), rng)
     plain = made_of(table, np.where(np.arange(60) < 50, 100, 0))
-    mixed = plain.only(rng.permutation(len(plain.true)))
+    mixed = only(plain, rng.permutation(len(plain.true)))
     first = exchangeability(mixed)
     assert first["counts"].tolist() == [50, 50]
     np.testing.assert_allclose(first["f"], exchangeability(made_of(table[:, :50]))["f"])
@@ -99,11 +107,11 @@ def test_counts_without_some_of_their_replicates_are_refused_and_whole_ones_comp
     table = geometric(0.2, (3, 60), np.random.default_rng(6))
     given = made_of(table)
     with pytest.raises(InputError, match=r"60 of 60 counts are not in each of the 3 replicates\. Compare whole counts"):
-        exchangeability(given.only((given.unit + given.replicate) % 3 != 0))
+        exchangeability(only(given, (given.unit + given.replicate) % 3 != 0))
     with pytest.raises(InputError, match="1 of 60 counts"):
-        exchangeability(given.only(np.arange(180) != 100))
-    some, two = exchangeability(given.only(given.unit < 40)), exchangeability(given.only(given.replicate != 1))
+        exchangeability(only(given, np.arange(180) != 100))
+    some, two = exchangeability(only(given, given.unit < 40)), exchangeability(only(given, given.replicate != 1))
     np.testing.assert_allclose(some["f"], exchangeability(made_of(table[:, :40]))["f"])
     np.testing.assert_allclose(two["f"], exchangeability(made_of(table[[0, 2]]))["f"])
     with pytest.raises(InputError, match="exchangeability needs 2 replicates or more"):
-        exchangeability(given.only(given.replicate == 1))
+        exchangeability(only(given, given.replicate == 1))

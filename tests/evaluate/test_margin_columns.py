@@ -13,7 +13,7 @@ from folders import failing, reseal
 from small_release import small_noisy, small_people, small_release
 from tallyveil import Histogram, Schema, Strategy, sign_release
 from tallyveil.errors import InputError
-from tallyveil.evaluate.margins import MarginClass, Margins
+from tallyveil.evaluate.margin_classes import MarginClass, Margins
 from tallyveil.files import read_release, write_release
 from tallyveil.files.release_folder import margin_columns
 from tallyveil.files.release_folder.margin_columns import area_table, write_margins

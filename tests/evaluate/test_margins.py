@@ -10,7 +10,7 @@ import pytest
 from tallyveil import Histogram, Schema, Spine, Strategy
 from tallyveil.errors import InputError
 from tallyveil.evaluate.coverage import coverage
-from tallyveil.evaluate.margins import LEAST, margins
+from tallyveil.evaluate.margins import FEWEST, margins
 from tallyveil.evaluate.residuals import residuals
 from tallyveil.files import read_counts
 from tallyveil.nouns.areas import Areas
@@ -105,7 +105,7 @@ def test_classes_follow_each_other_from_zero_and_each_has_enough_errors(made):
         assert classes[0].least == 0
         assert classes[-1].most is None
         assert [one.most + 1 for one in classes[:-1]] == [one.least for one in classes[1:]]
-        assert len(classes) == 1 or min(one.n for one in classes) >= LEAST * made.replicates
+        assert len(classes) == 1 or min(one.n for one in classes) >= FEWEST * made.replicates
     assert max(map(len, made.classes.values())) >= 8
 
 
@@ -115,7 +115,7 @@ def test_a_margin_is_looked_up_by_released_count(made):
     found = made.of("enumdist", "votingage * hispanic * race", counts)
     assert found.tolist() == [one.margin for one in classes for _ in range(2)]
     assert len(set(found.tolist())) > 3
-    with pytest.raises(InputError, match=r"no margins for race@enumdist. There are total@us, .* Ask for them"):
+    with pytest.raises(InputError, match=r"no margins for race@enumdist. Only total@us, .* have margins. Ask for it"):
         made.of("enumdist", "race", [1])
 
 
@@ -251,7 +251,7 @@ def test_areas_off_the_spine_have_margins_of_their_own():
         ({"confidence": 1.0}, "confidence must lie between 0 and 1. Got 1.0 instead."),
         (
             {"classes": [1, 5]},
-            r"classes start at \[1, 5\]. Give rising whole numbers, 255 at most, the first of them 0.",
+            r"classes start at \[1, 5\]. Give at most 255 ascending whole numbers, of which the first is 0.",
         ),
         ({"classes": [0, 5, 5]}, r"classes start at \[0, 5, 5\]"),
         ({"levels": ["ward"]}, "unknown level 'ward'. The levels are town, block."),

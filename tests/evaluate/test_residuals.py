@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tallyveil import Areas, Histogram, Release, Schema, Spine
 from tallyveil.errors import InputError
 from tallyveil.evaluate import residuals
-from tallyveil.evaluate.tally import tally
+from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.populations import Population
@@ -43,11 +43,11 @@ def test_residuals_are_the_differences_over_cells_non_empty_in_either_for_each_r
     for number, table in enumerate((b, c)):
         released = dense(table, query, level)
         unit, row = np.nonzero((true != 0) | (released != 0))
-        mine = found.only(found.replicate == number)
-        assert mine.unit.tolist() == unit.tolist()
-        assert mine.row.tolist() == row.tolist()
-        assert mine.true.tolist() == true[unit, row].tolist()
-        assert mine.value.tolist() == (released - true)[unit, row].tolist()
+        mine = found.replicate == number
+        assert found.unit[mine].tolist() == unit.tolist()
+        assert found.row[mine].tolist() == row.tolist()
+        assert found.true[mine].tolist() == true[unit, row].tolist()
+        assert found.value[mine].tolist() == (released - true)[unit, row].tolist()
     every = residuals(people(a), [people(b), people(c)], level=level, query=query, over="all")
     assert every.n == 2 * true.size
     assert every.zeros == 2 * true.size - len(found.value)
@@ -107,7 +107,7 @@ def test_siblings_of_one_replicate_share_a_cluster_and_units_under_one_root_stan
         ({"level": "city"}, "unknown level 'city'"),
         ({"query": "sex"}, "unknown factor 'sex'"),
         ({"over": "some"}, 'over must be "nonempty" or "all". Got \'some\''),
-        ({"level": None}, "Give level=... or areas=..., one of them"),
+        ({"level": None}, "Give either level=... or areas=..."),
         ({"released": []}, "no release is given"),
         ({"released": [3]}, "a int is not counts of people"),
     ],
@@ -137,7 +137,7 @@ def test_releases_on_other_units_levels_or_labels_are_refused_by_number():
 def test_a_tally_has_the_quantiles_of_the_numbers_themselves(numbers, zeros):
     values = np.array(numbers)
     whole = np.concatenate([values, np.zeros(zeros, dtype=values.dtype)])
-    counted = tally(values, zeros=zeros)
+    counted = value_counts(values, zeros=zeros)
     assert counted.n == len(whole)
     for share in (0, 0.1, 0.5, 0.95, 1):
         assert counted.percentile(100 * share) == pytest.approx(np.quantile(whole, share), rel=1e-12, abs=1e-12)

@@ -9,7 +9,7 @@ from scipy.stats import gaussian_kde
 
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.smooth import log_density
-from tallyveil.evaluate.tally import tally
+from tallyveil.evaluate.value_counts import value_counts
 
 
 def geometric(z: float, n: int, seed: int = 1) -> np.ndarray:
@@ -20,7 +20,7 @@ def geometric(z: float, n: int, seed: int = 1) -> np.ndarray:
 def farthest(residuals, points, bandwidth: float) -> tuple[float, int]:
     """The largest difference from scipy in log density, where density exceeds 1e-12, and at how many points it does."""
     theirs = gaussian_kde(residuals, bw_method=bandwidth).logpdf(points)
-    counted = tally(residuals)
+    counted = value_counts(residuals)
     ours = log_density(counted, points, width=bandwidth * counted.deviation())
     assert np.isfinite(ours).all()
     sure = theirs > np.log(1e-12)
@@ -64,7 +64,7 @@ def test_hard_residuals_are_smoothed_as_scipy_does(residuals, bandwidth):
 def test_a_density_too_small_for_scipy_is_still_finite_and_right():
     residuals = np.array([0, 0, 0, 500, 501])
     points = np.arange(100.0, 400.0)
-    ours = log_density(tally(residuals), points, width=0.25)
+    ours = log_density(value_counts(residuals), points, width=0.25)
     exponent = -(((points[:, None] - residuals) / 0.25) ** 2) / 2
     expected = logsumexp(exponent, axis=1) - np.log(5 * 0.25 * np.sqrt(2 * np.pi))
     assert ours.max() < -3000
@@ -73,7 +73,7 @@ def test_a_density_too_small_for_scipy_is_still_finite_and_right():
 
 def test_a_density_is_not_that_of_another_width():
     residuals, points = geometric(0.125, 2663), np.arange(-20.0, 20)
-    counted = tally(residuals)
+    counted = value_counts(residuals)
     other = log_density(counted, points, width=0.11 * counted.deviation())
     assert np.abs(other - gaussian_kde(residuals, bw_method=0.1).logpdf(points)).max() > 1e-3
 
@@ -83,12 +83,12 @@ def test_a_density_is_not_that_of_another_width():
     percent=some.floats(0, 100),
 )
 def test_percentiles_from_counts_are_numpys_to_the_last_bit(values, percent):
-    assert tally(values).percentile(percent) == np.percentile(values, percent)
+    assert value_counts(values).percentile(percent) == np.percentile(values, percent)
 
 
 @given(values=some.lists(some.integers(-(2**40), 2**40) | some.integers(-9, 9), max_size=60), zeros=some.integers(0, 5))
 def test_a_tally_counts_every_residual_and_further_zeros_once(values, zeros):
-    counted = tally(np.array(values, dtype=np.int64), zeros=zeros)
+    counted = value_counts(np.array(values, dtype=np.int64), zeros=zeros)
     value, count = np.unique(np.array([*values, *[0] * zeros], dtype=np.int64), return_counts=True)
     assert counted.value.tolist() == value.tolist()
     assert counted.count.tolist() == count.tolist()
@@ -96,7 +96,7 @@ def test_a_tally_counts_every_residual_and_further_zeros_once(values, zeros):
 
 def test_a_tally_has_the_residuals_mean_deviation_and_absolute_values():
     residuals = geometric(0.2, 500) + 1
-    counted = tally(residuals)
+    counted = value_counts(residuals)
     assert counted.mean() == pytest.approx(residuals.mean(), rel=1e-12)
     assert counted.deviation() == pytest.approx(residuals.std(ddof=1), rel=1e-12)
     assert counted.absolute().percentile(90) == np.percentile(np.abs(residuals), 90)
@@ -104,8 +104,8 @@ def test_a_tally_has_the_residuals_mean_deviation_and_absolute_values():
 
 def test_residuals_that_are_no_finite_numbers_are_refused_with_their_place():
     with pytest.raises(InputError, match=r"residual 2 is nan\. Residuals must be finite"):
-        tally([1.0, np.nan])
+        value_counts([1.0, np.nan])
     with pytest.raises(InputError, match=r"one row of numbers\. Got 2 dimensions"):
-        tally([[1, 2]])
+        value_counts([[1, 2]])
     with pytest.raises(InputError, match="one row of numbers"):
-        tally(["a"])
+        value_counts(["a"])

@@ -16,8 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tallyveil._arrays import Floats
-from tallyveil.evaluate.epl.loss import Settings, smoothed
-from tallyveil.evaluate.tally import tally
+from tallyveil.evaluate.epl.settings import Settings, smoothed
+from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, titled
 
 DRAWN = 0.95  # share of the residuals that a chart shows on each side, times 1.5
@@ -30,7 +30,7 @@ def loss_curve(residuals: NDArray[Any], **settings: Any) -> tuple[Floats, Floats
     >>> x.tolist(), loss.round(3).tolist()
     ([-1.0], [-0.693])
     """
-    points, log_p = smoothed(tally(residuals), Settings(**settings))
+    points, log_p = smoothed(value_counts(residuals), Settings(**settings))
     return points[:-1], log_p[:-1] - log_p[1:]
 
 
@@ -68,7 +68,7 @@ def densities(residuals: NDArray[Any], *, bandwidth: float, width: float = 1.0, 
     points = np.arange(-math.ceil(far), math.ceil(far) + 0.01, 0.25)
     parts = [pd.DataFrame({"x": middle, "share": counted / len(residuals) / width, "what": "direct"})]
     if bandwidth:
-        counts = tally(residuals)
+        counts = value_counts(residuals)
         h = bandwidth * counts.deviation()
         weight = counts.count / counts.n / (h * math.sqrt(2 * math.pi))
         share = [float(weight @ np.exp(-(((x - counts.value) / h) ** 2) / 2)) for x in points]

@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Any, final
 
 from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
-from tallyveil.evaluate.audit.audit import SIDES, Audit, audit
-from tallyveil.evaluate.audit.views import View, neighbours_in_words, views_of
+from tallyveil.evaluate.audit.audit import SIDES, audit
+from tallyveil.evaluate.audit.result import Audit
+from tallyveil.evaluate.audit.views import AuditView, neighbours_in_words, views_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.runs.batches import Execution, batches_of
 from tallyveil.runs.store import input_digest
@@ -43,7 +44,7 @@ class AuditJob:
     confidence: float
 
     @cached_property
-    def views(self) -> tuple[View, ...]:
+    def views(self) -> tuple[AuditView, ...]:
         """The counts that differ between the neighbours."""
         return views_of(self.people, self.neighbour, query=self.query)
 

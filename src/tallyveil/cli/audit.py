@@ -13,7 +13,7 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
-    from tallyveil.evaluate.audit.audit import Audit, EventBound
+    from tallyveil.evaluate.audit.result import Audit, EventBound
     from tallyveil.nouns.histogram import Histogram
 
 GAUSSIAN_DELTA = 1e-3  # a delta that some thousand runs can still resolve

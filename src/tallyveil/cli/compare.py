@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tallyveil.cli import options
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.evaluate.compare import Likeness
-    from tallyveil.evaluate.residuals import Source
+    from tallyveil.evaluate.sources import Source
     from tallyveil.nouns.histogram import Histogram
 
 
 def compare(
-    truth: Annotated[Path, typer.Argument(help="The precise counts: a CSV or Parquet file.")],
-    releases: Annotated[list[Path], typer.Argument(metavar="RELEASE...", help="Folders of releases, or tables.")],
-    codebook: Annotated[Path, typer.Option(help="What the truth's columns mean (TOML).")],
-    level: Annotated[list[str] | None, typer.Option(help="A level (default: the one above the leaves).")] = None,
-    query: Annotated[list[str] | None, typer.Option(help="A query (default: all cells).")] = None,
+    truth: options.Truth,
+    releases: options.Releases,
+    codebook: options.Codebook,
+    level: Annotated[
+        list[str] | None, typer.Option(help="Level (default: the level above the leaves). Can be repeated.")
+    ] = None,
+    query: Annotated[list[str] | None, typer.Option(help="Query (default: all cells). Can be repeated.")] = None,
     swap: Annotated[
-        str | None, typer.Option(metavar="RATE@LEVEL", help="Beside it: this share of people swapped within a level.")
+        str | None,
+        typer.Option(metavar="RATE@LEVEL", help="Also compare with swapping this share of people within a level."),
     ] = None,
     match: Annotated[
-        str | None, typer.Option(help="With --swap: the query on which swapped people agree (default: none).")
+        str | None, typer.Option(help="With --swap: query on which swapped people agree (default: none).")
     ] = None,
     suppress: Annotated[
-        int | None, typer.Option(metavar="N", help="Beside it: cells below N hidden (and shown as 0).")
+        int | None, typer.Option(metavar="N", help="Also compare with suppressing cells below N (shown as 0).")
     ] = None,
-    units: Annotated[Path | None, typer.Option(help="The list of units, the empty ones too.")] = None,
-    pool: Annotated[bool, typer.Option("--pool", help="Take several releases as replicates of one.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the samples and of swapping.")] = 0,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A new folder for tables and plots.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    units: options.Units = None,
+    pool: options.Pool = False,
+    seed: options.Seed = 0,
+    output: options.NewFolder = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Which sampling fraction is nearest to a release in error and loss, by level and query. Not for publication.
+    """Find the sampling fraction whose error and privacy loss are nearest to those of a release. Not for publication.
 
-    Simple random samples of 5%, 10%, ..., 95% without replacement, scaled up (Petti & Flaxman 2020, Table 1).
+    Simple random samples of 5%, 10%, ..., 95% are drawn without replacement and scaled up (Petti & Flaxman 2020,
+    Table 1).
 
     [bold]Examples[/bold]
 
@@ -47,56 +52,74 @@ def compare(
 
       tallyveil compare blocks.parquet release --codebook blocks.toml --swap 0.05@tract --match age --suppress 10
     """
-    import pandas as pd
-
-    from tallyveil.cli.reading import read_given
-    from tallyveil.cli.tables import INTERNAL, write_frames
+    from tallyveil.cli.reading import read_truth_and_releases
+    from tallyveil.cli.tables import INTERNAL
     from tallyveil.evaluate.compare import FRACTIONS, like_a_sample
-    from tallyveil.files.atomic import new_folder, refuse_existing
+    from tallyveil.files.atomic import refuse_existing
 
     if output is not None:
         refuse_existing(output)
-    swapping = None if swap is None else _parse_swap(swap)
-    if match is not None and swapping is None:
+    older = _older_methods(swap, match, suppress, seed)
+    data = read_truth_and_releases(truth, releases, codebook, units=units)
+    older.check(data.truth)
+    results: list[tuple[str, Likeness]] = []
+    pairs = _pairs(data.truth, level, query)
+    for release, sources in data.groups(pool=pool).items():
+        for name, text in pairs:
+            typer.echo(f"{release}: {len(FRACTIONS)} samples for {text!r} at level {name!r}", err=True)
+            others = older.applied(data.truth, name, text)
+            likeness = like_a_sample(data.truth, sources, level=name, query=text, others=others, seed=seed)
+            results.append((release, likeness))
+    if as_json:
+        options.emit_json([{"release": release, **like.as_json(), "note": INTERNAL} for release, like in results])
+    else:
+        for release, likeness in results:
+            _show(release, likeness)
+    if output is not None:
+        _write(results, output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OlderMethods:
+    """Methods of disclosure control to compare with: swapping (rate, level), and suppression of small cells."""
+
+    swap: tuple[str, str] | None
+    match: str
+    suppress: int | None
+    seed: int
+
+    def check(self, people: Histogram) -> None:
+        """Refuse an unknown level or query before the work."""
+        if self.swap is not None:
+            people.spine.depth(self.swap[1])
+        people.schema.query(self.match)
+
+    def applied(self, people: Histogram, level: str, query: str) -> list[tuple[str, Source]]:
+        """The people after each method, by name."""
+        from fractions import Fraction
+
+        from tallyveil.mechanisms.suppression import suppress
+        from tallyveil.mechanisms.swapping import swap
+
+        results: list[tuple[str, Source]] = []
+        if self.swap is not None:
+            rate, within = self.swap
+            swapped = swap(people, rate=Fraction(rate), match=self.match, level=within, seed=self.seed)
+            results.append((f"swapped {float(rate):g}", swapped.people))
+        if self.suppress is not None:
+            hidden = suppress(people, query=query, level=level, below=self.suppress)
+            results.append((f"hidden below {self.suppress}", hidden.estimates))
+        return results
+
+
+def _older_methods(swap: str | None, match: str | None, suppress: int | None, seed: int) -> _OlderMethods:
+    """The older methods that the options ask for."""
+    if match is not None and swap is None:
         raise InputError("--match is for swapping. Give --swap RATE@LEVEL too, or leave it out.")
     if suppress is not None and suppress < 1:
         raise InputError(f"--suppress must be 1 or more. Got {suppress} instead.")
-    given = read_given(truth, releases, codebook, units=units)
-    people = given.truth
-    names = people.spine.levels
-    for at in [*(level or []), *([swapping[1]] if swapping else [])]:
-        people.spine.depth(at)  # an unknown one is refused before the work, and so is an unknown query
-    for asked in [*(query or []), *([match] if match else [])]:
-        people.schema.query(asked)
-    found: dict[str, list[Likeness]] = {}
-    for name, sources in given.groups(pool=pool).items():
-        for at in level or [names[max(0, len(names) - 2)]]:
-            for asked in query or ["detailed"]:
-                others = _older(
-                    people, at, asked, swapping=swapping, match=match or "total", suppress=suppress, seed=seed
-                )
-                typer.echo(f"{name}: {len(FRACTIONS)} samples for {asked!r} at level {at!r}", err=True)
-                like = like_a_sample(people, sources, level=at, query=asked, others=others, seed=seed)
-                found.setdefault(name, []).append(like)
-    if as_json:
-        told = [
-            {"release": name, **like.as_json(), "note": INTERNAL} for name, likes in found.items() for like in likes
-        ]
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        for name, likes in found.items():
-            for like in likes:
-                _show(name, like)
-    if output is not None:
-        with new_folder(output) as place:
-            frames = [
-                like.table.assign(release=name, level=like.level, query=like.query)
-                for name, likes in found.items()
-                for like in likes
-            ]
-            write_frames({"compare": pd.concat(frames, ignore_index=True)}, place, internal=True)
-            _write_plots(found, place)
-        typer.echo(f"{output}: tables and plots (internal: they come from the truth)", err=True)
+    parsed = None if swap is None else _parse_swap(swap)
+    return _OlderMethods(swap=parsed, match=match or "total", suppress=suppress, seed=seed)
 
 
 def _parse_swap(text: str) -> tuple[str, str]:
@@ -110,54 +133,41 @@ def _parse_swap(text: str) -> tuple[str, str]:
     return rate, level
 
 
-def _older(
-    people: Histogram,
-    level: str,
-    query: str,
-    *,
-    swapping: tuple[str, str] | None,
-    match: str,
-    suppress: int | None,
-    seed: int,
-) -> list[tuple[str, Source]]:
-    """The older methods asked for, applied to the truth."""
-    from fractions import Fraction
-
-    from tallyveil.mechanisms.suppression import suppress as hide
-    from tallyveil.mechanisms.swapping import swap
-
-    made: list[tuple[str, Source]] = []
-    if swapping is not None:
-        rate, within = swapping
-        moved = swap(people, rate=Fraction(rate), match=match, level=within, seed=seed)
-        made.append((f"swapped {float(rate):g}", moved.people))
-    if suppress is not None:
-        made.append((f"hidden below {suppress}", hide(people, query=query, level=level, below=suppress).estimates))
-    return made
+def _pairs(people: Histogram, levels: list[str] | None, queries: list[str] | None) -> list[tuple[str, str]]:
+    """Every (level, query) to compare; unknown ones are refused before the work."""
+    pairs = [(level, query) for level in levels or [people.spine.levels[-2:][0]] for query in queries or ["detailed"]]
+    for level, query in pairs:
+        people.spine.depth(level)
+        people.schema.query(query)
+    return pairs
 
 
-def _show(name: str, like: Likeness) -> None:
+def _show(release: str, likeness: Likeness) -> None:
     from tallyveil.cli.tables import print_table
 
-    table = like.table.assign(
-        method=[
-            f"sample of {100 * r.fraction:g}%" if r.method == "sample" else r.method for r in like.table.itertuples()
-        ]
-    )
+    table = likeness.table
+    methods = [f"sample of {100 * r.fraction:g}%" if r.method == "sample" else r.method for r in table.itertuples()]
     headings = {"method": "method", "median_abs": "median error", "epl": "privacy loss", "distance": "distance"}
-    print_table(table, title=f"{name}: {like.query!r} at level {like.level!r}", headings=headings)
-    typer.echo(like.words() + "\n")
+    title = f"{release}: {likeness.query!r} at level {likeness.level!r}"
+    print_table(table.assign(method=methods), title=title, headings=headings)
+    typer.echo(likeness.words() + "\n")
 
 
-def _write_plots(found: dict[str, list[Likeness]], place: Path) -> None:
-    from tallyveil.cli.tables import can_draw
+def _write(results: list[tuple[str, Likeness]], output: Path) -> None:
+    """Write the table of all comparisons, and a plot of each."""
+    import pandas as pd
+
+    from tallyveil.cli.tables import can_draw, write_frames
+    from tallyveil.files.atomic import new_folder
     from tallyveil.files.release_folder.measurement_files import file_name, safe_name
     from tallyveil.report.plots import tradeoff_plot, write_plot
 
-    if not can_draw():
-        return
-    for name, likes in found.items():
-        for like in likes:
-            mark = "" if len(found) == 1 else f"{safe_name(name)}_"
+    frames = [like.table.assign(release=release, level=like.level, query=like.query) for release, like in results]
+    single = len({release for release, _ in results}) == 1
+    with new_folder(output) as folder:
+        write_frames({"compare": pd.concat(frames, ignore_index=True)}, folder, internal=True)
+        for release, like in results if can_draw() else []:
+            prefix = "" if single else f"{safe_name(release)}_"
             chart = tradeoff_plot(like.table, title=f"{like.query}, level {like.level}")
-            write_plot(chart, place / f"{mark}{safe_name(like.level)}_{file_name(like.query)}")
+            write_plot(chart, folder / f"{prefix}{safe_name(like.level)}_{file_name(like.query)}")
+    typer.echo(f"{output}: tables and plots (internal: they come from the truth)", err=True)

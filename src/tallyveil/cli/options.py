@@ -22,7 +22,6 @@ StrategyOrDefault = Annotated[
 ]
 Epsilon = Annotated[str | None, typer.Option(help="Privacy-loss budget, as epsilon of pure differential privacy.")]
 Rho = Annotated[str | None, typer.Option(help="Privacy-loss budget, as rho of zero-concentrated differential privacy.")]
-Delta = Annotated[float | None, typer.Option(help="Delta at which epsilon is reported.")]
 DeltaText = Annotated[str | None, typer.Option("--delta", help="Delta at which epsilon is reported (default 1e-10).")]
 Invariants = Annotated[
     list[str] | None,

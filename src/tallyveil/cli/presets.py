@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List the published strategies, show the noise of one, or write one as a TOML file.")
 
 Name = Annotated[str, typer.Argument(help="Name of a preset.")]
-Epsilon = Annotated[
+PresetEpsilon = Annotated[
     str | None, typer.Option(help="Budget as epsilon, instead of the preset's own (default for e2e-2018: 1).")
 ]
-Rho = Annotated[str | None, typer.Option(help="Budget as rho, instead of the preset's own.")]
+PresetRho = Annotated[str | None, typer.Option(help="Budget as rho, instead of the preset's own.")]
 
 
 @app.command("list")
@@ -42,7 +42,9 @@ def list_presets(as_json: options.Json = False) -> None:
 
 
 @app.command("show")
-def show_preset(name: Name, epsilon: Epsilon = None, rho: Rho = None, as_json: options.Json = False) -> None:
+def show_preset(
+    name: Name, epsilon: PresetEpsilon = None, rho: PresetRho = None, as_json: options.Json = False
+) -> None:
     """Show the noise that a strategy adds to each query at each level.
 
     [bold]Example[/bold]
@@ -60,8 +62,8 @@ def show_preset(name: Name, epsilon: Epsilon = None, rho: Rho = None, as_json: o
 def write_preset(
     name: Name,
     output: Annotated[Path, typer.Option("--output", "-o", help="TOML file to write; it must not exist yet.")],
-    epsilon: Epsilon = None,
-    rho: Rho = None,
+    epsilon: PresetEpsilon = None,
+    rho: PresetRho = None,
 ) -> None:
     """Write a strategy as a TOML file, to use as it is or as a starting point.
 

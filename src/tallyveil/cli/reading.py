@@ -1,4 +1,4 @@
-"""What evaluations read: the truth, and releases in whatever form they have."""
+"""What evaluations read: the truth, and releases as folders or tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class TruthAndReleases:
     """The truth, and the releases by name."""
 
     truth: Histogram
@@ -30,48 +30,52 @@ class Given:
 
         if not pool or len(self.releases) == 1:
             return {name: [release] for name, release in self.releases.items()}
-        every = list(self.releases.values())
-        if len({None if one.strategy is None else strategy_to_toml(one.strategy) for one in every}) > 1:
+        releases = list(self.releases.values())
+        strategies = [None if release.strategy is None else strategy_to_toml(release.strategy) for release in releases]
+        if len(set(strategies)) > 1:
             names = ", ".join(self.releases)
-            raise InputError(f"{names} have different strategies, so they are no replicates. Drop --pool.")
-        return {"all together": every}
+            raise InputError(f"{names} have different strategies, so they are not replicates. Drop --pool.")
+        return {"all together": releases}
 
 
-def read_given(truth: Path, releases: list[Path], codebook: Path, *, units: Path | None) -> Given:
-    """Read the truth and each release: a release's folder, or a table that the same codebook describes.
+def read_truth_and_releases(
+    truth: Path, releases: list[Path], codebook: Path, *, units: Path | None
+) -> TruthAndReleases:
+    """Read the truth and each release: a release folder, or a table that the same codebook describes.
 
-    Without a list of units, that of the first folder is used: a truth that leaves out empty units has them too.
+    Without a list of units, the units of the first release folder are used, because the truth may leave out empty ones.
     """
     from tallyveil.files.release_folder.read_folder import read_release
     from tallyveil.files.tables.read import read_counts
     from tallyveil.release.release import Release
 
-    borrowed = next((path for path in releases if (path / "spine.parquet").exists()), None) if units is None else None
-    listed = units if borrowed is None else borrowed / "spine.parquet"
+    folder = next((path for path in releases if (path / "spine.parquet").exists()), None) if units is None else None
+    units = units if folder is None else folder / "spine.parquet"
     try:
-        people = read_counts(truth, codebook, units=listed)
+        people = read_counts(truth, codebook, units=units)
     except UnknownUnitError as problem:
-        if borrowed is None:
+        if folder is None:
             raise
-        raise InputError(f"{truth}: {problem.code!r} is no unit of {borrowed}. Give a release of these data.") from None
+        raise InputError(
+            f"{truth}: {problem.code!r} is not a unit of {folder}. Give a release of these data."
+        ) from None
     if people.total() == 0:
-        raise InputError(f"{truth}: nobody is counted in it. Give the precise counts.")
-    found: dict[str, Release] = {}
+        raise InputError(f"{truth}: nobody is counted in it. Give the true counts.")
+    by_name: dict[str, Release] = {}
     for path in releases:
         if not path.exists():
-            raise InputError(f"{path}: no such file or folder. Give a release's folder, or a table of its counts.")
+            raise InputError(f"{path}: no such file or folder. Give a release folder, or a table of its counts.")
         if releases.count(path) > 1:
             raise InputError(f"{path}: given twice. Give each release once.")
-        name = path.name if path.name not in found else str(path)
-        if path.is_dir():
-            found[name] = read_release(path)
-        else:
-            found[name] = Release(histogram=read_counts(path, codebook, units=listed))
-        there, here = found[name].histogram.total(), people.total()
-        if abs(there - here) > 0.1 * max(there, here):
-            words = f"{path} has {there:,} persons and {truth} {here:,}. Are they of the same people?"
+        name = path.name if path.name not in by_name else str(path)
+        by_name[name] = (
+            read_release(path) if path.is_dir() else Release(histogram=read_counts(path, codebook, units=units))
+        )
+        released, true = by_name[name].histogram.total(), people.total()
+        if abs(released - true) > 0.1 * max(released, true):
+            words = f"{path} has {released:,} persons and {truth} {true:,}. Are they of the same people?"
             typer.echo(f"tallyveil: {words}", err=True)
-    return Given(truth=people, releases=found)
+    return TruthAndReleases(truth=people, releases=by_name)
 
 
 def find_areas(path: Path | None, people: Histogram) -> Areas | None:
@@ -80,17 +84,17 @@ def find_areas(path: Path | None, people: Histogram) -> Areas | None:
 
     if path is None:
         return None
-    found = read_areas(path, people.spine)
-    if not found.names:
+    areas = read_areas(path, people.spine)
+    if not areas.names:
         raise InputError(f"{path}: no areas are in it. Give one row for each {people.spine.leaf} of an area.")
-    return found
+    return areas
 
 
-def find_homes(housing: Path | None, given: Given) -> Histogram | Facilities | None:
+def find_homes(housing: Path | None, data: TruthAndReleases) -> Histogram | Facilities | None:
     """Occupied homes: from a table of housing units, or from the facilities of a release."""
     from tallyveil.files.tables.side import read_housing
 
     if housing is not None:
-        return read_housing(housing, given.truth.spine)
-    built = (release.facilities for release in given.releases.values())
-    return next((one for one in built if one is not None and one.spine == given.truth.spine), None)
+        return read_housing(housing, data.truth.spine)
+    facilities = (release.facilities for release in data.releases.values())
+    return next((table for table in facilities if table is not None and table.spine == data.truth.spine), None)

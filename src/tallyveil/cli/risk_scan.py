@@ -128,10 +128,10 @@ def _released(
     truth: Path, release: Path, codebook: Path, units: Path | None, *, key: Path | None, seed: int | None
 ) -> tuple[Histogram, Strategy, Facilities | None, Measurements | None]:
     """The counts, and the strategy, facilities and saved measurements of the release."""
-    from tallyveil.cli.reading import read_given
+    from tallyveil.cli.reading import read_truth_and_releases
     from tallyveil.release.declared import SEEDED
 
-    given = read_given(truth, [release], codebook, units=units)
+    given = read_truth_and_releases(truth, [release], codebook, units=units)
     (folder,) = given.releases.values()
     if folder.strategy is None:
         raise InputError(f"{release}: the strategy is missing. Give the folder of a release, or --strategy instead.")

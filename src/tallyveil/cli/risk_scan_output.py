@@ -91,7 +91,8 @@ def write_scan(found: Scan, frames: dict[str, pd.DataFrame], output: Path) -> No
     with new_folder(output) as place:
         write_frames(frames, place, internal=True)
         if drawn := can_draw():
-            from tallyveil.report.plots import posterior_plot, write_plot
+            from tallyveil.report.plots import write_plot
+            from tallyveil.report.risk_plots import posterior_plot
 
             leaf = found.levels.level.iloc[-1]
             frame = found.posteriors[found.posteriors.level == leaf]

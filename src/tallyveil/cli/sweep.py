@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tallyveil.cli import options
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,36 +16,41 @@ if TYPE_CHECKING:
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.privacy import Strategy
     from tallyveil.release.release import Release
+    from tallyveil.runs.store import FrameStore
 
 
 KEYS = ["allocation", "strategy", "unit", "budget", "replicate", "level", "query", "statistic"]
 
 
 def sweep(
-    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file of people.")],
-    codebook: Annotated[Path, typer.Option(help="What its columns mean (TOML).")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder; one that was begun is gone on with.")],
-    epsilon: Annotated[str | None, typer.Option(metavar="E,E,...", help="Budgets, pure, with commas.")] = None,
-    rho: Annotated[str | None, typer.Option(metavar="R,R,...", help="Budgets, zero-concentrated, with commas.")] = None,
+    data: options.Data,
+    codebook: options.Codebook,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the runs and tables; resumes an existing folder.")
+    ],
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="E,E,...", help="Budgets as epsilon of pure differential privacy.")
+    ] = None,
+    rho: Annotated[
+        str | None, typer.Option(metavar="R,R,...", help="Budgets as rho of zero-concentrated differential privacy.")
+    ] = None,
     allocation: Annotated[
         list[str] | None,
-        typer.Option(help="A strategy's file or a preset (default: equal shares). Can be repeated."),
+        typer.Option(help="Strategy file or preset (default: equal shares). Can be repeated."),
     ] = None,
-    replicates: Annotated[int, typer.Option(help="Runs of each.")] = 4,
-    level: Annotated[list[str] | None, typer.Option(help="A level; all by default. Can be repeated.")] = None,
-    query: Annotated[list[str] | None, typer.Option(help="A query. Can be repeated.")] = None,
-    facilities: Annotated[Path | None, typer.Option(help="Facilities by leaf and type, for bounds.")] = None,
-    units: Annotated[Path | None, typer.Option(help="The public list of units, the empty ones too.")] = None,
-    invariant: Annotated[
-        list[str] | None, typer.Option(metavar="QUERY@LEVEL", help="Keep a query exactly at a level, as total@state.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of the noise; these runs are not for publication.")] = 0,
-    threads: Annotated[int | None, typer.Option(help="How many (default: all cores).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    replicates: Annotated[int, typer.Option(help="Runs of each allocation and budget.")] = 4,
+    level: options.Levels = None,
+    query: options.Queries = None,
+    facilities: options.FacilitiesFile = None,
+    units: options.Units = None,
+    invariant: options.Invariants = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Protect the same counts at many budgets and allocations, and tabulate the error of each.
+    """Protect the same counts at many budgets and allocations, and tabulate the error of each. Not for publication.
 
-    Every run is written when it is done: an interrupted sweep goes on where it stopped.
+    Every run is stored when it is done, so an interrupted sweep resumes where it stopped.
 
     [bold]Examples[/bold]
 
@@ -53,60 +58,49 @@ def sweep(
 
       tallyveil sweep t.csv --codebook t.toml --epsilon 1,4 --allocation even.toml --allocation leaf.toml -o sweep
     """
-    import pandas as pd
-
     from tallyveil.cli.strategies import find_facilities
-    from tallyveil.cli.tables import marked_internal, records, write_internal
+    from tallyveil.cli.tables import records, write_internal
     from tallyveil.evaluate.error import asked_of
     from tallyveil.evaluate.sweep import kept_name, trials
     from tallyveil.evaluate.sweep import sweep as run
-    from tallyveil.files.atomic import refuse_existing, replacing
     from tallyveil.files.tables.read import read_counts
     from tallyveil.protection.protect import protect
     from tallyveil.runs.progress import Steps
     from tallyveil.runs.store import FrameStore, input_digest
 
-    if threads is not None and threads < 1:
-        raise InputError(f"--threads must be 1 or more. Got {threads} instead.")
-    if not (output / "trials" / "job.json").exists():
-        refuse_existing(output)
+    options.check_threads(threads)
+    options.refuse_unless_resumable(output, "trials")
     if replicates < 1:
         raise InputError(f"--replicates must be 1 or more. Got {replicates} instead.")
     budgets = _budgets(epsilon, rho)
     people = read_counts(data, codebook, units=units)
-    chosen = _strategies(people, allocation or [], budgets, invariant or [])
-    built = find_facilities(facilities, _bounded(chosen), people)
-    wanted = trials(chosen, replicates=replicates)
-    asked = [(str(at), text) for at, _, text in asked_of(people, level, query, None)]
+    strategies = _strategies(people, allocation or [], budgets, invariant or [])
+    built = find_facilities(facilities, _bounded(strategies), people)
+    wanted = trials(strategies, replicates=replicates)
+    asked = [(str(name), text) for name, _, text in asked_of(people, level, query, None)]
     store = FrameStore(output / "trials", job={"command": "sweep", "seed": seed, **input_digest(people, built)})
     write_internal(output)
 
-    def protect_one(strategy: Strategy, replicate: int) -> Release:
+    def protect_again(strategy: Strategy, replicate: int) -> Release:
         return protect(people, strategy, facilities=built, seed=seed, replicate=replicate, threads=threads)
 
     done = sum(kept_name(trial, asked) in store for trial in wanted)
     with Steps("trials", len(wanted), resumable=True, done=done) as steps:
-        asked_for = run(people, wanted, protect_one, levels=level, queries=query, store=store, progress=steps.step)
-    table = pd.concat([store[name] for name in store]).drop_duplicates(subset=KEYS, ignore_index=True)
-    table = table.sort_values(["allocation", "strategy", "budget", "replicate"], kind="stable", ignore_index=True)
-    marked = marked_internal(table)
-    for ending, write in (("csv", marked.to_csv), ("parquet", marked.to_parquet)):
-        with replacing(output / f"sweep.{ending}") as file:
-            write(file, index=False)
-    drawn = _write_plots(asked_for, output)
+        table = run(people, wanted, protect_again, levels=level, queries=query, store=store, progress=steps.step)
+    _write_stored(store, output)
+    drawn = _write_plots(table, output)
     if as_json:
-        typer.echo(json.dumps(records(asked_for), indent=2, ensure_ascii=False, allow_nan=False))
+        options.emit_json(records(table))
         return
-    _show(asked_for)
-    typer.echo(
-        f"{output}: sweep.csv, sweep.parquet{' and plots' if drawn else ''} (internal: they come from the truth)"
-    )
+    _show(table)
+    plots = " and plots" if drawn else ""
+    typer.echo(f"{output}: sweep.csv, sweep.parquet{plots} (internal: they come from the truth)")
 
 
 def _budgets(epsilon: str | None, rho: str | None) -> list[dict[str, str]]:
-    """The budgets asked for, each as the option that gives it."""
+    """The budgets, each as a dictionary from epsilon or rho to its text."""
     if (epsilon is None) == (rho is None):
-        raise InputError("sweep needs budgets: --epsilon 0.5,1,2 or --rho 0.5,1,2, one of them.")
+        raise InputError("sweep needs budgets: either --epsilon 0.5,1,2 or --rho 0.5,1,2.")
     unit, text = ("epsilon", epsilon) if epsilon is not None else ("rho", rho)
     words = [word.strip() for word in (text or "").split(",")]
     if not all(words):
@@ -122,30 +116,45 @@ def _strategies(
     """Each allocation at each budget."""
     from tallyveil.cli.strategies import choose_strategy
 
-    chosen: dict[str, list[Strategy]] = {}
+    strategies: dict[str, list[Strategy]] = {}
     for name in allocations or [None]:  # type: ignore[list-item]
-        called = "equal shares" if name is None else Path(name).stem if Path(name).exists() else name
-        if called in chosen:
-            raise InputError(f"--allocation {name}: another is called {called} too. Rename the file.")
-        chosen[called] = [
+        label = "equal shares" if name is None else Path(name).stem if Path(name).exists() else name
+        if label in strategies:
+            raise InputError(f"--allocation {name}: another is called {label} too. Rename the file.")
+        strategies[label] = [
             choose_strategy(
-                people, name, epsilon=one.get("epsilon"), rho=one.get("rho"), delta=None, invariants=invariants
+                people, name, epsilon=budget.get("epsilon"), rho=budget.get("rho"), delta=None, invariants=invariants
             )
-            for one in budgets
+            for budget in budgets
         ]
-    return chosen
+    return strategies
 
 
-def _bounded(chosen: dict[str, list[Strategy]]) -> Strategy:
-    """An allocation that needs facilities, if one does."""
+def _bounded(strategies: dict[str, list[Strategy]]) -> Strategy:
+    """An allocation that needs facilities, if there is one; otherwise the first."""
     from tallyveil.files.release_folder.read_folder import facility_attribute
 
-    first = [several[0] for several in chosen.values()]
+    first = [budgets[0] for budgets in strategies.values()]
     return next((strategy for strategy in first if facility_attribute(strategy) is not None), first[0])
 
 
+def _write_stored(store: FrameStore, output: Path) -> None:
+    """Write all trials in the store, those of earlier sweeps too, as one table."""
+    import pandas as pd
+
+    from tallyveil.cli.tables import marked_internal
+    from tallyveil.files.atomic import replacing
+
+    table = pd.concat([store[name] for name in store]).drop_duplicates(subset=KEYS, ignore_index=True)
+    table = table.sort_values(["allocation", "strategy", "budget", "replicate"], kind="stable", ignore_index=True)
+    marked = marked_internal(table)
+    for ending, write in (("csv", marked.to_csv), ("parquet", marked.to_parquet)):
+        with replacing(output / f"sweep.{ending}") as file:
+            write(file, index=False)
+
+
 def _show(table: pd.DataFrame) -> None:
-    """Print the median error and the loss of each allocation and budget, mean of the replicates."""
+    """Print the error and the loss of each allocation and budget, as means over the replicates."""
     from tallyveil.cli.tables import print_table
 
     rows = table[table.statistic.isin(["median_abs", "rmse", "epl"])]
@@ -155,17 +164,15 @@ def _show(table: pd.DataFrame) -> None:
     unit = str(table.unit.iloc[0])
     headings = {"allocation": "allocation", "budget": unit, "level": "level", "query": "query"}
     more = {"median_abs": "median error", "rmse": "RMSE", "epl": "privacy loss"}
-    print_table(
-        wide, title=f"Error and loss ({table.replicate.nunique()} runs of each, their mean)", headings=headings | more
-    )
+    print_table(wide, title=f"Error and loss (mean of {table.replicate.nunique()} runs each)", headings=headings | more)
 
 
-def _write_plots(table: pd.DataFrame, place: Path) -> bool:
+def _write_plots(table: pd.DataFrame, folder: Path) -> bool:
     from tallyveil.cli.tables import can_draw
     from tallyveil.report.plots import sweep_plot, write_plot
 
     if not can_draw():
         return False
     for statistic in ("median_abs", "rmse"):
-        write_plot(sweep_plot(table, statistic=statistic), place / statistic)
+        write_plot(sweep_plot(table, statistic=statistic), folder / statistic)
     return True

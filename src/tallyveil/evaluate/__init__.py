@@ -1,26 +1,31 @@
 """What protection costs and what it buys: error, bias, margins, empirical privacy loss, audits."""
 
-from tallyveil.evaluate.audit.audit import Audit, audit
-from tallyveil.evaluate.audit.views import View, neighbour, views_of
+from tallyveil.evaluate.audit.audit import audit
+from tallyveil.evaluate.audit.result import Audit
+from tallyveil.evaluate.audit.views import AuditView, neighbour, views_of
 from tallyveil.evaluate.bias import bias, homogeneity
 from tallyveil.evaluate.compare import like_a_sample
 from tallyveil.evaluate.coverage import coverage
 from tallyveil.evaluate.derived import derived, dissimilarity, isolation, ranks, ratio, share
 from tallyveil.evaluate.direct import direct
 from tallyveil.evaluate.epl.exchangeable import exchangeability
-from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl, frequencies
+from tallyveil.evaluate.epl.frequencies import frequencies
+from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl
 from tallyveil.evaluate.error import error, error_by_size, sizes
+from tallyveil.evaluate.evaluation import Evaluation, evaluation
 from tallyveil.evaluate.implausible import implausible
-from tallyveil.evaluate.margins import Margins, margins
+from tallyveil.evaluate.margin_classes import Margins
+from tallyveil.evaluate.margins import margins
 from tallyveil.evaluate.residuals import Residuals, residuals
 from tallyveil.evaluate.sweep import sweep, trials
 
 __all__ = [
     "Audit",
+    "AuditView",
     "EmpiricalLoss",
+    "Evaluation",
     "Margins",
     "Residuals",
-    "View",
     "audit",
     "bias",
     "coverage",
@@ -30,6 +35,7 @@ __all__ = [
     "epl",
     "error",
     "error_by_size",
+    "evaluation",
     "exchangeability",
     "frequencies",
     "homogeneity",

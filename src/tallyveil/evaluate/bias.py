@@ -1,7 +1,7 @@
-"""Bias: the mean of released minus true, for units or cells of a kind (petti2020, Figure 3).
+"""Bias: the mean of released minus true counts, for groups of units or cells (petti2020, Figure 3).
 
-TopDown's counts cannot be negative, so empty cells are pushed up, and because sums are kept, full ones down. Units with
-many empty cells (homogeneous ones) therefore gain people, and mixed ones lose them.
+TopDown's counts cannot be negative, so noise raises empty cells and, because sums are kept, lowers full ones. Units
+with many empty cells (homogeneous units) therefore gain people, and mixed units lose them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from scipy import stats
 from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.error import size_classes
-from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
+from tallyveil.evaluate.residuals import Over, Residuals, residuals
+from tallyveil.evaluate.sources import Source, people_of
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 
 Definition = Literal["cells", "product"]
 HOMOGENEITY, SIZE = "homogeneity", "size"
-FEWEST_CLUSTERS = 10  # with fewer parents than that, units stand for themselves
+FEWEST_CLUSTERS = 10  # with fewer parents, units are treated as independent
 
 
 def bias(
@@ -39,29 +40,29 @@ def bias(
     over: Over = "nonempty",
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """The mean of released minus true, for units or cells of a kind.
+    """The mean of released minus true counts, for groups of units or cells.
 
     Parameters
     ----------
     truth, released, level, query, areas, over
         As for :func:`~tallyveil.evaluate.residuals`.
     by
-        ``"homogeneity"`` (how many of a unit's cells are empty), ``"size"`` (class of the true count), or an attribute
-        of the query (each of its labels).
+        ``"homogeneity"`` (the number of empty cells of a unit), ``"size"`` (the class of the true count), or an
+        attribute of the query (each of its labels).
     of
         The query whose empty cells homogeneity counts.
     definition
-        ``"cells"``: the number of empty cells, as petti2020 says; ``"product"``: all cells less the product of the
-        numbers of labels that occur, which is what its authors computed.
+        ``"cells"``: the number of empty cells, as defined in petti2020. ``"product"``: the number of cells minus the
+        product of the numbers of labels that occur, which is what its authors computed.
     confidence
-        Of the intervals.
+        Confidence level of the intervals.
 
     Returns
     -------
     DataFrame
         ``level``, ``query``, ``by``, ``group``, ``n``, ``bias``, ``standard_error``, ``low``, ``high``. Siblings share
-        an error, so the standard error takes parents (and replicates) as independent, not units; where there are fewer
-        than ten, units.
+        an error, so standard errors treat parents (and replicates), not units, as independent; with fewer than ten
+        parents, units.
 
     Examples
     --------
@@ -77,15 +78,15 @@ def bias(
     """
     people = people_of(truth)
     _refuse_unknown(definition)
-    found = residuals(people, released, level=level, query=query, areas=areas, over=over).filled()
+    compared = residuals(people, released, level=level, query=query, areas=areas, over=over).filled()
     if by == HOMOGENEITY:
         index = homogeneity(people, level=level, areas=areas, query=of, definition=definition)
-        group, names = index[found.unit].astype(np.int64), None
+        group, names = index[compared.unit].astype(np.int64), None
     elif by == SIZE:
-        group, names = size_classes(found.true)
+        group, names = size_classes(compared.true)
     else:
-        group, names = _labels(people, found, by)
-    return mean_by(found, group, names, by=by, confidence=confidence)
+        group, names = _labels(people, compared, by)
+    return mean_by(compared, group, names, by=by, confidence=confidence)
 
 
 def homogeneity(
@@ -96,40 +97,40 @@ def homogeneity(
     definition: Definition = "cells",
     areas: Areas | None = None,
 ) -> Integers:
-    """The homogeneity index of each unit: how many of a query's cells are empty.
+    """The homogeneity index of each unit: the number of empty cells of a query.
 
-    With ``definition="product"``: all cells less ages x ethnicities x ... that occur in the unit. The published table
-    of petti2020 is consistent with this one: only values that it can take occur there.
+    With ``definition="product"``, it is the number of cells minus the product of the numbers of labels that occur in
+    the unit. The published table of petti2020 contains only values that this index can take.
     """
     people = people_of(truth)
     _refuse_unknown(definition)
-    found = residuals(people, people, level=level, query=query, areas=areas)
+    compared = residuals(people, people, level=level, query=query, areas=areas)
     if definition == "cells":
-        return found.rows - np.bincount(found.unit, minlength=found.units)
-    present = np.ones(found.units, dtype=np.int64)
+        return compared.rows - np.bincount(compared.unit, minlength=compared.units)
+    present = np.ones(compared.units, dtype=np.int64)
     shape = [len(labels) for labels in people.schema.query(query).row_labels]
-    for label, labels in zip(np.unravel_index(found.row, shape) if shape else (), shape, strict=True):
-        seen = np.unique(found.unit * np.int64(labels) + label) // labels
-        present *= np.bincount(seen, minlength=found.units)
-    return found.rows - present
+    for label, labels in zip(np.unravel_index(compared.row, shape) if shape else (), shape, strict=True):
+        seen = np.unique(compared.unit * np.int64(labels) + label) // labels
+        present *= np.bincount(seen, minlength=compared.units)
+    return compared.rows - present
 
 
 def mean_by(
-    found: Residuals, group: Integers, names: list[str] | None, *, by: str, confidence: float = 0.95
+    compared: Residuals, group: Integers, names: list[str] | None, *, by: str, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Mean residual of each group with its interval; groups without residuals are left out."""
+    """The mean residual of each group, with its interval; groups without residuals are left out."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence must be between 0 and 1. Got {confidence!r} instead.")
     groups = int(group.max(initial=-1)) + 1
     n = np.bincount(group, minlength=groups)
-    mean = np.bincount(group, weights=found.value, minlength=groups) / np.maximum(n, 1)
-    spread, clusters = _standard_errors(found, group, mean, n)
+    mean = np.bincount(group, weights=compared.value, minlength=groups) / np.maximum(n, 1)
+    spread, clusters = _standard_errors(compared, group, mean, n)
     reach = stats.t.ppf((1 + confidence) / 2, np.maximum(clusters - 1, 1)) * spread
     kept = np.flatnonzero(n)
     return pd.DataFrame(
         {
-            "level": found.level,
-            "query": found.query,
+            "level": compared.level,
+            "query": compared.query,
             "by": by,
             "group": kept if names is None else [names[i] for i in kept],
             "n": n[kept],
@@ -141,21 +142,23 @@ def mean_by(
     )
 
 
-def _standard_errors(found: Residuals, group: Integers, mean: Floats, n: Integers) -> tuple[Floats, Integers]:
-    """The standard error of each group's mean, and how many independent clusters it rests on (one: unknown).
+def _standard_errors(compared: Residuals, group: Integers, mean: Floats, n: Integers) -> tuple[Floats, Integers]:
+    """The standard error of the mean of each group (missing if it has one cluster), and the number of its clusters.
 
-    By the jackknife: clusters are left out one by one. Unlike sums of squares by cluster it holds, nearly, where one
-    cluster has most of a group.
+    The jackknife leaves out one cluster at a time. Unlike sums of squares by cluster, it remains nearly valid where one
+    cluster contains most of a group.
     """
-    _, cluster = np.unique(found.cluster, return_inverse=True)
+    _, cluster = np.unique(compared.cluster, return_inverse=True)
     if cluster.max(initial=0) + 1 < FEWEST_CLUSTERS:
-        _, cluster = np.unique(found.replicate.astype(np.int64) * found.units + found.unit, return_inverse=True)
+        _, cluster = np.unique(
+            compared.replicate.astype(np.int64) * compared.units + compared.unit, return_inverse=True
+        )
     key, place = np.unique(group * (cluster.max(initial=0) + 1) + cluster, return_inverse=True)
-    apart, size = np.bincount(place, weights=found.value - mean[group]), np.bincount(place)
+    apart, size = np.bincount(place, weights=compared.value - mean[group]), np.bincount(place)
     of_group = key // (cluster.max(initial=0) + 1)
     clusters = np.bincount(of_group, minlength=len(n))
     with np.errstate(divide="ignore", invalid="ignore"):
-        moves = apart / (n[of_group] - size)  # how the mean moves when a cluster is left out
+        moves = apart / (n[of_group] - size)  # change of the mean when a cluster is left out
         variance = np.bincount(of_group, weights=moves**2, minlength=len(n)) * (clusters - 1) / clusters
     return np.sqrt(np.where(clusters > 1, variance, np.nan)), clusters
 
@@ -165,11 +168,11 @@ def _refuse_unknown(definition: str) -> None:
         raise InputError(f'definition must be "cells" or "product". Got {definition!r} instead.')
 
 
-def _labels(people: Histogram, found: Residuals, attribute: str) -> tuple[Integers, list[str]]:
-    query = people.schema.query(found.query)
+def _labels(people: Histogram, compared: Residuals, attribute: str) -> tuple[Integers, list[str]]:
+    query = people.schema.query(compared.query)
     if attribute not in query.factors:
         known = ", ".join((HOMOGENEITY, SIZE, *query.factors))
         raise InputError(f"by must be one of {known} for the query {query.name!r}. Got {attribute!r} instead.")
     axis = query.factors.index(attribute)
     shape = [len(labels) for labels in query.row_labels]
-    return np.unravel_index(found.row, shape)[axis].astype(np.int64), list(query.row_labels[axis])
+    return np.unravel_index(compared.row, shape)[axis].astype(np.int64), list(query.row_labels[axis])

@@ -1,4 +1,4 @@
-"""Coverage: how many released counts are within their margin of the truth, where the truth is known."""
+"""Coverage: the share of released counts within their margin of the truth, where the truth is known."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import math
 import numpy as np
 import pandas as pd
 
-from tallyveil.evaluate.margins import CLASSES, Margins, class_of, class_sizes, class_words, residuals_at
-from tallyveil.evaluate.residuals import Over, people_of
+from tallyveil.evaluate.margin_classes import Margins, class_of, class_words
+from tallyveil.evaluate.margins import CLASSES, class_sizes, residuals_at
+from tallyveil.evaluate.residuals import Over
+from tallyveil.evaluate.sources import people_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.release.release import Release
@@ -19,34 +21,34 @@ ALL = "all"
 def coverage(
     truth: Histogram | Population, release: Release | Histogram, margins: Margins, *, over: Over = "nonempty"
 ) -> pd.DataFrame:
-    """The share of released counts within their margin of the truth: how the promise is checked where that is known.
+    """The share of released counts that are within their margin of the truth.
 
     Parameters
     ----------
     truth, release, margins
-        The precise counts, what was released, and its margins.
+        The true counts, the release, and its margins.
     over
-        ``"nonempty"``: counts that are not 0 in the truth or in the release, as the margins are made; ``"all"``: cells
-        empty in both besides, which are exact. They are most released zeros, so these look better then.
+        ``"nonempty"``: counts that are not 0 in the truth or in the release, as when margins are made. ``"all"``: also
+        cells that are empty in both, which are exact. Most released zeros are such cells, so their coverage is higher.
 
     Returns
     -------
     DataFrame
         ``level``, ``query``, ``by`` (``"all"``, ``"released size"``, ``"true size"``), ``class``, ``n``, ``coverage``.
-        For areas, the classes of released size are those of their number of leaves.
-        The first row has all levels and queries together. Margins promise coverage by released size. By true size they
-        may fail, and do where true counts are about as large as the noise.
+        For areas, the classes of released size are classes of their number of leaves. The first row combines all levels
+        and queries. Margins promise coverage by released size. By true size coverage may be lower, and it is where true
+        counts are about as large as the noise.
     """
     people, rows, held, n = people_of(truth), [], 0, 0
     for (level, query), classes in margins.classes.items():
-        found = residuals_at(people, people_of(release), level, query, margins.areas, over=over)
-        sizes_seen = class_sizes(found, level, margins.areas)
-        inside = np.abs(found.value) <= margins.of(level, query, sizes_seen)
-        exact, inside_all = found.zeros, int(inside.sum()) + found.zeros
-        held, n = held + inside_all, n + found.n
-        rows.append((level, query, ALL, ALL, found.n, _share(inside_all, found.n)))
-        starts = [one.least for one in classes]
-        for by, edges, counts in (("released size", starts, sizes_seen), ("true size", CLASSES, found.true)):
+        errors = residuals_at(people, people_of(release), level, query, margins.areas, over=over)
+        sizes_seen = class_sizes(errors, level, margins.areas)
+        inside = np.abs(errors.value) <= margins.of(level, query, sizes_seen)
+        exact, inside_all = errors.zeros, int(inside.sum()) + errors.zeros
+        held, n = held + inside_all, n + errors.n
+        rows.append((level, query, ALL, ALL, errors.n, _share(inside_all, errors.n)))
+        starts = [size_class.least for size_class in classes]
+        for by, edges, counts in (("released size", starts, sizes_seen), ("true size", CLASSES, errors.true)):
             place = class_of(edges, counts)
             sizes, within = (np.bincount(place[keep], minlength=len(edges)) for keep in (slice(None), inside))
             sizes[0], within[0] = sizes[0] + exact, within[0] + exact

@@ -1,6 +1,6 @@
-"""Statistics that demographers derive from counts: shares, ratios, segregation indices, ranks, or a function of yours.
+"""Statistics that demographers derive from counts: shares, ratios, segregation indices, ranks, or any function.
 
-Each takes counts (units x rows of a query) and gives one number for each unit, or for each unit of a level above.
+Each takes counts (units x rows of a query) and returns one number for each unit, or for each unit of a level above.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from numpy.typing import ArrayLike
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
-from tallyveil.evaluate.residuals import Source, aligned, people_of, refuse_elsewhere
+from tallyveil.evaluate.sources import Source, aligned, people_of, refuse_elsewhere, sources_of
 from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 
-Statistic = Callable[[Floats], ArrayLike]
+DerivedStatistic = Callable[[Floats], ArrayLike]
 
 
 def share(part: ArrayLike, whole: ArrayLike) -> Floats:
-    """A part of a whole; missing where the whole is 0.
+    """A part as a share of a whole; missing where the whole is 0.
 
     >>> share([1, 0], [4, 0]).tolist()
     [0.25, nan]
@@ -35,7 +35,7 @@ def share(part: ArrayLike, whole: ArrayLike) -> Floats:
 
 
 def ratio(one: ArrayLike, other: ArrayLike, *, per: float = 100.0) -> Floats:
-    """So many of one for each hundred of the other, such as children for each hundred adults.
+    """The number of one group per hundred of another, such as children per hundred adults.
 
     >>> ratio([30], [120]).tolist()
     [25.0]
@@ -44,12 +44,12 @@ def ratio(one: ArrayLike, other: ArrayLike, *, per: float = 100.0) -> Floats:
 
 
 def dissimilarity(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None = None) -> Floats:
-    r"""Index of dissimilarity: the share of a group that would have to move to live as the other does.
+    r"""Index of dissimilarity: the share of a group that would have to move to be distributed like the other.
 
     .. math:: D = \tfrac12 \sum_i \left| \frac{a_i}{A} - \frac{b_i}{B} \right|
 
-    over the units ``i`` of each unit above (Duncan & Duncan 1955). ``groups`` has the unit above of each unit; without
-    it there is one.
+    over the units ``i`` of each unit above (Duncan & Duncan 1955). ``groups`` has the number of the unit above each;
+    by default, all have the same one.
 
     >>> dissimilarity([10, 0], [0, 10]).tolist(), dissimilarity([5, 5], [1, 1]).tolist()
     ([1.0], [0.0])
@@ -63,7 +63,7 @@ def dissimilarity(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None = N
 
 
 def isolation(one: ArrayLike, everybody: ArrayLike, groups: ArrayLike | None = None) -> Floats:
-    r"""Isolation index: the share of a group's neighbours that belong to it, for its average member.
+    r"""Isolation index: the share of the same group in the unit of an average member.
 
     .. math:: P = \sum_i \frac{a_i}{A} \frac{a_i}{t_i}
 
@@ -81,7 +81,7 @@ def isolation(one: ArrayLike, everybody: ArrayLike, groups: ArrayLike | None = N
 
 
 def ranks(values: ArrayLike) -> Floats:
-    """Rank of each value, the largest being 1; equal ones share the mean of their ranks.
+    """The rank of each value; the largest has rank 1, and equal values share the mean of their ranks.
 
     >>> ranks([10, 30, 30]).tolist()
     [3.0, 1.5, 1.5]
@@ -92,24 +92,24 @@ def ranks(values: ArrayLike) -> Floats:
 def derived(
     truth: Histogram | Population,
     released: Source | Sequence[Source],
-    statistics: Mapping[str, Statistic] | Statistic,
+    statistics: Mapping[str, DerivedStatistic] | DerivedStatistic,
     *,
     level: str,
     query: str = "total",
 ) -> pd.DataFrame:
-    """A statistic of the true counts beside the same statistic of the released ones.
+    """Statistics of the true counts, and the same statistics of the released counts.
 
     Parameters
     ----------
     truth, released, level, query
         As for :func:`~tallyveil.evaluate.residuals`.
     statistics
-        Functions by name, each from an array (units x rows of the query) to numbers.
+        Functions by name. Each maps an array (units x rows of the query) to numbers.
 
     Returns
     -------
     DataFrame
-        ``statistic``, ``place`` (the number's position: the unit's code where there is one number for each unit),
+        ``statistic``, ``place`` (the unit's code if there is one number per unit, otherwise the position),
         ``replicate``, ``true``, ``released``, ``error``.
 
     Examples
@@ -126,10 +126,9 @@ def derived(
     """
     people = people_of(truth)
     functions = statistics if isinstance(statistics, Mapping) else {"statistic": statistics}
-    sources = list(released) if isinstance(released, Sequence) else [released]
-    if not sources or not functions:
-        raise InputError("no release or no statistic is given. Give at least one of each.")
-    tables = [table for source in sources for table in _tables(source, people, level=level, query=query)]
+    if not functions:
+        raise InputError("no statistic is given. Give at least one.")
+    tables = [table for source in sources_of(released) for table in _tables(source, people, level=level, query=query)]
     codes = people.spine.labels(level)
     precise = people.answer(query, level=level).dense().astype(np.float64)
     frames = []
@@ -154,7 +153,7 @@ def _tables(source: Source, truth: Histogram, *, level: str, query: str) -> list
     return [(source.scaled(counts) if isinstance(source, Sample) else counts).astype(np.float64)]
 
 
-def _figures(function: Statistic, table: Floats, name: str) -> Floats:
+def _figures(function: DerivedStatistic, table: Floats, name: str) -> Floats:
     figures = np.atleast_1d(np.asarray(function(table), dtype=np.float64))
     if figures.ndim != 1:
         raise InputError(f"statistic {name!r} gave an array of {figures.ndim} dimensions. Give one number per unit.")
@@ -163,9 +162,9 @@ def _figures(function: Statistic, table: Floats, name: str) -> Floats:
 
 def _grouped(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None) -> tuple[Floats, Floats, Integers]:
     a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    given = np.zeros(len(a), dtype=np.int64) if groups is None else np.asarray(groups)
-    if given.dtype.kind not in "iu" or (given < 0).any():
-        raise InputError("groups are numbers of the units above, 0 or more, such as spine.parents(level) gives.")
-    if not len(a) == len(b) == len(given):
-        raise InputError(f"{len(a):,}, {len(b):,} and {len(given):,} numbers: give one of each per unit.")
-    return a, b, given.astype(np.int64)
+    above = np.zeros(len(a), dtype=np.int64) if groups is None else np.asarray(groups)
+    if above.dtype.kind not in "iu" or (above < 0).any():
+        raise InputError("groups must be numbers of the units above, 0 or more, such as spine.parents(level) returns.")
+    if not len(a) == len(b) == len(above):
+        raise InputError(f"{len(a):,}, {len(b):,} and {len(above):,} numbers: give one of each per unit.")
+    return a, b, above.astype(np.int64)

@@ -1,10 +1,10 @@
-"""The direct estimate of flaxman2019 (section 2.3): how the error of one area is distributed on D and on D'.
+"""The direct estimate of flaxman2019 (section 2.3): the distributions of the error of one area on D and on D'.
 
-The mechanism is run on both, and for every k the frequencies of {error = k} and of {error >= k} are compared, the error
-being the released count minus the true count *of D* on both sides. The log ratio is a noisy lower bound on epsilon,
-for the neighbours that were run: the paper moves a person, so two areas change, and events on one area alone
-cannot show more than half of what replace-one neighbours lose (erratum 10). The largest of many noisy ratios is
-biased upwards: for a bound that holds, use :func:`tallyveil.evaluate.audit.audit.audit`.
+The mechanism is run on both, and for every k the frequencies of {error = k} and of {error >= k} are compared. The error
+is the released count minus the true count *of D* on both sides. The log ratio is a noisy lower bound on epsilon for
+these neighbours. The paper moves a person, so two areas change, and events on one area alone cannot show more than half
+of the loss of replace-one neighbours (erratum 10). The largest of many noisy ratios is biased upwards; for a valid
+bound use :func:`tallyveil.evaluate.audit.audit.audit`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def direct(outputs: ArrayLike, outputs_neighbour: ArrayLike, true: float, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Log ratios of the error's frequencies on D and on D', with pointwise intervals.
+    """Log ratios of the frequencies of the error on D and on D', with pointwise intervals.
 
     Parameters
     ----------
     outputs, outputs_neighbour
-        One area's released count in each run on D, and on D'.
+        Released count of one area in each run on D, and on D'.
     true
-        The area's true count in D.
+        True count of the area in D.
     confidence
-        Of each interval by itself, from Clopper-Pearson bounds on both probabilities; not of all at once.
+        Confidence level of each single interval, which comes from Clopper-Pearson bounds on both probabilities.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Error: how far released counts are from the true ones, by level and query (petti2020, "Our evaluation approach").
 
-Statistics of all replicates pooled, as the authors pooled four runs; their sampling error from the differences between
-replicates. The papers' "MAE" is the median absolute error.
+Statistics pool all replicates, as the authors pooled four runs. Their sampling error is estimated from the differences
+between replicates. What the papers call MAE is the median absolute error.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
-from tallyveil.evaluate.residuals import Over, Residuals, Source, people_of, residuals
-from tallyveil.evaluate.tally import tally
+from tallyveil.evaluate.residuals import Over, Residuals, residuals
+from tallyveil.evaluate.sources import Source, people_of
+from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
@@ -42,9 +43,9 @@ def error(
     truth, released, over
         As for :func:`~tallyveil.evaluate.residuals`.
     levels, queries
-        Which counts; by default all levels, and the total, each attribute and all cells.
+        Counts to evaluate; by default all levels, and the total, each attribute and all cells.
     areas
-        Areas off the spine to ask about, after the levels (``levels=[]`` for the areas alone).
+        Areas off the spine to evaluate after the levels (``levels=[]`` for the areas alone).
     quantiles
         Further quantiles of the absolute error: 0.99 gives the statistic ``p99_abs``.
 
@@ -52,7 +53,7 @@ def error(
     -------
     DataFrame
         ``level``, ``query``, ``statistic``, ``value``, ``sampling_error`` (the standard error of the value, from
-        replicates; missing where there is one), ``n`` (residuals), ``replicates``.
+        replicates; missing if there is only one), ``n`` (residuals), ``replicates``.
 
     Examples
     --------
@@ -74,38 +75,38 @@ def error(
     return pd.concat(frames, ignore_index=True)
 
 
-def error_of(found: Residuals, *, quantiles: Sequence[float] = ()) -> pd.DataFrame:
-    """The statistics of some residuals, as :func:`error` gives them."""
-    pooled = statistics(found.value, zeros=found.zeros, quantiles=quantiles)
+def error_of(compared: Residuals, *, quantiles: Sequence[float] = ()) -> pd.DataFrame:
+    """The statistics of residuals, in the form that :func:`error` returns."""
+    pooled = statistics(compared.value, zeros=compared.zeros, quantiles=quantiles)
     spread = dict.fromkeys(pooled, np.nan)
-    if found.replicates > 1:
+    if compared.replicates > 1:
         each = [
-            statistics(found.value[found.replicate == number], zeros=int(zeros), quantiles=quantiles)
-            for number, zeros in enumerate(found.zeros_by_replicate)
+            statistics(compared.value[compared.replicate == number], zeros=int(zeros), quantiles=quantiles)
+            for number, zeros in enumerate(compared.zeros_by_replicate)
         ]
-        spread = {name: _standard_error([one[name] for one in each]) for name in pooled}
+        spread = {name: _standard_error([figures[name] for figures in each]) for name in pooled}
     return pd.DataFrame(
         {
-            "level": found.level,
-            "query": found.query,
+            "level": compared.level,
+            "query": compared.query,
             "statistic": list(pooled),
             "value": list(pooled.values()),
             "sampling_error": list(spread.values()),
-            "n": found.n,
-            "replicates": found.replicates,
+            "n": compared.n,
+            "replicates": compared.replicates,
         }
     )
 
 
 def statistics(value: NDArray[Any], *, zeros: int = 0, quantiles: Sequence[float] = ()) -> dict[str, float]:
-    """The statistics of some residuals by name; of none at all, 0 and exactly right."""
+    """The statistics of residuals by name; without residuals, errors are 0 and all counts are exact."""
     further = {f"p{100 * share:g}_abs": share for share in quantiles}
     wrong = [share for share in further.values() if not 0 <= share <= 1]
     if wrong:
         raise InputError(f"quantiles are shares from 0 to 1, such as 0.99. Got {wrong[0]} instead.")
     if len(value) + zeros == 0:
         return dict.fromkeys([*STATISTICS, *further], 0.0) | {"share_exact": 1.0}
-    signed = tally(value, zeros=zeros)
+    signed = value_counts(value, zeros=zeros)
     size = signed.absolute()
     return {
         "median_abs": size.percentile(50),
@@ -126,28 +127,28 @@ def sizes(
     queries: Iterable[str] | None = None,
     areas: Areas | None = None,
 ) -> pd.DataFrame:
-    """The sizes of the precise counts that are not 0: ``level``, ``query``, ``statistic``, ``value``, ``n``.
+    """The sizes of the true counts that are not 0: ``level``, ``query``, ``statistic``, ``value``, ``n``.
 
     Statistics are ``median``, ``mean``, ``sd`` and ``p95``.
     """
     people = people_of(truth)
     frames = []
     for level, area, query in asked_of(people, levels, queries, areas):
-        found = residuals(people, people, level=level, areas=area, query=query)
-        counted = tally(found.true)
+        compared = residuals(people, people, level=level, areas=area, query=query)
+        counted = value_counts(compared.true)
         figures = dict.fromkeys(("median", "mean", "sd", "p95"), 0.0)
         if counted.n:
             spread = counted.deviation() if counted.n > 1 else 0.0
             figures = {"median": counted.percentile(50), "mean": counted.mean(), "sd": spread}
             figures["p95"] = counted.percentile(95)
-        frames.append(_frame(found, figures, n=counted.n))
+        frames.append(_frame(compared, figures, n=counted.n))
     return pd.concat(frames, ignore_index=True)
 
 
-def error_by_size(found: Residuals) -> pd.DataFrame:
+def error_by_size(compared: Residuals) -> pd.DataFrame:
     """Error by class of true size: ``size``, ``n``, ``mean_true``, and the statistics of each class.
 
-    ``relative`` is the mean absolute error as a share of the mean true count; the class of empty cells has none.
+    ``relative`` is the mean absolute error divided by the mean true count; it is missing for the class of empty cells.
 
     >>> from tallyveil import Schema, Spine
     >>> spine = Spine.from_columns({"block": ["1", "2", "3"]}, root="town")
@@ -161,17 +162,17 @@ def error_by_size(found: Residuals) -> pd.DataFrame:
     1    1 - 9  1       0.0      0.00
     2  10 - 99  2       9.0      0.36
     """
-    number, names = size_classes(found.true)
+    number, names = size_classes(compared.true)
     rows = []
     for which, name in enumerate(names):
         inside = number == which
-        zeros = found.zeros if name == "0" else 0
+        zeros = compared.zeros if name == "0" else 0
         if not inside.any() and not zeros:
             continue
-        figures = statistics(found.value[inside], zeros=zeros)
-        mean = float(found.true[inside].sum()) / (int(inside.sum()) + zeros)
+        figures = statistics(compared.value[inside], zeros=zeros)
+        mean = float(compared.true[inside].sum()) / (int(inside.sum()) + zeros)
         relative = figures["mean_abs"] / mean if mean else np.nan
-        place = {"level": found.level, "query": found.query, "size": name, "n": int(inside.sum()) + zeros}
+        place = {"level": compared.level, "query": compared.query, "size": name, "n": int(inside.sum()) + zeros}
         rows.append(place | {"mean_true": mean, "relative": relative} | figures)
     return pd.DataFrame(rows)
 
@@ -187,20 +188,26 @@ def size_classes(count: NDArray[Any]) -> tuple[Integers, list[str]]:
 def asked_of(
     people: Histogram, levels: Iterable[str] | None, queries: Iterable[str] | None, areas: Areas | None
 ) -> Iterator[tuple[str | None, Areas | None, str]]:
-    """Every (level, areas, query) that is asked about, a level or areas each."""
+    """Every (level, areas, query) to evaluate; either the level or the areas are None."""
     if isinstance(levels, str) or isinstance(queries, str):
         raise InputError(f"levels and queries are lists. Write [{(levels if isinstance(levels, str) else queries)!r}].")
     wanted = default_queries(people.schema) if queries is None else list(queries)
-    places: list[tuple[str | None, Areas | None]] = [
-        (level, None) for level in (people.spine.levels if levels is None else levels)
-    ]
-    if areas is not None:
-        places.append((None, areas))
+    places = levels_and_areas(people, levels, areas)
     if not wanted or not places:
-        raise InputError("nothing is asked about. Name at least one level (or areas) and one query, or leave them out.")
+        raise InputError("nothing to evaluate. Name at least one level (or areas) and one query, or leave them out.")
     for level, area in places:
         for query in wanted:
             yield level, area, query
+
+
+def levels_and_areas(
+    people: Histogram, levels: Iterable[str] | None, areas: Areas | None
+) -> list[tuple[str | None, Areas | None]]:
+    """Every level as (level, None), all by default, and the areas, if given, as (None, areas)."""
+    places: list[tuple[str | None, Areas | None]] = [
+        (level, None) for level in (people.spine.levels if levels is None else levels)
+    ]
+    return places if areas is None else [*places, (None, areas)]
 
 
 def default_queries(schema: Schema) -> list[str]:
@@ -208,11 +215,11 @@ def default_queries(schema: Schema) -> list[str]:
     return list(dict.fromkeys(schema.query(text).name for text in (TOTAL, *schema.attributes, DETAILED)))
 
 
-def _frame(found: Residuals, figures: dict[str, float], *, n: int) -> pd.DataFrame:
+def _frame(compared: Residuals, figures: dict[str, float], *, n: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "level": found.level,
-            "query": found.query,
+            "level": compared.level,
+            "query": compared.query,
             "statistic": list(figures),
             "value": list(figures.values()),
             "n": n,

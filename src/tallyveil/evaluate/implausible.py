@@ -1,19 +1,19 @@
-"""Units that cannot be, or hardly: children without adults, occupied homes without people, people without homes.
+"""Implausible units: children without adults, occupied homes without people, people without homes.
 
-Post-processing keeps counts whole, non-negative and consistent, not plausible. Some such units are real (a
-boarding school), so the truth's are counted beside the release's.
+Post-processing makes counts whole, non-negative and consistent, but not plausible. Some implausible units are real (a
+boarding school), so they are counted in the truth as well as in the release.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
 from tallyveil._arrays import Bools, Integers
 from tallyveil.errors import InputError
-from tallyveil.evaluate.residuals import Source, aligned, people_of
+from tallyveil.evaluate.sources import Source, aligned, people_of, sources_of
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.nouns.facilities import Facilities
@@ -33,25 +33,25 @@ def implausible(
     children: tuple[str, str] | None = None,
     levels: Iterable[str] | None = None,
 ) -> pd.DataFrame:
-    """How many units are implausible, in the truth and in the release.
+    """Number of implausible units in the truth and in the release.
 
     Parameters
     ----------
     truth, released
-        The precise counts and what was released; of several releases the mean.
+        The true counts and the release. For several releases, the mean of their numbers is reported.
     housing
         Occupied homes by leaf: housing units (``occupied`` and ``vacant``), or facilities with a type ``household``.
-        Without it, and without facilities in the truth, homes are not looked at.
+        Without it, and without facilities in the truth, kinds that concern homes are left out.
     children
-        The attribute and label that mean a child; found by name where an attribute ``age`` or ``votingage`` has a label
-        such as ``child`` or ``minor``.
+        Attribute and label of children. By default, a label such as ``child`` or ``minor`` of an attribute ``age`` or
+        ``votingage``.
     levels
-        Which; all by default.
+        Levels to examine (default: all).
 
     Returns
     -------
     DataFrame
-        ``level``, ``kind``, ``units`` (of the level), ``true``, ``released`` (how many are implausible).
+        ``level``, ``kind``, ``units`` (of the level), and the implausible ones in ``true`` and ``released``.
 
     Examples
     --------
@@ -65,30 +65,33 @@ def implausible(
     0  block  children without adults      2     0         1
     """
     people = people_of(truth)
-    sources = list(released) if isinstance(released, Sequence) else [released]
-    if not sources or any(isinstance(source, Estimates | Sample) for source in sources):
+    sources = sources_of(released)
+    if any(isinstance(source, Estimates | Sample) for source in sources):
         raise InputError("implausible units are counted in whole counts of people. Give a Histogram or a Release.")
-    protected = [aligned(people_of(source), people) for source in sources]  # type: ignore[arg-type]
+    histograms = [people, *(aligned(people_of(source), people) for source in sources)]  # type: ignore[arg-type]
     homes = _homes(truth, housing)
     child = _child_cells(people, children)
     rows = []
     for level in people.spine.levels if levels is None else levels:
-        tables = [people.at(level), *(one.at(level) for one in protected)]
-        kinds = []
-        if child is not None:
-            kinds.append(("children without adults", [_lonely_children(table, child) for table in tables]))
-        if homes is not None:
-            occupied = np.add.reduceat(homes, people.spine.leaves_under(level)[:-1])
-            inside = _household_cells(people)
-            here = [_people(table, inside) for table in tables]
-            kinds.append(("occupied homes without people", [(occupied > 0) & (one == 0) for one in here]))
-            kinds.append(("people without homes", [(occupied == 0) & (one > 0) for one in here]))
-        for kind, (true, *found) in kinds:
-            each = [int(one.sum()) for one in found]
-            counts = {"units": people.spine.size(level), "true": int(true.sum())}
-            released_ = each[0] if len(each) == 1 else sum(each) / len(each)
-            rows.append({"level": level, "kind": kind} | counts | {"released": released_})
+        tables = [histogram.at(level) for histogram in histograms]
+        occupied = None if homes is None else np.add.reduceat(homes, people.spine.leaves_under(level)[:-1])
+        for kind, (true, *in_releases) in _kinds(tables, child, occupied, _household_cells(people)):
+            counts = {"units": people.spine.size(level), "true": true}
+            mean = in_releases[0] if len(in_releases) == 1 else sum(in_releases) / len(in_releases)
+            rows.append({"level": level, "kind": kind} | counts | {"released": mean})
     return pd.DataFrame(rows, columns=["level", "kind", "units", "true", "released"])
+
+
+def _kinds(
+    tables: list[Counts], child: Bools | None, occupied: Integers | None, household: Bools
+) -> Iterator[tuple[str, list[int]]]:
+    """Each kind of implausible unit, and how many there are in each table."""
+    if child is not None:
+        yield "children without adults", [_children_alone(table, child) for table in tables]
+    if occupied is not None:
+        people = [_people(table, household) for table in tables]
+        yield "occupied homes without people", [_number((occupied > 0) & (count == 0)) for count in people]
+        yield "people without homes", [_number((occupied == 0) & (count > 0)) for count in people]
 
 
 def _homes(truth: Histogram | Population, housing: Histogram | Facilities | None) -> Integers | None:
@@ -104,23 +107,24 @@ def _homes(truth: Histogram | Population, housing: Histogram | Facilities | None
 
 
 def _child_cells(people: Histogram, children: tuple[str, str] | None) -> Bools | None:
-    """Which cells are of children."""
+    """Whether each cell counts children; None if no label says so."""
     if children is None:
-        pairs = ((name, label) for name in AGES if name in people.schema.attributes for label in CHILDREN)
-        children = next(((n, label) for n, label in pairs if label in people.schema.attributes[n]), None)
+        attributes = people.schema.attributes
+        pairs = ((name, label) for name in AGES for label in CHILDREN if label in attributes.get(name, ()))
+        children = next(pairs, None)
         if children is None:
             return None
     name, label = children
     if name not in people.schema.attributes or label not in people.schema.attributes[name]:
         raise InputError(
-            f"children are {name}={label}, but there is no such attribute and label. Name them as the data do."
+            f"children are {name}={label}, but there is no such attribute and label. Use names that occur in the data."
         )
     query = people.schema.query(name)
     return np.asarray(query.row_of_cell == query.labels().index(label))
 
 
 def _household_cells(people: Histogram) -> Bools:
-    """Which cells are of people in homes: those of type household where types are known, else all."""
+    """Whether each cell counts people in homes: those of type household where types are known, otherwise all."""
     if HOUSEHOLD in people.schema.attributes.get("hhgq", ()):
         query = people.schema.query("hhgq")
         return np.asarray(query.row_of_cell == query.labels().index(HOUSEHOLD))
@@ -128,11 +132,15 @@ def _household_cells(people: Histogram) -> Bools:
 
 
 def _people(table: Counts, inside: Bools) -> Integers:
-    """How many people of some cells each unit has."""
+    """The number of people of each unit in some cells."""
     row = np.where(inside, 0, 1).astype(np.int32)
     return table.merged(np.arange(table.units + 1), row, 2).dense()[:, 0]
 
 
-def _lonely_children(table: Counts, child: Bools) -> Bools:
-    minors, adults = _people(table, child), _people(table, ~child)
-    return np.asarray((minors > 0) & (adults == 0))
+def _children_alone(table: Counts, child: Bools) -> int:
+    """The number of units with children but no adults."""
+    return _number((_people(table, child) > 0) & (_people(table, ~child) == 0))
+
+
+def _number(units: Bools) -> int:
+    return int(np.count_nonzero(units))

@@ -1,16 +1,16 @@
 """Residuals: released minus true counts, of one query, for the units of one level or for areas off the spine.
 
-Petti & Flaxman take them over the cells that are non-empty in the precise or in the protected data, not over all cells
-(``over="nonempty"``, the default): where most cells are empty in both, all of them together would show an error of 0.
-Memory grows with those cells, not with all.
+Petti & Flaxman compute them over the cells that are non-empty in the true or in the protected data, not over all cells
+(``over="nonempty"``, the default). Where most cells are empty in both, residuals over all cells would show a median
+error of 0. Memory grows with the number of non-empty cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,37 +18,33 @@ from numpy.typing import NDArray
 from tallyveil._arrays import Bools, Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
+from tallyveil.evaluate.sources import Place, Source, people_of, sources_of, tables_of
 from tallyveil.nouns.areas import Areas
-from tallyveil.nouns.counts import Counts
-from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
-from tallyveil.nouns.schema import Query
 from tallyveil.nouns.spine import Spine
-from tallyveil.release.release import Release
 
-Source = Histogram | Population | Release | Sample | Estimates
 Over = Literal["nonempty", "all"]
-MOST = 200_000_000  # residuals of empty cells that are held one by one where they must be
-AREA = "area"  # stands for a level where areas off the spine are asked about
+MOST = 200_000_000  # residuals of empty cells that may be held in memory
+AREA = "area"  # takes the place of a level for areas off the spine
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Residuals:
-    """What was released and what is true, one entry for each replicate, unit and row that is non-empty in either.
+    """True and released counts, with one entry for each replicate, unit and row that is non-empty in either.
 
     Attributes
     ----------
     true, released
         The two counts of each entry.
     unit, row, replicate
-        Where each entry belongs.
+        The unit, the row of the query and the replicate of each entry.
     parent
-        For each unit of the level its parent: siblings share an error. The units themselves where there is none.
+        The parent of each unit of the level, because siblings share an error; the unit itself where there is none.
     possible
-        Which rows can exist at all (structural zeros cannot).
+        Whether each row is possible; structural zeros are not.
     zeros
-        How many residuals there are besides, all 0: of cells empty in both, where all cells were asked for.
+        Number of further residuals that are 0, for cells that are empty in both (with ``over="all"``).
     """
 
     level: str
@@ -71,7 +67,7 @@ class Residuals:
 
     @property
     def n(self) -> int:
-        """How many residuals there are."""
+        """Number of residuals."""
         return len(self.true) + self.zeros
 
     @cached_property
@@ -81,23 +77,23 @@ class Residuals:
 
     @cached_property
     def cluster(self) -> Integers:
-        """The number of the (replicate, parent) that each entry belongs to: errors of different ones are independent.
+        """The number of the (replicate, parent) of each entry. Errors of different clusters are independent.
 
-        Where all units have one parent, or are on their own, these are the units.
+        Where all units have the same parent, or none, each unit is a cluster.
         """
         shared = self.parent if len(self.parent) and self.parent.max() > 0 else np.arange(self.units)
         return self.replicate.astype(np.int64) * int(shared.max(initial=0) + 1) + shared[self.unit]
 
     @cached_property
     def zeros_by_replicate(self) -> Integers:
-        """The further residuals of 0, replicate by replicate."""
+        """The number of further residuals that are 0 in each replicate."""
         if not self.zeros:
             return np.zeros(self.replicates, dtype=np.int64)
         entries = np.bincount(self.replicate[self.possible[self.row]], minlength=self.replicates)
         return self.units * int(self.possible.sum()) - entries
 
     def filled(self) -> Residuals:
-        """The same residuals with those of empty cells as entries too; for queries of few rows."""
+        """The same residuals with an entry for each empty cell too; for queries with few rows."""
         if not self.zeros:
             return self
         if (cells := self.units * int(self.possible.sum()) * self.replicates) > MOST:
@@ -115,11 +111,6 @@ class Residuals:
         }
         return replace(self, **joined, zeros=0)
 
-    def only(self, keep: Bools) -> Residuals:
-        """Some of the entries."""
-        parts = {name: getattr(self, name)[keep] for name in ("true", "released", "unit", "row", "replicate")}
-        return replace(self, **parts, zeros=0)
-
 
 def residuals(
     truth: Histogram | Population,
@@ -135,13 +126,13 @@ def residuals(
     Parameters
     ----------
     truth
-        The precise counts.
+        The true counts.
     released
-        What was released: of ours, of others, a sample, what a mechanism gave. Several are pooled as replicates.
+        A release, other counts, a sample, or estimates from a mechanism. Several are pooled as replicates.
     level, query
-        Which counts. A query is written as elsewhere: ``"total"``, ``"age * race"``, ``"detailed"``.
+        The counts to compare, with queries such as ``"total"``, ``"age * race"`` or ``"detailed"``.
     areas
-        Areas off the spine to ask about, instead of the units of a level.
+        Areas off the spine to compare, instead of the units of a level.
     over
         ``"nonempty"``: cells that are non-empty in the truth or in the release; ``"all"``: every possible cell.
 
@@ -158,138 +149,52 @@ def residuals(
     6
     """
     people = people_of(truth)
-    asked = people.schema.query(query)
+    place = _place(people, level, areas, query)
     if over not in ("nonempty", "all"):
         raise InputError(f'over must be "nonempty" or "all". Got {over!r} instead.')
-    if (areas is None) == (level is None):
-        raise InputError("residuals are of a level or of areas. Give level=... or areas=..., one of them.")
-    sources = list(released) if isinstance(released, Sequence) else [released]
-    if not sources:
-        raise InputError("no release is given. Give one or several.")
-    if areas is not None and areas.spine != people.spine:
-        raise InputError("the areas are on another spine than the truth. Build them on the truth's.")
-    if areas is not None and AREA in people.spine.levels:
-        raise InputError(f"a level is called {AREA!r}, as areas off the spine are. Rename the level.")
-    where = _Where(level, areas, asked)
-    true = next(_rows(people, people, where))
+    sources = sources_of(released)
+    true = next(tables_of(people, people, place))
     parts = [
         _union(*true, *table)
         for number, source in enumerate(sources)
-        for table in _rows(source, people, where, f"release {number + 1}: " if len(sources) > 1 else "")
+        for table in tables_of(source, people, place, f"release {number + 1}: " if len(sources) > 1 else "")
     ]
-    sizes = [len(unit) for unit, *_ in parts]
-    unit, row, precise, protected = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    units = len(true.start) - 1
-    possible = people.schema.possible_rows(asked)
-    there = int(np.count_nonzero(possible[row]))
+    return _joined(people, place, parts, units=len(true.start) - 1, over=over)
+
+
+def _place(people: Histogram, level: str | None, areas: Areas | None, query: str) -> Place:
+    """The counts that are asked for, on the spine and schema of the truth."""
+    if (areas is None) == (level is None):
+        raise InputError("residuals are of a level or of areas. Give either level=... or areas=...")
+    if areas is not None and areas.spine != people.spine:
+        raise InputError("the areas have another spine than the truth. Build them on the spine of the truth.")
+    if areas is not None and AREA in people.spine.levels:
+        raise InputError(f"a level is called {AREA!r}, as areas off the spine are. Rename the level.")
+    return Place(level, areas, people.schema.query(query))
+
+
+def _joined(
+    people: Histogram, place: Place, parts: list[tuple[NDArray[Any], ...]], *, units: int, over: Over
+) -> Residuals:
+    """The residuals of all replicates, each given as unit, row, true count and released count of its entries."""
+    unit, row, true, released = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    possible = people.schema.possible_rows(place.query)
+    entries = int(np.count_nonzero(possible[row]))
     return Residuals(
-        level=AREA if level is None else level,
-        query=asked.name,
+        level=AREA if place.level is None else place.level,
+        query=place.query.name,
         over=over,
-        true=precise,
-        released=protected,
+        true=true,
+        released=released,
         unit=unit,
         row=row,
-        replicate=np.repeat(np.arange(len(parts), dtype=np.int32), sizes),
-        parent=_parents(people.spine, level, units),
+        replicate=np.repeat(np.arange(len(parts), dtype=np.int32), [len(part[0]) for part in parts]),
+        parent=_parents(people.spine, place.level, units),
         units=units,
-        rows=asked.size,
+        rows=place.query.size,
         replicates=len(parts),
         possible=possible,
-        zeros=units * int(possible.sum()) * len(parts) - there if over == "all" else 0,
-    )
-
-
-def people_of(source: Histogram | Population | Release) -> Histogram:
-    """The persons of a truth or a release."""
-    if isinstance(source, Population):
-        return source.people
-    if isinstance(source, Release):
-        return source.histogram
-    if not isinstance(source, Histogram):
-        raise InputError(f"a {type(source).__name__} is not counts of people. Give a Histogram, Population or Release.")
-    return source
-
-
-class _Where(NamedTuple):
-    """Which counts are asked for."""
-
-    level: str | None
-    areas: Areas | None
-    query: Query
-
-
-class _Rows(NamedTuple):
-    """A table by rows: unit ``u`` has the entries ``start[u]`` to ``start[u + 1]``, in rising order of rows."""
-
-    start: Integers
-    row: NDArray[Any]
-    counts: NDArray[Any]
-
-
-def _rows(source: Source, truth: Histogram, where: _Where, name: str = "") -> Iterator[_Rows]:
-    """The table of each replicate that a source holds, on the truth's units."""
-    if isinstance(source, Estimates):
-        refuse_elsewhere(source, truth, name)
-        for table in _dense(source, where):
-            unit, row = np.nonzero(table)
-            start = np.searchsorted(unit, np.arange(len(table) + 1)).astype(np.int64)
-            yield _Rows(start, row.astype(np.uint32), table[unit, row])
-        return
-    sampled = source.people if isinstance(source, Sample) else source
-    counts = _answer(aligned(people_of(sampled), truth, name), where)
-    count = counts.count.astype(np.int64)
-    yield _Rows(
-        counts.start, counts.cell.astype(np.uint32), source.scaled(count) if isinstance(source, Sample) else count
-    )
-
-
-def _answer(people: Histogram, where: _Where) -> Counts:
-    if where.areas is None:
-        assert where.level is not None
-        return people.answer(where.query, level=where.level)
-    table = where.areas.tabulate(people.leaves)
-    return table.merged(np.arange(table.units + 1), where.query.row_of_cell, where.query.size)
-
-
-def _dense(source: Estimates, where: _Where) -> NDArray[Any]:
-    if where.areas is None:
-        assert where.level is not None
-        return source.answer(where.query.name, level=where.level)
-    leaves = source.answer(where.query.name, level=source.spine.leaf)
-    inside = where.areas.of_leaf >= 0
-    table = np.zeros((len(leaves), len(where.areas.names), leaves.shape[2]), dtype=leaves.dtype)
-    np.add.at(table.swapaxes(0, 1), where.areas.of_leaf[inside], leaves[:, inside].swapaxes(0, 1))
-    return table
-
-
-def refuse_elsewhere(estimates: Estimates, truth: Histogram, name: str = "") -> None:
-    """Refuse estimates that are not about the truth's units and cells."""
-    if estimates.spine != truth.spine or estimates.schema != truth.schema:
-        raise InputError(f"{name}estimates on another spine or schema than the truth cannot be compared with it.")
-
-
-def aligned(people: Histogram, truth: Histogram, name: str = "") -> Histogram:
-    """The same people on the truth's spine: a file made elsewhere may leave out units that have nobody."""
-    if people.schema != truth.schema:
-        mine, theirs = (", ".join(one.schema.attributes) for one in (people, truth))
-        raise InputError(
-            f"{name}the release counts by {mine} and the truth by {theirs}, or with other labels. "
-            f"Read both with one codebook."
-        )
-    if people.spine == truth.spine:
-        return people
-    if people.spine.levels != truth.spine.levels:
-        mine, theirs = (", ".join(one.spine.levels) for one in (people, truth))
-        raise InputError(
-            f"{name}the release has the levels {mine} and the truth {theirs}. Read both with one codebook."
-        )
-    try:
-        place = truth.spine.locate(truth.spine.leaf, people.spine.codes[-1])
-    except InputError as problem:
-        raise InputError(f"{name}a unit of the release is not in the truth: {problem}") from None
-    return Histogram.from_entries(
-        truth.spine, truth.schema, unit=place[people.leaves.unit()], cell=people.leaves.cell, count=people.leaves.count
+        zeros=units * int(possible.sum()) * len(parts) - entries if over == "all" else 0,
     )
 
 
@@ -301,7 +206,7 @@ def _parents(spine: Spine, level: str | None, units: int) -> Integers:
 
 @compiled
 def _union(start, row, count, other_start, other_row, other_count):  # type: ignore[no-untyped-def]
-    """Entries that are in one table or the other: unit, row, and the count in each (0 where it is not)."""
+    """Entries that are in either table: unit, row, and the count in each (0 where it is missing)."""
     units = len(start) - 1
     most = len(row) + len(other_row)
     out_unit, out_row = np.empty(most, np.int32), np.empty(most, np.int32)

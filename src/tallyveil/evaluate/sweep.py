@@ -12,7 +12,8 @@ import pandas as pd
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.loss import epl
 from tallyveil.evaluate.error import asked_of, error_of
-from tallyveil.evaluate.residuals import Source, people_of, residuals
+from tallyveil.evaluate.residuals import residuals
+from tallyveil.evaluate.sources import Source, people_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.privacy.strategy import Strategy
@@ -32,18 +33,18 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """What tells it from all others, fit to name a file: a trial's strategy is public, and so is its digest."""
+        """A unique name for files. The strategy of a trial is public, and so is its digest."""
         words = re.sub("[^A-Za-z0-9]+", "_", f"{self.allocation}_{self.strategy.unit}_{float(self.strategy.budget):g}")
         return f"{words.strip('_')}-{self.digest}-{self.replicate}"
 
     @property
     def digest(self) -> str:
-        """The strategy in short: allocations that share a name are told apart by it."""
+        """A digest of the strategy, which distinguishes allocations of the same name."""
         return sha256(strategy_to_toml(self.strategy).encode()).hexdigest()[:12]
 
 
 def trials(strategies: Mapping[str, Iterable[Strategy]], *, replicates: int) -> list[Trial]:
-    """Every run: each allocation (by name) at each of its budgets, so many times."""
+    """All runs: each allocation (by name) at each of its budgets, ``replicates`` times."""
     return [
         Trial(allocation=name, strategy=strategy, replicate=replicate)
         for name, budgets in strategies.items()
@@ -53,7 +54,7 @@ def trials(strategies: Mapping[str, Iterable[Strategy]], *, replicates: int) -> 
 
 
 def kept_name(trial: Trial, asked: Iterable[tuple[str, str]]) -> str:
-    """Under which name a trial's table about these (level, query) pairs is kept."""
+    """The name under which the table of a trial for these (level, query) pairs is stored."""
     return f"{trial.name}-{sha256(repr(list(asked)).encode()).hexdigest()[:8]}"
 
 
@@ -72,18 +73,18 @@ def sweep(
     Parameters
     ----------
     truth
-        The precise counts.
+        The true counts.
     wanted
-        The runs (:func:`trials`).
+        The runs, from :func:`trials`.
     protect
-        Gives a release for a strategy and a replicate.
+        Function that returns a release for a strategy and a replicate number.
     levels, queries
         As for :func:`~tallyveil.evaluate.error`.
     store
-        Where each trial's table is kept: one that is there already is not run again, so a sweep can be resumed. It is
-        for one truth.
+        Mapping in which the table of each trial is stored. A trial whose table is there already is not run again, so
+        a sweep can be resumed. A store is for one truth.
     progress
-        Called with a trial's name when it is done.
+        Called with the name of each trial when it is done.
 
     Returns
     -------
@@ -92,26 +93,30 @@ def sweep(
         ``query``, ``statistic`` (those of the error, and ``epl``), ``value``, ``n``.
     """
     people = people_of(truth)
-    kept: MutableMapping[str, pd.DataFrame] = {} if store is None else store
+    stored: MutableMapping[str, pd.DataFrame] = {} if store is None else store
     asked = [(str(level), query) for level, _, query in asked_of(people, levels, queries, None)]
     frames = []
     for trial in wanted:
         name = kept_name(trial, asked)
-        if name not in kept:
-            released = protect(trial.strategy, trial.replicate)
-            parts = []
-            for level, query in asked:
-                found = residuals(people, released, level=level, query=query)
-                figures = error_of(found)[["level", "query", "statistic", "value", "n"]]
-                loss = epl(found)
-                row = {"level": found.level, "query": found.query, "statistic": "epl", "value": loss.epl, "n": found.n}
-                parts += [figures, pd.DataFrame([row]).astype({"value": float})]
-            budget = {"unit": trial.strategy.unit, "budget": float(trial.strategy.budget), "replicate": trial.replicate}
-            named = {"allocation": trial.allocation, "strategy": trial.digest, **budget}
-            kept[name] = pd.concat(parts, ignore_index=True).assign(**named)[COLUMNS]
-        frames.append(kept[name])
+        if name not in stored:
+            stored[name] = _evaluated(people, trial, protect(trial.strategy, trial.replicate), asked)
+        frames.append(stored[name])
         if progress is not None:
             progress(trial.name)
     if not frames:
-        raise InputError("a sweep of no trials. Give at least one.")
+        raise InputError("a sweep needs at least one trial.")
     return pd.concat(frames, ignore_index=True)
+
+
+def _evaluated(people: Histogram, trial: Trial, released: Source, asked: Iterable[tuple[str, str]]) -> pd.DataFrame:
+    """The error and the empirical privacy loss of a trial, for every (level, query)."""
+    parts = []
+    for level, query in asked:
+        compared = residuals(people, released, level=level, query=query)
+        row = {"level": compared.level, "query": compared.query, "statistic": "epl", "value": epl(compared).epl}
+        loss = pd.DataFrame([{**row, "n": compared.n}]).astype({"value": float})
+        parts += [error_of(compared)[["level", "query", "statistic", "value", "n"]], loss]
+    strategy = trial.strategy
+    budget = {"unit": strategy.unit, "budget": float(strategy.budget), "replicate": trial.replicate}
+    named = {"allocation": trial.allocation, "strategy": trial.digest, **budget}
+    return pd.concat(parts, ignore_index=True).assign(**named)[COLUMNS]

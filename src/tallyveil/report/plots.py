@@ -1,12 +1,11 @@
-"""Plots of evaluations, fit for a paper: error by level, bias, empirical privacy loss, samples beside releases.
+"""Publication-quality plots of evaluations: error by level, bias, empirical privacy loss, comparison with samples.
 
-Each function takes a tidy frame that :mod:`tallyveil.evaluate` made and gives a chart; nothing is computed here.
-Altair draws them, and is an extra: ``pip install '.[plots]'``.
+Each function takes a tidy frame from :mod:`tallyveil.evaluate` and returns a chart; nothing is computed here. Altair
+draws the charts and is an optional dependency: ``pip install '.[plots]'``.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,14 @@ import pandas as pd
 
 from tallyveil.errors import InputError
 
-INK, BLUE, ORANGE, GREY = "#222222", "#0072b2", "#d55e00", "#999999"  # told apart by colour-blind readers too
+INK, BLUE, ORANGE, GREY = "#222222", "#0072b2", "#d55e00", "#999999"  # distinguishable for colour-blind readers
 WIDTH, HEIGHT = 420, 260
 TICKS = [0, *(m * 10**e for e in range(8) for m in (1, 2, 5))]  # of logarithmic axes that start at 0
 INTERNAL = "Internal: made from the true counts."
 
 
 def altair() -> Any:
-    """The library, or one line that says how to get it."""
+    """The plotting library; an error that says how to install it if it is missing."""
     try:
         import altair as alt
         import vl_convert  # noqa: F401
@@ -57,14 +56,14 @@ def error_plot(table: pd.DataFrame, *, title: str = "") -> Any:
 
 
 def bias_plot(table: pd.DataFrame, *, title: str = "", fewest: int = 10) -> Any:
-    """Bias by homogeneity or another group, with its interval, for groups of some size; a panel for each level."""
+    """Bias by homogeneity or another grouping, with intervals, for groups of at least ``fewest``; a panel per level."""
     alt = altair()
     known = table[(table.n >= fewest) & table.low.notna()]
     levels = [level for level in dict.fromkeys(known.level) if (known.level == level).sum() > 1]
     known = known[known.level.isin(levels)]
     number = pd.api.types.is_numeric_dtype(known["group"])
     by = str(table["by"].iloc[0])
-    axis = {"homogeneity": "homogeneity index (how many of a unit's cells are empty)"}.get(by, by)
+    axis = {"homogeneity": "homogeneity index (number of empty cells of a unit)"}.get(by, by)
     whole = {"axis": alt.Axis(tickMinStep=1), "scale": alt.Scale(padding=12, nice=False)} if number else {}
     x = alt.X(f"group:{'Q' if number else 'N'}", title=axis, sort=None, **whole)
     base = alt.Chart(known)
@@ -78,7 +77,7 @@ def bias_plot(table: pd.DataFrame, *, title: str = "", fewest: int = 10) -> Any:
 
 
 def epl_plot(curves: pd.DataFrame, *, title: str = "") -> Any:
-    """The curves EPL(x) with their simultaneous bands, the largest value, and the noise's own where it is known.
+    """The curves EPL(x) with their simultaneous bands, the largest value, and the theoretical value where it is known.
 
     Columns ``panel`` (one for each curve), ``x``, ``epl``, ``low``, ``high``, ``largest`` and ``theory``.
     """
@@ -98,7 +97,7 @@ def epl_plot(curves: pd.DataFrame, *, title: str = "") -> Any:
     width, height = (WIDTH, HEIGHT) if single else (WIDTH * 2 // 3, HEIGHT // 2)
     shown = alt.layer(*layers).properties(width=width, height=height).facet(facet=facet, columns=2)
     known = curves.theory.notna().any()
-    band = "Shaded: 95% band for the whole curve, where there are residuals enough."
+    band = "Shaded: 95% band for the whole curve, where there are enough residuals."
     words = f"Orange: largest value.{' Black: the noise alone.' if known else ''}"
     return titled(shown.resolve_scale(x="independent", y="independent"), title, words, band, INTERNAL)
 
@@ -126,8 +125,8 @@ def tradeoff_plot(table: pd.DataFrame, *, title: str) -> Any:
         alt.Chart(others).encode(**axes).mark_point(filled=True, color=ORANGE, size=90, opacity=1),
         alt.Chart(others).encode(**axes, text="label:N").mark_text(color=ORANGE, dx=9, align="left", fontWeight="bold"),
     ]
-    gone = len(table) - len(known)
-    note = "Grey: simple random samples." + (f" Not drawn, far off or without loss: {gone}." if gone else "")
+    hidden = len(table) - len(known)
+    note = "Grey: simple random samples." + (f" Not drawn (too far away or no loss): {hidden}." if hidden else "")
     return titled(alt.layer(*parts).properties(width=WIDTH, height=WIDTH * 3 // 4), title, note, INTERNAL)
 
 
@@ -156,31 +155,8 @@ def sweep_plot(table: pd.DataFrame, *, statistic: str = "median_abs") -> Any:
     )
     panel = (base.mark_line() + base.mark_point(filled=True, size=35)).properties(width=170, height=130)
     row, column = (alt.Row("query:N", title=None, sort=queries), alt.Column("level:N", title=None, sort=levels))
-    note = f"Mean of {rows.replicate.nunique()} runs of each."
+    note = f"Mean of {rows.replicate.nunique()} runs each."
     return titled(panel.facet(row=row, column=column), f"Sweep: {words}, persons", note, INTERNAL)
-
-
-def posterior_plot(table: pd.DataFrame, *, title: str = "") -> Any:
-    """How many people an intruder believes how much of: a bar for each interval of posteriors, a panel for each prior.
-
-    ``table`` has ``prior``, ``low``, ``high`` and ``people`` (:class:`tallyveil.risk.Scan`).
-    """
-    alt = altair()
-    shown = table.assign(panel="prior " + table.prior, at=[float(Fraction(prior)) for prior in table.prior])
-    axis = alt.Axis(values=TICKS, labelOverlap=True, format=",d")
-    people = alt.Y(
-        "people:Q", title="people (logarithmic)", scale=alt.Scale(type="symlog", constant=1, domainMin=0), axis=axis
-    )
-    bars = alt.Chart(shown).mark_bar(color=BLUE, stroke="white", strokeWidth=0.5)
-    bars = bars.encode(
-        x=alt.X("low:Q", title="posterior", scale=alt.Scale(domain=[0, 1])), x2="high:Q", y=people, y2=alt.datum(0)
-    )
-    rule = alt.Chart(shown).mark_rule(color=ORANGE, strokeDash=[4, 3]).encode(x="mean(at):Q")
-    panel = (bars + rule).properties(width=WIDTH, height=HEIGHT * 2 // 3)
-    order = list(dict.fromkeys(shown.panel))
-    note = "Bars count people by the intruder's posterior; the dashed line is the prior."
-    facets = panel.facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=1)
-    return titled(facets, title, note, INTERNAL)
 
 
 def write_plot(chart: Any, path: str | PathLike[str]) -> None:

@@ -1,21 +1,45 @@
-"""A plot of risk and error side by side along budgets; nothing is computed here."""
+"""Plots of disclosure risk: posteriors of an intruder, and risk and error by budget. Nothing is computed here."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pandas as pd
 
-from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, ORANGE, WIDTH, altair, titled
+from tallyveil.report.plots import BLUE, GREY, HEIGHT, INK, INTERNAL, ORANGE, TICKS, WIDTH, altair, titled
 
 WORDS = {"right_decision": "rightly claimed", "risk": "R, posterior over prior", "posterior": "average posterior"}
 NOISE = "noise_mean_abs"
 
 
+def posterior_plot(table: pd.DataFrame, *, title: str = "") -> Any:
+    """Number of people by the posterior of an intruder: a bar for each interval of posteriors, a panel for each prior.
+
+    ``table`` has ``prior``, ``low``, ``high`` and ``people`` (:class:`tallyveil.risk.Scan`).
+    """
+    alt = altair()
+    shown = table.assign(panel="prior " + table.prior, at=[float(Fraction(prior)) for prior in table.prior])
+    axis = alt.Axis(values=TICKS, labelOverlap=True, format=",d")
+    people = alt.Y(
+        "people:Q", title="people (logarithmic)", scale=alt.Scale(type="symlog", constant=1, domainMin=0), axis=axis
+    )
+    bars = alt.Chart(shown).mark_bar(color=BLUE, stroke="white", strokeWidth=0.5)
+    bars = bars.encode(
+        x=alt.X("low:Q", title="posterior", scale=alt.Scale(domain=[0, 1])), x2="high:Q", y=people, y2=alt.datum(0)
+    )
+    rule = alt.Chart(shown).mark_rule(color=ORANGE, strokeDash=[4, 3]).encode(x="mean(at):Q")
+    panel = (bars + rule).properties(width=WIDTH, height=HEIGHT * 2 // 3)
+    order = list(dict.fromkeys(shown.panel))
+    note = "Bars count people by the intruder's posterior; the dashed line is the prior."
+    facets = panel.facet(facet=alt.Facet("panel:N", title=None, sort=order), columns=1)
+    return titled(facets, title, note, INTERNAL)
+
+
 def risk_curve_plot(
     table: pd.DataFrame, *, measure: str, unit: str, bound: float, chosen: float | None, title: str = "Risk and error"
 ) -> Any:
-    """A measure of risk with its bound, a line for each prior; beside it the mean absolute noise of each count."""
+    """A measure of risk and its bound, with a line for each prior, next to the mean absolute noise of each count."""
     alt = altair()
     scale = alt.Scale(type="log", nice=False)
     x = alt.X("budget:Q", scale=scale, title=unit, axis=alt.Axis(labelOverlap=True, tickCount=6))

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
 from tallyveil._arrays import Floats
-from tallyveil.evaluate.epl.loss import Settings, frequencies, smoothed
-from tallyveil.evaluate.tally import Tally
+from tallyveil.evaluate.epl.frequencies import frequencies
+from tallyveil.evaluate.epl.settings import Settings, smoothed
+from tallyveil.evaluate.value_counts import ValueCounts
 from tallyveil.populations import uniform_tree
 from tallyveil.privacy import Geometric
 from tallyveil_papers.flaxman.runs import BUDGETS, LESS_OBVIOUS, PARTS, RUNS, noise_of
@@ -90,7 +91,7 @@ def exact_of(name: str) -> float:
             p = np.convolve(p, p)
         k = np.arange(-(len(p) // 2), len(p) // 2 + 1)
     count = np.rint(1e9 * p).astype(np.int64)
-    law = Tally(value=k[count > 0] / (PARTS if name == "averaged" else 1), count=count[count > 0])
+    law = ValueCounts(value=k[count > 0] / (PARTS if name == "averaged" else 1), count=count[count > 0])
     log_p = smoothed(law, Settings(**LESS_OBVIOUS))[1]
     return float(np.median(np.abs(np.diff(log_p))))
 

@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 from tallyveil.evaluate import bias, epl, homogeneity, residuals, sizes
-from tallyveil.evaluate.epl.loss import Settings, smoothed
+from tallyveil.evaluate.epl.settings import Settings, smoothed
 from tallyveil.evaluate.error import error_of
-from tallyveil.evaluate.tally import tally
+from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.mechanisms.sampling import sample
 from tallyveil.populations import Population
 from tallyveil.privacy.strategy import Strategy
@@ -231,7 +231,7 @@ def _spread(truth: Population, released: Sequence[Any]) -> pd.DataFrame:
 
 def _loss_of_text(values: Any) -> float:
     """The loss alone, without the band of :func:`tallyveil.evaluate.epl`, which takes long over so wide a range."""
-    _, log_p = smoothed(tally(values), Settings(percentile=TEXT_PERCENTILE, multiplier=TEXT_MULTIPLIER))
+    _, log_p = smoothed(value_counts(values), Settings(percentile=TEXT_PERCENTILE, multiplier=TEXT_MULTIPLIER))
     return float(np.abs(np.diff(log_p)).max()) if len(log_p) > 1 else math.nan
 
 

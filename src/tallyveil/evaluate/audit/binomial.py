@@ -1,4 +1,4 @@
-"""Exact bounds on a probability from how often something happened (Clopper & Pearson, 1934)."""
+"""Exact bounds on a probability from the number of times an event happened (Clopper & Pearson, 1934)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallyveil._arrays import Floats
 
 
 def lower(count: ArrayLike, runs: int, alpha: float) -> Floats:
-    """The least probability that gives ``count`` or more of ``runs`` with probability ``alpha``.
+    """Lower bound: the probability at which ``count`` or more of ``runs`` happen with probability ``alpha``.
 
     >>> lower([0, 50, 100], 100, 0.025).round(3).tolist()
     [0.0, 0.398, 0.964]
@@ -22,7 +22,7 @@ def lower(count: ArrayLike, runs: int, alpha: float) -> Floats:
 
 
 def upper(count: ArrayLike, runs: int, alpha: float) -> Floats:
-    """The largest probability that gives ``count`` or fewer of ``runs`` with probability ``alpha``.
+    """Upper bound: the probability at which ``count`` or fewer of ``runs`` happen with probability ``alpha``.
 
     >>> upper([0, 50, 100], 100, 0.025).round(3).tolist()
     [0.036, 0.602, 1.0]

@@ -1,7 +1,7 @@
-"""Neighbours and views: two sets of people that differ by one person, and the counts in which that shows.
+"""Neighbours and views: two datasets that differ by one person, and the counts that differ as a result.
 
-Which neighbours are compared decides what a mechanism's epsilon means (erratum 10): moving a person changes two counts
-of a level, adding or removing one changes one. :func:`neighbours_in_words` says which, and refuses what is neither.
+The meaning of a mechanism's epsilon depends on the neighbours (erratum 10): moving a person changes two counts of a
+level, while adding or removing a person changes one. :func:`neighbours_in_words` states which of them was done.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Output = Histogram | Release | Sample
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class View:
-    """One released count: a unit's, in one row of a query."""
+class AuditView:
+    """One released count: a unit and a row of a query."""
 
     level: str
     unit: int
@@ -36,11 +36,11 @@ class View:
     row: int
 
     def words(self, spine: Spine, schema: Schema) -> str:
-        """The count's name.
+        """The name of the count.
 
         >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
         >>> schema = Schema(attributes={"age": ["c", "a"]})
-        >>> View(level="block", unit=1, query="detailed", row=0).words(spine, schema)
+        >>> AuditView(level="block", unit=1, query="detailed", row=0).words(spine, schema)
         'block 2 (c)'
         """
         row = self.query if self.query == "total" else schema.query(self.query).labels()[self.row]
@@ -50,7 +50,7 @@ class View:
 def neighbour(
     people: Histogram, *, unit: int, cell: int, to_unit: int | None = None, to_cell: int | None = None
 ) -> Histogram:
-    """These people with one of them moved to another leaf or cell; removed, where neither is given.
+    """The people with one person moved to another leaf or cell, or removed if neither is given.
 
     >>> spine, schema = Spine.from_columns({"block": ["1", "2"]}, root="town"), Schema(attributes={"age": ["c", "a"]})
     >>> people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[1, 1], count=[4, 7])
@@ -68,7 +68,9 @@ def neighbour(
     counts = people.leaves.count.astype(np.int64)
     here = np.flatnonzero((units == unit) & (cells == cell))
     if len(here) == 0:
-        name = View(level=people.spine.leaf, unit=unit, query=DETAILED, row=cell).words(people.spine, people.schema)
+        name = AuditView(level=people.spine.leaf, unit=unit, query=DETAILED, row=cell).words(
+            people.spine, people.schema
+        )
         raise InputError(f"{name} is empty, so nobody can leave it. Take a person from where somebody is.")
     counts[here] -= 1
     if to_unit is not None or to_cell is not None:
@@ -80,12 +82,14 @@ def neighbour(
 
 
 def neighbours_in_words(people: Histogram, neighbour: Histogram) -> str:
-    """How two sets of people differ; an error unless it is by one person moved, added or removed."""
+    """How two datasets differ; an error unless one person was moved, added or removed."""
     if people.spine != neighbour.spine or people.schema != neighbour.schema:
         raise InputError("the neighbours have different spines or schemas. They must differ in one person only.")
     leaf = people.spine.leaf
     unit, row, change = _changes(people, neighbour, leaf, DETAILED)
-    name = [View(level=leaf, unit=u, query=DETAILED, row=r) for u, r in zip(unit.tolist(), row.tolist(), strict=True)]
+    name = [
+        AuditView(level=leaf, unit=u, query=DETAILED, row=r) for u, r in zip(unit.tolist(), row.tolist(), strict=True)
+    ]
     left, came = (
         [v.words(people.spine, people.schema) for v, c in zip(name, change, strict=True) if c == s] for s in (-1, 1)
     )
@@ -94,34 +98,34 @@ def neighbours_in_words(people: Histogram, neighbour: Histogram) -> str:
             return f"replace-one: one person moved from {left[0]} to {came[0]}"
         return f"add-or-remove: one person {f'removed from {left[0]}' if left else f'added to {came[0]}'}"
     raise InputError(
-        f"the two sets of people differ in {len(change):,} cells by {int(np.abs(change).sum()):,} persons in all. "
+        f"the two datasets differ in {len(change):,} cells by {int(np.abs(change).sum()):,} persons in all. "
         f"Neighbours differ by one person moved, added or removed: use neighbour(...)."
     )
 
 
-def views_of(people: Histogram, neighbour: Histogram, *, query: str = DETAILED) -> tuple[View, ...]:
-    """The counts of a query that differ between the two: at the leaves, and at all levels above where they still do."""
+def views_of(people: Histogram, neighbour: Histogram, *, query: str = DETAILED) -> tuple[AuditView, ...]:
+    """The counts of a query that differ between the two, at the leaves and at the levels above."""
     name = people.schema.query(query).name
-    found = []
+    views = []
     for level in reversed(people.spine.levels):
         unit, row, _ = _changes(people, neighbour, level, name)
         pairs = zip(unit.tolist(), row.tolist(), strict=True)
-        found += [View(level=level, unit=u, query=name, row=r) for u, r in pairs]
-    if not found:
+        views += [AuditView(level=level, unit=u, query=name, row=r) for u, r in pairs]
+    if not views:
         raise InputError(f"no count of {name!r} differs between the two. Ask for a query that tells them apart.")
-    return tuple(found)
+    return tuple(views)
 
 
-def look(output: Any, views: Sequence[View], runs: int) -> Values:
-    """The views' values in each run: an array of runs x views is taken as that."""
+def look(output: Any, views: Sequence[AuditView], runs: int) -> Values:
+    """The values of the views in each run; an array of runs x views is used as it is."""
     if isinstance(output, Estimates):
         tables = {(v.level, v.query): output.answer(v.query, level=v.level) for v in views}
         values: Values = np.stack([tables[v.level, v.query][:, v.unit, v.row] for v in views], axis=1)
     elif isinstance(output, np.ndarray):
         values = output
     else:
-        every = [output] if isinstance(output, Output) else output
-        values = np.array([_seen(one, views) for one in every])
+        histograms = [output] if isinstance(output, Output) else output
+        values = np.array([_seen(histogram, views) for histogram in histograms])
     if values.shape != (runs, len(views)) or values.dtype.kind not in "iufb":
         raise InputError(
             f"the mechanism gave {' x '.join(map(str, values.shape))} values of {values.dtype} for {runs:,} runs and "
@@ -132,23 +136,24 @@ def look(output: Any, views: Sequence[View], runs: int) -> Values:
     return np.array(values, dtype=np.float64 if values.dtype.kind == "f" else np.int64)  # a copy: buffers are reused
 
 
-def _seen(output: Output, views: Sequence[View]) -> list[int | float]:
-    """The views' values in one output."""
+def _seen(output: Output, views: Sequence[AuditView]) -> list[int | float]:
+    """The values of the views in one output."""
     if isinstance(output, Sample):
         return [float(output.answer(v.query, level=v.level)[v.unit, v.row]) for v in views]
     people = output.histogram if isinstance(output, Release) else output
-    answers = {at: people.answer(at[1], level=at[0]) for at in {(v.level, v.query) for v in views}}
+    pairs = {(view.level, view.query) for view in views}
+    answers = {(level, query): people.answer(query, level=level) for level, query in pairs}
     return [_entry(answers[v.level, v.query], v.unit, v.row) for v in views]
 
 
 def _entry(counts: Counts, unit: int, row: int) -> int:
     first, last = counts.start[unit], counts.start[unit + 1]
-    at = first + int(np.searchsorted(counts.cell[first:last], row))
-    return int(counts.count[at]) if at < last and counts.cell[at] == row else 0
+    entry = first + int(np.searchsorted(counts.cell[first:last], row))
+    return int(counts.count[entry]) if entry < last and counts.cell[entry] == row else 0
 
 
 def _changes(people: Histogram, neighbour: Histogram, level: str, query: str) -> tuple[Values, Values, Values]:
-    """Where a query's answers differ, unit by unit: unit, row, and how much more the neighbour has."""
+    """The counts of a query that differ: unit, row, and the neighbour's count minus that of the people."""
     one, two = (h.answer(query, level=level) for h in (people, neighbour))
     place = np.concatenate([c.unit() * c.cells + c.cell for c in (one, two)])
     by = np.concatenate([-one.count.astype(np.int64), two.count.astype(np.int64)])

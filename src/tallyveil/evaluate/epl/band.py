@@ -1,23 +1,23 @@
-r"""How far the smoothed curve of empirical privacy loss may be off: a band for all of it, and its maximum without bias.
+r"""A confidence band for the smoothed curve of empirical privacy loss, and its maximum corrected for bias.
 
-A residual :math:`k` moves :math:`\log p(x)/p(x+1)` by its influence over n, with :math:`w_k(x)` the kernel around it:
+A residual :math:`k` changes :math:`\log p(x)/p(x+1)` by its influence over n, where :math:`w_k(x)` is its kernel:
 
 .. math:: \phi_k(x) = w_k(x)/p(x) - w_k(x+1)/p(x+1)
 
-The variance is the sum of squares of influences, summed within clusters first. The band is as many standard errors wide
-as the largest deviation of a Gaussian process with the same correlations exceeds with the stated probability (what
-Gaussian multipliers of the clusters give, drawn from their covariance; few clusters show too few directions, so it is
-at least what independent residuals would give). Student's quantile replaces the normal one at each point, as the
-variance there is itself an estimate (:mod:`tallyveil.evaluate.epl.clusters`). It is a band for the smoothed density's
-curve: smoothing itself moves the curve, for which see :mod:`tallyveil.evaluate.epl.interval`.
+The variance is the sum of squared influences, which are summed within clusters first. The half-width of the band, in
+standard errors, is a quantile of the largest deviation of a Gaussian process with the same correlations. It is drawn
+from the covariance of the clusters, as with Gaussian multipliers; few clusters span too few directions, so it is at
+least that of independent residuals. Student's quantile replaces the normal one at each point, because the variance is
+an estimate (:mod:`tallyveil.evaluate.epl.clusters`). The band is for the curve of the smoothed density. Smoothing
+itself changes the curve; for the curve before smoothing see :mod:`tallyveil.evaluate.epl.interval`.
 
-All this needs residuals under the kernel: next to a single one the curve is the kernel's own slope, and hardly any
-influence shows. With kernel weights :math:`W_c(x)` summed by cluster, those that count at x are
-:math:`(\sum W_c)^2 / \sum W_c^2`; where they are fewer than 6 anywhere, or clusters fewer than 8, there is no band.
+The band needs enough residuals under the kernel: next to a single residual, the curve is the slope of the kernel, and
+the influences are nearly 0. With kernel weights :math:`W_c(x)` summed by cluster, the effective number at x is
+:math:`(\sum W_c)^2 / \sum W_c^2`. Where it is below 6 anywhere, or with fewer than 8 clusters, there is no band.
 
-The maximum of a noisy curve is too large. Chernozhukov, Lee & Rosen [1]_ take the maximum of the curve less k standard
-errors, k the median of the largest deviation over those x that may attain the maximum (their section 3.3, with their
-:math:`\gamma_n = 1 - 0.1/\log n`): its median is not above the true maximum.
+The maximum of a noisy curve is biased upwards. Chernozhukov, Lee & Rosen [1]_ use the maximum of the curve minus k
+standard errors, where k is the median of the largest deviation over those x that may attain the maximum (their section
+3.3, with their :math:`\gamma_n = 1 - 0.1/\log n`). The median of this estimate is not above the true maximum.
 
 References
 ----------
@@ -39,21 +39,21 @@ from scipy.special import ndtr, ndtri, stdtrit
 from tallyveil._arrays import Floats, Integers
 from tallyveil.evaluate.epl.clusters import Clusters, freedom
 from tallyveil.evaluate.epl.smooth import log_density
-from tallyveil.evaluate.tally import Tally
+from tallyveil.evaluate.value_counts import ValueCounts
 
-_LEAST = 6.0  # fewer residuals under the kernel, or clusters of them: no band (docs/epl.md has what was simulated)
+_LEAST = 6.0  # with fewer residuals, or clusters, under the kernel there is no band (simulated in docs/epl.md)
 _CLUSTERS = 8
-_NODES = 600  # the band is computed at so many points at most, and between them interpolated
+_NODES = 600  # the band is computed at this many points at most, and interpolated between them
 _BINS = 20_000
 _DRAWS = 2000
 _ROWS = 8192
-_JITTER = 1e-9  # neighbouring points are so alike that their correlations have no root otherwise
+_JITTER = 1e-9  # added to the correlations of neighbouring points, which are nearly singular
 
 
 class Band(NamedTuple):
-    """Standard error and half the band's width at each ratio, and the maximum without its upward bias.
+    """Standard error and half-width of the band at each ratio, and the maximum corrected for its upward bias.
 
-    ``effective`` is how many clusters (residuals, if independent) count under the kernel where they are fewest.
+    ``effective`` is the smallest effective number of clusters (residuals, if independent) under the kernel.
     """
 
     error: Floats
@@ -63,7 +63,7 @@ class Band(NamedTuple):
     clusters: int | None
 
     def too_few(self) -> str | None:
-        """Why the band is not to be relied on; None where it is."""
+        """The reason why the band is unreliable; None if it is reliable."""
         if self.clusters is not None and self.clusters < _CLUSTERS:
             return f"residuals come in {self.clusters} clusters, and {_CLUSTERS} are needed"
         if self.effective >= _LEAST:
@@ -74,7 +74,7 @@ class Band(NamedTuple):
 
 
 class Bins(NamedTuple):
-    """Residuals in narrow bins: where each bin is, how many are in it, and what gives a residual's bin."""
+    """Residuals in narrow bins: the centre of each bin, its number of residuals, and the grid of the bins."""
 
     centre: Floats
     filled: Integers
@@ -82,14 +82,14 @@ class Bins(NamedTuple):
     step: float
 
     def number(self, values: NDArray[np.generic]) -> Integers:
-        """The bin of each residual; -1 for those too far away to matter."""
+        """The bin of each residual; -1 if it is too far away to matter."""
         place = np.rint(np.asarray(values, dtype=np.float64) / self.step) - self.low
         inside = (place >= 0) & (place < len(self.centre))
         return np.where(inside, place, -1).astype(np.int64)
 
 
 def band(
-    counted: Tally,
+    counted: ValueCounts,
     points: Floats,
     log_p: Floats,
     *,
@@ -103,11 +103,11 @@ def band(
     Parameters
     ----------
     counted, points, log_p, width
-        The residuals, and what :func:`tallyveil.evaluate.epl.smooth.log_density` made of them.
+        The residuals, and the result of :func:`tallyveil.evaluate.epl.smooth.log_density` for them.
     clusters
-        Residuals one by one, and their clusters.
+        Single residuals, and their clusters.
     confidence, seed
-        How surely the band holds the whole curve, and the seed of the draws that set its width.
+        Probability that the band contains the whole curve, and the seed of the draws that set its width.
     """
     stride = max(1, math.floor(width / 4))
     ratios = len(points) - 1
@@ -126,11 +126,12 @@ def band(
     error = np.sqrt(np.maximum(np.diag(spread.covariance), 0.0)) / counted.n
     curve = log_p[nodes] - log_p[nodes + 1]
     if dense:
-        found = [_draws(one.covariance, seed) for one in (spread, alone)[: 1 if clusters is None else 2]]
-        sups = [float(np.quantile(np.abs(draws).max(axis=1), confidence)) for draws in found]
+        spreads = (spread, alone)[: 1 if clusters is None else 2]
+        draws = [_draws(assumed.covariance, seed) for assumed in spreads]
+        sups = [float(np.quantile(np.abs(drawn).max(axis=1), confidence)) for drawn in draws]
         critical = max(*sups, float(ndtri((1 + confidence) / 2)))
-        shift = _shift(curve, error, found[int(np.argmax(sups))], counted.n)
-    else:  # as if all points were independent: wider
+        shift = _shift(curve, error, draws[int(np.argmax(sups))], counted.n)
+    else:  # wider: all points are treated as independent
         critical = float(-ndtri((1 - confidence ** (1 / ratios)) / 2))
         shift = float(-ndtri(-math.expm1(math.log(0.5) / (2 * ratios))))
 
@@ -144,7 +145,7 @@ def band(
 
 
 class _Spread(NamedTuple):
-    """Covariance of the influences' sums at the nodes, its degrees of freedom, and how many count at the worst one."""
+    """Covariance of summed influences at the nodes, its degrees of freedom, and the smallest effective number."""
 
     covariance: Floats
     freedom: Floats
@@ -184,15 +185,15 @@ def _freedom(second: Floats, fourth: Floats, number: int) -> Floats:
 
 
 def _counting(total: Floats, squared: Floats) -> float:
-    """How many count where they are fewest: the sum's square over the sum of squares."""
+    """The smallest effective number: the square of the sum over the sum of squares."""
     return float(np.divide(total**2, squared, out=np.zeros(len(squared)), where=squared > 1e-100).min())
 
 
-def _under_kernel(counted: Tally, points: Floats, log_p: Floats, width: float) -> float:
-    """How many residuals count under the kernel at the worst point: by their weights, and by how near they are.
+def _under_kernel(counted: ValueCounts, points: Floats, log_p: Floats, width: float) -> float:
+    """The smallest effective number of residuals under the kernel, by their weights and by their distance.
 
-    The nearest that a residual can be is the point itself, or the next whole number; for many residuals all around a
-    point both are the same.
+    A residual can be no nearer than the point itself, or the nearest whole number. With many residuals on all sides of
+    a point, both numbers are the same.
     """
     scale = math.log(counted.n * width * math.sqrt(2 * math.pi))
     log_sum = log_p + scale
@@ -202,8 +203,8 @@ def _under_kernel(counted: Tally, points: Floats, log_p: Floats, width: float) -
     return float(np.exp(min((2 * log_sum - log_squares).min(), log_near.min())))
 
 
-def _bins(counted: Tally, points: Floats, width: float) -> Bins:
-    """Bins of a fiftieth of the width, of one whole number at least for whole residuals, as far as kernels reach."""
+def _bins(counted: ValueCounts, points: Floats, width: float) -> Bins:
+    """Bins of a fiftieth of the width (whole numbers for whole residuals), as far as the kernels reach."""
     least, most = points[0] - 11 * width, points[-1] + 11 * width
     step = max(width / 50, (most - least) / _BINS)
     if counted.whole:
@@ -217,7 +218,7 @@ def _bins(counted: Tally, points: Floats, width: float) -> Bins:
 
 
 def _weights(bins: Bins, points: Floats, log_p: Floats, at: Integers, *, width: float, n: int) -> Floats:
-    """Kernel over density for a residual in each bin (rows) at each point (columns); over residuals they sum to n."""
+    """Kernel over density for a residual in each bin (rows) at each point (columns); summed over residuals, n."""
     exponent = -(((points[at] - bins.centre[:, None]) / width) ** 2) / 2
     exponent -= log_p[at] + math.log(width * math.sqrt(2 * math.pi))
     weights: Floats = np.exp(np.minimum(exponent, math.log(n)))

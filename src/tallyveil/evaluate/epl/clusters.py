@@ -1,13 +1,13 @@
-r"""Clusters of residuals: groups within which errors depend on each other, such as siblings under one parent.
+r"""Clusters of residuals: groups within which errors are dependent, such as siblings under one parent.
 
-A variance estimated from clusters, :math:`\sum_c s_c^2` with :math:`s_c` what cluster c contributes, is itself
-uncertain: more so the fewer clusters contribute, or the more a few large ones do. Its spread is that of a chi-square
-variable with
+A variance estimated from clusters, :math:`\sum_c s_c^2` with the contribution :math:`s_c` of cluster c, is itself
+uncertain, especially if few clusters contribute or a few large ones dominate. Its distribution is approximately a
+scaled chi-square with
 
 .. math:: f = \frac{2}{q - 1/G}, \quad q = \frac{\sum_c s_c^4}{(\sum_c s_c^2)^2}, \qquad f \le G - 1
 
-degrees of freedom for G clusters (Satterthwaite [1]_: equal mean and variance, the latter estimated too), and
-Student's quantile with f degrees of freedom stands for the normal one. 1/q is the number of clusters that count.
+degrees of freedom for G clusters (Satterthwaite [1]_: the same mean and an estimate of the variance), and Student's
+quantile with f degrees of freedom replaces the normal quantile. 1/q is the effective number of clusters.
 
 References
 ----------
@@ -28,23 +28,23 @@ from tallyveil.errors import InputError
 from tallyveil.evaluate.residuals import Residuals
 
 ONE_CLUSTER = (
-    "All residuals are in one cluster, which does not show how clusters differ: they are taken as independent."
+    "All residuals are in one cluster, so the variation between clusters is unknown: they are treated as independent."
 )
 
 
 class Clusters(NamedTuple):
-    """Of each residual the cluster, from 0; and how many further residuals of 0 each cluster has."""
+    """The cluster of each residual, numbered from 0, and the number of further residuals of 0 in each cluster."""
 
     of: Integers
     zeros: Floats
 
     @property
     def number(self) -> int:
-        """How many clusters there are."""
+        """The number of clusters."""
         return len(self.zeros)
 
     def table(self, place: Integers, size: int, *, zero: int | None) -> csr_matrix:
-        """Residuals by cluster and place, given each residual's (those at -1 have none) and that of 0."""
+        """The number of residuals by cluster and place, from the place of each residual (-1 for none) and that of 0."""
         inside = place >= 0
         row, column, count = self.of[inside], place[inside], np.ones(int(inside.sum()))
         if zero is not None and self.zeros.any():
@@ -54,8 +54,8 @@ class Clusters(NamedTuple):
         return csr_matrix((count, (row, column)), shape=(self.number, size))
 
 
-class Given(NamedTuple):
-    """Residuals, how many further ones are 0, their clusters (None: independent), and a remark where that needs one."""
+class ClusteredResiduals(NamedTuple):
+    """Residuals, the number of further ones that are 0, their clusters (None if independent), and a remark, if any."""
 
     value: NDArray[Any]
     zeros: int
@@ -63,8 +63,8 @@ class Given(NamedTuple):
     remark: str | None = None
 
 
-def take(residuals: Residuals | ArrayLike, clusters: ArrayLike | None = None) -> Given:
-    """Residuals with the clusters given, or else with their own: one parent, one replicate."""
+def with_clusters(residuals: Residuals | ArrayLike, clusters: ArrayLike | None = None) -> ClusteredResiduals:
+    """Residuals with these clusters; by default, those of Residuals are their (replicate, parent)."""
     if isinstance(residuals, Residuals):
         value, zeros = residuals.value, residuals.zeros
         cluster: ArrayLike | None = residuals.cluster if clusters is None else clusters
@@ -75,21 +75,21 @@ def take(residuals: Residuals | ArrayLike, clusters: ArrayLike | None = None) ->
     if value.dtype.kind in "bu":
         value = value.astype(np.int64)
     if cluster is None:
-        return Given(value, zeros, None)
+        return ClusteredResiduals(value, zeros, None)
     names = np.asarray(cluster)
     if names.shape != value.shape:
         raise InputError(f"clusters must be one for each residual. Got {names.shape} for {value.shape} residuals.")
     if zeros and clusters is None and isinstance(residuals, Residuals):
-        found = _with_zeros(residuals)
+        grouped = _with_zeros(residuals)
     else:
         of = _numbered(names)
         size = np.bincount(of)
-        found = Clusters(of, zeros * size / max(len(of), 1))  # whose they are is not known: in proportion
-    if found.number == 1:
-        return Given(value, zeros, None, ONE_CLUSTER if len(value) + zeros > 1 else None)
-    if found.number == len(value) and not zeros:
-        return Given(value, zeros, None)  # each on its own
-    return Given(value, zeros, found)
+        grouped = Clusters(of, zeros * size / max(len(of), 1))  # their clusters are unknown: split in proportion
+    if grouped.number == 1:
+        return ClusteredResiduals(value, zeros, None, ONE_CLUSTER if len(value) + zeros > 1 else None)
+    if grouped.number == len(value) and not zeros:
+        return ClusteredResiduals(value, zeros, None)  # each residual is a cluster
+    return ClusteredResiduals(value, zeros, grouped)
 
 
 def freedom(concentration: Floats, clusters: int) -> Floats:
@@ -99,7 +99,7 @@ def freedom(concentration: Floats, clusters: int) -> Floats:
 
 
 def _with_zeros(residuals: Residuals) -> Clusters:
-    """Clusters, also those of zeros only: of the possible cells of their units, those that are no entries are 0."""
+    """Clusters including those with zeros only: possible cells of a unit that are not entries are zeros."""
     unit = np.tile(np.arange(residuals.units, dtype=np.int32), residuals.replicates)
     replicate = np.repeat(np.arange(residuals.replicates, dtype=np.int32), residuals.units)
     nothing = np.zeros(len(unit), dtype=np.int32)
@@ -113,7 +113,7 @@ def _with_zeros(residuals: Residuals) -> Clusters:
 
 
 def _numbered(names: NDArray[Any]) -> Integers:
-    """The clusters' numbers, from 0 without gaps."""
+    """Numbers of the clusters, from 0 without gaps."""
     if names.dtype.kind in "iu" and len(names) and names.min() >= 0 and names.max() < 4 * len(names):
         used = np.zeros(int(names.max()) + 1, dtype=np.bool_)
         used[names] = True

@@ -1,20 +1,20 @@
-r"""Are residuals exchangeable? What empirical privacy loss assumes, checked against replicates of the same area.
+r"""A test of exchangeability, the assumption of empirical privacy loss, by replicates of the same area.
 
-Pooling the residuals of all areas is right if each area's error has the same distribution. With several releases of
-the same truth this can be tested: if it holds, replicates of one area differ as much as different areas do. A one-way
-analysis of variance compares them, for the residual (an area whose error has a mean of its own: bias) and for its
-absolute value (an area whose errors are larger or smaller: scale). With R replicates of each count and mean squares
+Pooling the residuals of all areas is valid if the errors of all areas have the same distribution. Several releases of
+the same truth allow a test: under the assumption, replicates of one area differ as much as different areas do. A
+one-way analysis of variance compares them for the residual (which shows bias by area) and for its absolute value (which
+shows scale by area). With R replicates of each count and mean squares
 :math:`M_b` between and :math:`M_w` within counts,
 
 .. math:: F = \frac{M_b}{M_w}, \qquad \text{share} = \frac{(M_b - M_w)/R}{(M_b - M_w)/R + M_w}
 
-As the design is balanced, F's distribution hardly depends on the residuals' own where counts are many.
+The design is balanced, so with many counts the distribution of F hardly depends on that of the residuals.
 
-Only counts that are not empty in the truth take part: those are in every replicate. One that is empty in the truth is
-there only if a release put somebody in it, and would be chosen by its error.
+Only counts that are not empty in the truth are used, because they occur in every replicate. A count that is empty in
+the truth occurs only if a release put somebody in it, so it would be selected by its error.
 
-The test does not see errors that depend on each other (siblings that must sum to their parent), nor different
-distributions with the same mean and the same mean absolute value.
+The test does not detect dependent errors (siblings that must sum to their parent), nor distributions that differ but
+have the same mean and the same mean absolute value.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _READING = {
 
 
 def exchangeability(residuals: Residuals, *, alpha: float = 0.01) -> pd.DataFrame:
-    """Whether areas' errors look like draws of one distribution.
+    """Test whether the errors of areas look like draws from one distribution.
 
     Columns ``compared`` (``residual``, ``abs_residual``), ``counts`` and ``replicates``, ``f``, ``p_value``,
-    ``share_between`` (of the variance, between areas; 0 if exchangeable), ``reading`` in words. All residuals equal:
-    ``f`` and ``p_value`` are missing, and the reading says why.
+    ``share_between`` (the share of the variance between areas; 0 if exchangeable), ``reading`` (in words). If all
+    residuals are equal, ``f`` and ``p_value`` are missing, and the reading says why.
 
     Parameters
     ----------
     residuals
-        Of two replicates or more.
+        Residuals of two or more replicates.
     alpha
-        Below which p-value the reading says that areas differ.
+        Significance level: below this p-value, the reading says that areas differ.
     """
     table = _by_count(residuals)
     rows = [
@@ -56,11 +56,11 @@ def exchangeability(residuals: Residuals, *, alpha: float = 0.01) -> pd.DataFram
 
 
 def _by_count(residuals: Residuals) -> Floats:
-    """Residuals of the counts that are not empty in the truth: one row each, one column for each replicate."""
+    """Residuals of the counts that are not empty in the truth: a row per count, a column per replicate."""
     replicates = len(np.unique(residuals.replicate))
     if min(replicates, residuals.replicates) < 2:
         raise InputError(
-            "exchangeability needs 2 replicates or more: with one, an area's bias cannot be told from its noise. "
+            "exchangeability needs 2 replicates or more: with one, bias and noise of an area cannot be separated. "
             "Give several releases of the same truth."
         )
     kept = np.flatnonzero(residuals.true != 0)
@@ -83,15 +83,15 @@ def _analysis(table: Floats, name: str, alpha: float) -> dict[str, object]:
     means = table.mean(axis=1)
     between = replicates * float(((means - means.mean()) ** 2).sum()) / (counts - 1)
     within = float(((table - means[:, None]) ** 2).sum()) / (counts * (replicates - 1))
-    found: dict[str, object] = {"counts": counts, "replicates": replicates}
+    design: dict[str, object] = {"counts": counts, "replicates": replicates}
     if within == 0:
         same = "all residuals are equal: nothing to compare" if between == 0 else "an area's replicates are all equal"
         share = 0.0 if between == 0 else 1.0
-        return {**found, "f": np.nan, "p_value": np.nan, "share_between": share, "reading": same}
+        return {**design, "f": np.nan, "p_value": np.nan, "share_between": share, "reading": same}
     f = between / within
     p_value = float(fdtrc(counts - 1, counts * (replicates - 1), f))
     extra = max(0.0, between - within) / replicates
     share = extra / (extra + within)
     alike, unlike = _READING[name]
     reading = alike if p_value >= alpha else f"{unlike} ({share:.1%} of the variance)"
-    return {**found, "f": f, "p_value": p_value, "share_between": share, "reading": reading}
+    return {**design, "f": f, "p_value": p_value, "share_between": share, "reading": reading}

@@ -1,28 +1,30 @@
 r"""An interval for the largest log ratio of neighbouring probabilities of residuals, before any smoothing.
 
-What is estimated is :math:`\theta = \max_x |\log P(x) / P(x+1)|` over whole numbers x and x + 1 of the search range:
-z for G(z). The maximum of estimated ratios is no estimate of it: it is biased upwards, and so is its bootstrap. Here
-both ends come from exact binomial bounds. Given how many residuals are in A or B, those in A are binomial with odds
-P(A)/P(B) (Clopper & Pearson, 1934).
+The estimand is :math:`\theta = \max_x |\log P(x) / P(x+1)|` over whole numbers x and x + 1 of the search range:
+z for G(z). The maximum of estimated ratios is biased upwards, and so is its bootstrap. Here both ends come from exact
+binomial bounds: given the number of residuals in A or B, the number in A is binomial with odds P(A)/P(B) (Clopper &
+Pearson, 1934).
 
 Upper end
     The largest of the one-sided upper bounds of all neighbouring pairs, each at half the error. The pair that attains
-    theta is one fixed pair, and its bound is below theta with that probability only: no correction for their number
-    is due (union-intersection). Without assuming a shape no bound can be lower: any pair might be the one. A pair with
-    an empty value has no upper bound, and then theta has none.
+    theta is fixed, and its bound is below theta with at most that probability, so no correction for the number of pairs
+    is needed (union-intersection). Without assumptions on the shape no bound can be lower, because any pair may attain
+    the maximum. A pair with an empty value has no upper bound, and then theta has none.
 Lower end
-    For any values A and a shift m, :math:`\log P(A)/P(A+m) \le m\theta`. So a lower bound for the left side over m is
-    one for theta. Blocks A of 1, 2, 4, ... values, shifts of 1, 2, 4, ... blocks, both directions; the other half of
-    the error is split evenly between block lengths, and evenly within a length (Bonferroni). Long blocks hold many
-    residuals, so the bound is sharp where the ratio stays the same over a stretch, as for geometric noise.
+    For any set of values A and shift m, :math:`\log P(A)/P(A+m) \le m\theta`, so a lower bound for the left side
+    divided by m is a lower bound for theta. A runs over blocks of 1, 2, 4, ... values, shifted by 1, 2, 4, ... blocks
+    in both directions. The other half of the error is split evenly between block lengths, and evenly within a length
+    (Bonferroni). Long blocks hold many residuals, so the bound is sharp where the ratio is constant over a stretch, as
+    for geometric noise.
 
-Residuals that depend on each other within clusters (siblings under one parent) count for less: counts are divided by
-the design effect, the variance of the log ratio between clusters over that of independent residuals, at least 1, with
-Student's quantile for few clusters [1]_. The clusters that count are those with residuals in the pair of blocks, and a
-few large ones may count for most (:mod:`tallyveil.evaluate.epl.clusters`). At the lower end, where the error is split
-so finely that their tails matter, degrees of freedom are the number of clusters that count.
+Residuals that are dependent within clusters (siblings under one parent) carry less information. Counts are divided by
+the design effect, which is the variance of the log ratio between clusters over that of independent residuals, but at
+least 1, with Student's quantile for few clusters [1]_. Only clusters with residuals in the pair of blocks contribute,
+and a few large ones may dominate (:mod:`tallyveil.evaluate.epl.clusters`). At the lower end, where the error is split
+so finely that the tails matter, the degrees of freedom are the effective number of clusters.
 
-The search range is taken as given. It is set by the residuals' percentiles, which hardly vary where residuals are many.
+The search range is treated as fixed. It depends on percentiles of the residuals, which hardly vary if residuals are
+many.
 
 References
 ----------
@@ -41,34 +43,34 @@ from scipy.special import betaincinv, ndtri, stdtrit
 from tallyveil._arrays import Floats, Integers
 from tallyveil.evaluate.epl.clusters import freedom
 
-_LEAST = 1e-290  # below it a probability's quantile is not computed: nothing is known then
-_CANDIDATES = 8  # of each block length, so many pairs of blocks are bounded exactly
+_LEAST = 1e-290  # quantiles of smaller probabilities are not computed, and give no bound
+_CANDIDATES = 8  # pairs of blocks of each length that are bounded exactly
 
 
-class Interval(NamedTuple):
-    """Ends of the interval; ``high`` is None where nothing bounds the ratio. A value without residuals is named."""
+class RatioInterval(NamedTuple):
+    """Ends of the interval; ``high`` is None if the ratio is unbounded, and ``empty`` a value without residuals."""
 
     low: float
     high: float | None
     empty: int | None = None
 
 
-def interval(count: Integers, *, first: int, confidence: float, clustered: csr_matrix | None = None) -> Interval:
+def interval(count: Integers, *, first: int, confidence: float, clustered: csr_matrix | None = None) -> RatioInterval:
     """Interval for the largest |log P(x)/P(x+1)| from the counts of the values first, first + 1, ...
 
     ``clustered`` has the counts by cluster (rows) and value, where residuals depend on each other.
 
     >>> interval(np.array([250, 500, 1000, 500, 250]), first=-2, confidence=0.95)      # log 2 = 0.693
-    Interval(low=0.5..., high=0.84..., empty=None)
+    RatioInterval(low=0.5..., high=0.84..., empty=None)
     """
     alpha = (1 - confidence) / 2
     empty = np.flatnonzero(count == 0)
     high = None if len(empty) else _upper(count, alpha, clustered)
-    return Interval(_lower(count, alpha, clustered), high, int(empty[0]) + first if len(empty) else None)
+    return RatioInterval(_lower(count, alpha, clustered), high, int(empty[0]) + first if len(empty) else None)
 
 
 class _Pairs(NamedTuple):
-    """Pairs of blocks of equal length: where they start, how long they are, how many residuals are in each."""
+    """Pairs of blocks of equal length: their starts, their length, and the number of residuals in each."""
 
     a: Integers
     b: Integers
@@ -77,7 +79,7 @@ class _Pairs(NamedTuple):
     in_b: Integers
 
     def apart(self) -> Integers:
-        """The shift from one to the other."""
+        """The distance between the two blocks."""
         shift: Integers = np.abs(self.b - self.a)
         return shift
 
@@ -86,7 +88,9 @@ def _upper(count: Integers, alpha: float, clustered: csr_matrix | None) -> float
     x = np.arange(len(count) - 1)
     y = x + 1
     pairs = _Pairs(np.where(count[x] > count[y], x, y), np.where(count[x] > count[y], y, x), np.ones_like(x), x, y)
-    pairs = pairs._replace(in_a=count[pairs.a], in_b=count[pairs.b])  # more over less: its bound is the higher one
+    pairs = pairs._replace(
+        in_a=count[pairs.a], in_b=count[pairs.b]
+    )  # the larger count over the smaller has the higher bound
     shrink = _shrinkage(pairs, np.full(len(x), alpha), len(count), clustered, far=False)
     highest = -float(_least_log_odds(pairs.in_b / shrink, pairs.in_a / shrink, alpha).min())
     return highest if highest < np.inf else None
@@ -94,17 +98,17 @@ def _upper(count: Integers, alpha: float, clustered: csr_matrix | None) -> float
 
 def _lower(count: Integers, alpha: float, clustered: csr_matrix | None) -> float:
     lengths = [1 << i for i in range(len(count).bit_length()) if 2 << i <= len(count)]
-    found = [_most_promising(count, length, alpha / len(lengths)) for length in lengths]
-    pairs = _Pairs(*(np.concatenate(columns) for columns in zip(*(pairs for pairs, _ in found), strict=True)))
+    promising = [_most_promising(count, length, alpha / len(lengths)) for length in lengths]
+    pairs = _Pairs(*(np.concatenate(columns) for columns in zip(*(pairs for pairs, _ in promising), strict=True)))
     if not len(pairs.a):
         return 0.0
-    level = np.repeat([level for _, level in found], [len(pairs.a) for pairs, _ in found])
+    level = np.repeat([level for _, level in promising], [len(pairs.a) for pairs, _ in promising])
     shrink = _shrinkage(pairs, level, len(count), clustered, far=True)
     return max(0.0, float(np.max(_least_log_odds(pairs.in_a / shrink, pairs.in_b / shrink, level) / pairs.apart())))
 
 
 def _least_log_odds(a: Floats, b: Floats, alpha: float | Floats) -> Floats:
-    """Lower bound of log P(A)/P(B) where a residuals are in A and b in B; negated, an upper one of log P(B)/P(A)."""
+    """Lower bound of log P(A)/P(B) for a residuals in A and b in B; its negative bounds log P(B)/P(A) from above."""
     chance = betaincinv(a, b + 1, alpha)
     least: Floats = np.log(chance, out=np.full(np.shape(chance), -np.inf), where=chance > _LEAST)
     least -= np.log1p(-chance)
@@ -112,9 +116,9 @@ def _least_log_odds(a: Floats, b: Floats, alpha: float | Floats) -> Floats:
 
 
 def _most_promising(count: Integers, length: int, alpha: float) -> tuple[_Pairs, float]:
-    """Of all pairs of blocks of one length, those whose bound is likely the best; and the error each may make.
+    """The pairs of blocks of one length whose bounds are likely the best, and the error level of each.
 
-    The error is split over all of them, so that any choice is valid.
+    The error is split over all pairs, so that any choice is valid.
     """
     start = np.arange(0, len(count) - length + 1, length)
     inside = np.add.reduceat(count[: start[-1] + length], start)
@@ -136,7 +140,7 @@ def _most_promising(count: Integers, length: int, alpha: float) -> tuple[_Pairs,
 
 
 def _shrinkage(pairs: _Pairs, alpha: Floats, values: int, clustered: csr_matrix | None, *, far: bool) -> Floats:
-    """What to divide the counts of pairs of blocks by: the design effect of their log ratio, for few clusters more."""
+    """The divisor of the counts of pairs of blocks: the design effect of their log ratio, larger for few clusters."""
     if clustered is None:
         return np.ones(len(pairs.a))
     clusters = clustered.shape[0]
@@ -146,7 +150,7 @@ def _shrinkage(pairs: _Pairs, alpha: Floats, values: int, clustered: csr_matrix 
     rows = np.concatenate([pairs.a[column] + within, pairs.b[column] + within])
     entries = np.concatenate([weight[0][column], -weight[1][column]])
     contrast: Any = csr_matrix((entries, (rows, np.tile(column, 2))), shape=(values, len(pairs.a)))
-    share = clustered @ contrast  # by cluster: its part of A less its part of B
+    share = clustered @ contrast  # by cluster: its share of A minus its share of B
     square = share.data**2
     between, fourth = (np.bincount(share.indices, part, minlength=len(pairs.a)) for part in (square, square**2))
     independent = weight[0] * (pairs.in_a > 0) + weight[1] * (pairs.in_b > 0)

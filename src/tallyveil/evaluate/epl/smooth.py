@@ -1,14 +1,14 @@
-r"""Residuals counted once, and smoothed exactly where they are needed.
+r"""The smoothed density of residuals, computed exactly at the points where it is needed.
 
 The density is that of ``scipy.stats.gaussian_kde(values, bw_method=bandwidth)``: with :math:`c_k` residuals equal to
 :math:`k`, :math:`n` in all, and width :math:`h` = bandwidth times their standard deviation (denominator n - 1),
 
 .. math:: p(x) = \frac{1}{n h \sqrt{2\pi}} \sum_k c_k \, e^{-(x-k)^2 / 2h^2}
 
-On points one apart and whole residuals, x - k takes one value per distance: the exponentials are computed once for all
-residuals, and added up directly (a Fourier transform would lose the tails). Terms too far away to matter are left out;
-where the density is too small for that, and for fractional residuals, terms are added relative to the largest one, so
-that nothing underflows.
+For points one apart and whole residuals, x - k takes few values, so the exponentials are computed once for all
+residuals and added up directly (a Fourier transform would lose the tails). Terms too far away to matter are left out.
+Where the density is too small for that, and for fractional residuals, terms are added relative to the largest, so that
+nothing underflows.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import numpy as np
 
 from tallyveil._arrays import Floats
 from tallyveil._compiled import compiled, summing
-from tallyveil.evaluate.tally import Tally
+from tallyveil.evaluate.value_counts import ValueCounts
 
-_SMALL = 1e-12  # densities above it err by less than 1e-9 in the logarithm
+_SMALL = 1e-12  # the logarithm of larger densities has an error below 1e-9
 
 
-def log_density(counted: Tally, points: Floats, *, width: float) -> Floats:
+def log_density(counted: ValueCounts, points: Floats, *, width: float) -> Floats:
     """Logarithm of the smoothed density at points one apart; ``width`` is the kernel's standard deviation.
 
-    >>> from tallyveil.evaluate.tally import tally
-    >>> counted = tally([-1, 0, 0, 2])
+    >>> from tallyveil.evaluate.value_counts import value_counts
+    >>> counted = value_counts([-1, 0, 0, 2])
     >>> np.exp(log_density(counted, np.array([0.0, 1.0]), width=1.0)).round(4).tolist()
     [0.2735, 0.195]
     """
@@ -45,7 +45,7 @@ def log_density(counted: Tally, points: Floats, *, width: float) -> Floats:
     return result - math.log(scale)
 
 
-def _spread_whole(counted: Tally, points: Floats, width: float) -> Floats:
+def _spread_whole(counted: ValueCounts, points: Floats, width: float) -> Floats:
     """Sum of c_k exp(-(x-k)^2 / 2 width^2) over the residuals k within reach of each point x."""
     reach = width * math.sqrt(2 * -math.log(1e-11 * _SMALL * min(width, 1.0)))  # left out: below 1e-10 of the sum
     first = math.floor(points[0])
@@ -72,7 +72,7 @@ def _add_shifted(kernel, far, offset, count, points):  # type: ignore[no-untyped
 
 @compiled
 def _log_sums(value, count, points, width):  # type: ignore[no-untyped-def]
-    """Logarithm of the same sum at any points: outwards from the nearest value, relative to its exponent."""
+    """Logarithm of the same sum at any points, added outwards from the nearest value, relative to its exponent."""
     sums = np.empty(len(points))
     for j in range(len(points)):
         x = points[j]
