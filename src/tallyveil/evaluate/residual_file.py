@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tallyveil.errors import InputError
-from tallyveil.files.tables.columns import decoded
-from tallyveil.files.tables.sources import Batch, batches
+from tallyveil.files.tables.columns import Batch, decoded
+from tallyveil.files.tables.sources import batches
 
 
 def read_residuals(file: str | PathLike[str], column: str) -> NDArray[Any]:
