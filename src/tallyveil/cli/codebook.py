@@ -17,13 +17,16 @@ FROM_DATA = (
 
 
 def codebook(
-    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it to this file.")] = None,
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file of people or counts.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="TOML file to write (default: print the draft).")
+    ] = None,
 ) -> None:
-    """Draft a codebook for a table, and say what it reads with it.
+    """Draft a codebook for a table, and summarise what is read with it.
 
-    Labels and units are those met in the data. The draft is marked so (labels_from, units_from), and releases made with
-    it are stamped, until a person has checked them and removed the marks.
+    The labels and units of a draft come from the data, which makes them depend on the people. The draft says so
+    (labels_from, units_from), and releases made with it are stamped until someone has checked the lists against a public
+    source and removed these lines.
 
     [bold]Examples[/bold]
 

@@ -18,11 +18,11 @@ STRATIFIED = "votingage * hispanic * race"
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write; it must be new.")] = Path(
-        "tallyveil-demo"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="New folder for the demo; it must not exist yet.")
+    ] = Path("tallyveil-demo"),
 ) -> None:
-    """Make a synthetic census, protect it with the 2018 rules at epsilon 1, and show the error by level.
+    """Protect a synthetic census with the 2018 rules at epsilon 1, and show the error by level.
 
     [bold]Examples[/bold]
 

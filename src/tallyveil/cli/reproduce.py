@@ -8,7 +8,7 @@ from tallyveil.errors import InputError
 
 
 def reproduce(context: typer.Context) -> None:
-    """Compute every table and figure of the four papers again, and lay ours beside theirs on one page.
+    """Recompute every table and figure of the four papers, and compare them with the published ones on one page.
 
     This command comes with tallyveil-papers.
     """

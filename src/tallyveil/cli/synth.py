@@ -24,12 +24,12 @@ class Shape(StrEnum):
 
 
 def synth(
-    shape: Annotated[Shape, typer.Argument(help="1940, 2020 or uniform (flaxman2019).")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The table to write, .parquet or .csv.")],
-    persons: Annotated[int, typer.Option(help="How many persons.")] = 1_000_000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same census.")] = 1,
+    shape: Annotated[Shape, typer.Argument(help="Census to imitate: 1940, 2020, or the uniform tree of flaxman2019.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Table of counts to write (.parquet or .csv).")],
+    persons: Annotated[int, typer.Option(help="Number of persons.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Seed of the population. The same seed gives the same census.")] = 1,
 ) -> None:
-    """Make a synthetic census and write it: counts, and beside them codebook, units, facilities, housing and areas.
+    """Write a synthetic census: a table of counts with its codebook, units, facilities, housing and areas.
 
     [bold]Examples[/bold]
 
@@ -63,7 +63,7 @@ def synth(
 
 
 def write_population(population: Population, output: Path) -> list[Path]:
-    """Write a population's tables beside each other; gives their names, the counts' first."""
+    """Write the tables of a population to one folder, and return their names, counts first."""
     from tallyveil.files.tables.side import areas_table, facilities_table, housing_table
     from tallyveil.files.tables.write import beside, write_counts, write_table
 
