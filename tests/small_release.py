@@ -8,7 +8,7 @@ from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
 from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.declaration import Declared
-from tallyveil.release.declared import SEEDED, declared_of
+from tallyveil.release.declare import SEEDED, declared_of
 from tallyveil.release.measurements import Measurements
 from tallyveil.release.release import Release
 from tallyveil.release.solved import Relaxed, Solved

@@ -1,4 +1,4 @@
-"""The order of the layers (DESIGN): a module imports from rows above it, or from its left in its row."""
+"""The order of the layers (ARCHITECTURE): a module imports from rows above it, or from its left in its row."""
 
 import ast
 from pathlib import Path
@@ -25,7 +25,7 @@ ROWS = [
         *(
             "nouns.areas",
             "nouns.optimised_spine",
-            "nouns.optimise_spine",
+            "nouns.spine_optimiser",
             "nouns.census_schemas",
             "nouns.population",
             "nouns",
@@ -55,7 +55,7 @@ ROWS = [
     ],
     [
         *("release.solved", "release.canonical", "release.typed_json", "release.declaration", "release.certificate"),
-        *("release.guarantee_words", "release.declared"),
+        *("release.guarantee_words", "release.declare"),
         *("release.measurements", "release.release", "release.certificate_page", "release.plan", "release"),
     ],
     ["populations", "files.atomic", "runs", "files"],
@@ -72,7 +72,7 @@ LATE = {
     ("privacy.strategy_checks", "privacy.strategy"),  # a type only
     ("privacy.strategy", "privacy.presets"),
     ("privacy.strategy", "privacy.strategy_toml"),
-    ("nouns.spine", "nouns.optimise_spine"),
+    ("nouns.spine", "nouns.spine_optimiser"),
     ("nouns.histogram", "nouns.tables"),
     ("nouns.estimates", "nouns.tables"),
     ("nouns.spine", "nouns.optimised_spine"),  # types only, as the next two

@@ -11,7 +11,7 @@
     │   └── FolderError           the folder of a release or of a job
     ├── EndedAfterNoise           a run ended after noise was drawn: its budget counts as spent
     ├── LedgerError               what was spent differs from what the strategy allows
-    └── SecretError               a key was about to be shown, copied or stored
+    └── SecretError               a key or the truth was about to be shown, copied or stored
 
 Each message says what was wrong, where, and what to do. On the command line an ``InputError`` of any kind ends the
 program with that one line and exit code 2.
@@ -76,4 +76,4 @@ class LedgerError(TallyveilError):
 
 
 class SecretError(TallyveilError, TypeError):
-    """A secret key was about to leave the process."""
+    """A key, or something that can still query the truth, was about to leave the process or enter a release."""

@@ -8,8 +8,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from tallyveil import Areas, Facilities, Histogram, Schema, Spine, Strategy
 from tallyveil.nouns.counts import Counts
-from tallyveil.nouns.optimise_spine import optimise_spine
 from tallyveil.nouns.optimised_spine import OptimisedSpine
+from tallyveil.nouns.spine_optimiser import optimise_spine
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, StructuralZero
 
 FREE = 1 << 60

@@ -20,7 +20,7 @@ from tallyveil.files.release_folder.margin_columns import area_table, write_marg
 from tallyveil.files.release_folder.signing import write_key_pair
 from tallyveil.nouns.areas import Areas
 from tallyveil.release.certificate import Certificate, Observed
-from tallyveil.release.declared import declared_of
+from tallyveil.release.declare import declared_of
 from tallyveil.release.release import Release
 
 

@@ -30,7 +30,7 @@ from tallyveil.mechanisms.measure import measure
 from tallyveil.nouns.histogram import Filter
 from tallyveil.privacy import Invariant, RunKey
 from tallyveil.release.certificate import Certificate, Observed
-from tallyveil.release.declared import declared_of
+from tallyveil.release.declare import declared_of
 from tallyveil.release.measurements import Measurements
 from tallyveil.release.release import Release
 

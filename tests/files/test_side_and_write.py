@@ -24,7 +24,7 @@ from tallyveil.files.tables.side import areas_table, facilities_table, housing_t
 from tallyveil.files.tables.write import units_table, wide_table, write_table
 from tallyveil.nouns.census_schemas import UNITS_2020
 from tallyveil.nouns.histogram import Filter
-from tallyveil.release.declared import FILTERED
+from tallyveil.release.declare import FILTERED
 
 TYPES = ("house", "prison", "dorm")
 

@@ -12,10 +12,10 @@ from brute_force import refused
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.optimise_spine import optimise_spine
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.spine_optimiser import optimise_spine
 from tallyveil.populations import census_2020
 from tallyveil.privacy import Strategy
 

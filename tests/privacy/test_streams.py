@@ -1,4 +1,4 @@
-"""The noise of a measurement: the same for the same measurement, independent for any other (DESIGN, rule 2)."""
+"""The noise of a measurement: the same for the same measurement, independent for any other (ARCHITECTURE, rule 2)."""
 
 import numpy as np
 import pytest

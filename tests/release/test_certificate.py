@@ -14,7 +14,7 @@ from tallyveil.privacy import Bound, Invariant, account_of
 from tallyveil.protection.protect import protect
 from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.certificate_page import certificate_html
-from tallyveil.release.declared import FILTERED, SEEDED, declared_of, stamps_of_run
+from tallyveil.release.declare import FILTERED, SEEDED, declared_of, stamps_of_run
 from tallyveil.release.solved import Relaxed, Solved
 
 

@@ -322,3 +322,14 @@ def test_the_walk_finds_the_truth_itself():
 
 def test_the_walk_does_not_take_the_spine_or_the_strategy_for_a_secret():
     assert found_in([SPINE, SCHEMA, strategy()], true_counts(truth()), set()) == []
+
+
+def test_a_release_refuses_measurements_that_can_still_query_the_truth():
+    """Which bug: a release that holds the counts behind its noisy answers."""
+    from tallyveil.errors import SecretError
+    from tallyveil.mechanisms.measure import measure
+
+    people = truth()
+    live = measure(people, Strategy.default(SPINE, SCHEMA, epsilon=EPSILON), RunKey.from_seed(1))
+    with pytest.raises(SecretError, match="can still query the truth"):
+        tv.Release(histogram=people, measurements=live)

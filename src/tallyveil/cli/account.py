@@ -28,7 +28,9 @@ def account(
         list[Path] | None,
         typer.Option(help="Release folder. The losses of several releases about the same people are added up."),
     ] = None,
-    more: Annotated[list[Path] | None, typer.Argument(help="Further release folders.", show_default=False)] = None,
+    more: Annotated[
+        list[Path] | None, typer.Argument(metavar="[RELEASE]...", help="Further release folders.", show_default=False)
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Convert a privacy-loss budget, or compute the total loss of a strategy or of several releases.

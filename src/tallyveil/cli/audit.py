@@ -46,18 +46,20 @@ def audit(
         float | None, typer.Option(help="Delta at which epsilon is bounded (default: 0; 0.001 for Gaussian noise).")
     ] = None,
     neighbours: Annotated[
-        Holds,
-        typer.Option(help="Neighbours for which epsilon holds (not for TopDown, whose strategy states them)."),
-    ] = Holds.replace_one,
+        Holds | None,
+        typer.Option(help="Neighbours of the claimed epsilon (default: replace-one; TopDown's are in its strategy)."),
+    ] = None,
     query: Annotated[str, typer.Option(help="Query whose released counts are compared.")] = "detailed",
     move: Annotated[
         str | None,
         typer.Option(
-            metavar="UNIT:CELL->UNIT:CELL", help="Move this person in D' (default: a person who is moved far away)."
+            metavar="UNIT:CELL->UNIT:CELL", help="D' is D with this person moved (default: one moved far away)."
         ),
     ] = None,
-    remove: Annotated[str | None, typer.Option(metavar="UNIT:CELL", help="Remove this person from D'.")] = None,
-    runs: Annotated[int, typer.Option(help="Runs on each of D and D'; half choose the event, half test it.")] = 20_000,
+    remove: Annotated[str | None, typer.Option(metavar="UNIT:CELL", help="D' is D without this person.")] = None,
+    runs: Annotated[
+        int, typer.Option(help="Number of runs on each of D and D'; half choose the event, half test it.")
+    ] = 20_000,
     confidence: Annotated[float, typer.Option(help="Confidence of the bound.")] = 0.95,
     facilities: options.FacilitiesFile = None,
     units: options.Units = None,
@@ -71,8 +73,8 @@ def audit(
     """Bound a mechanism's epsilon from below by running it many times on two neighbouring datasets, D and D'.
 
     The event that best tells D from D' is chosen on half of the runs and tested on the other half. A bound above the
-    proven epsilon means a bug or a wrong claim, and the exit code is 1. The output is computed from the true counts and
-    is not for publication.
+    proven epsilon indicates a bug or a wrong claim, and the exit code is 1. The output is computed from the true counts
+    and is not for publication.
 
     [bold]Examples[/bold]
 
@@ -95,13 +97,19 @@ def audit(
     check_workers(workers)
     people = read_counts(data, codebook, units=units)
     if mechanism is Mechanism.topdown:
+        if neighbours is not None:
+            raise InputError(
+                "--neighbours is for the other mechanisms: the strategy of topdown says which it protects."
+            )
         run: TopDownRuns | SimpleRuns = _topdown(
             people, strategy, epsilon=epsilon, rho=rho, delta=delta, invariants=invariant or [],
             facilities=facilities, seed=seed,
         )  # fmt: skip
     else:
         _refuse_topdown_options(mechanism, strategy=strategy, rho=rho, facilities=facilities, invariant=invariant)
-        run = _simple(mechanism, epsilon, query=query, neighbours=neighbours, seed=seed, delta=delta)
+        run = _simple(
+            mechanism, epsilon, query=query, neighbours=neighbours or Holds.replace_one, seed=seed, delta=delta
+        )
     other, proven = choose_neighbour(people, run.proven, move=move, remove=remove)
     job = AuditJob(
         mechanism=run, people=people, neighbour=other, proven=proven, query=query, runs=runs, confidence=confidence

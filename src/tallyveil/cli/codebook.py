@@ -19,14 +19,14 @@ FROM_DATA = (
 def codebook(
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file of people or counts.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="TOML file to write (default: print the draft).")
+        Path | None, typer.Option("--output", "-o", help="File for the codebook (default: print it).")
     ] = None,
 ) -> None:
     """Draft a codebook for a table, and summarise what is read with it.
 
     The labels and units of a draft come from the data, which makes them depend on the people. The draft says so
-    (labels_from, units_from), and releases made with it are stamped until someone has checked the lists against a public
-    source and removed these lines.
+    (labels_from, units_from), and releases made with it are stamped until someone has checked the lists against a
+    public source and removed these lines.
 
     [bold]Examples[/bold]
 

@@ -18,9 +18,9 @@ STRATIFIED = "votingage * hispanic * race"
 
 
 def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="New folder for the demo; it must not exist yet.")
-    ] = Path("tallyveil-demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="New folder; it must not exist yet.")] = Path(
+        "tallyveil-demo"
+    ),
 ) -> None:
     """Protect a synthetic census with the 2018 rules at epsilon 1, and show the error by level.
 

@@ -34,7 +34,7 @@ class Tails(StrEnum):
 
 def epl(
     file: Annotated[
-        Path, typer.Argument(help="CSV or Parquet file with one residual per row, or a release folder or table.")
+        Path, typer.Argument(help="File with one residual per row (with --column), or a release (with --truth).")
     ],
     column: Annotated[str | None, typer.Option(help="Column of residuals, released minus true.")] = None,
     truth: Annotated[Path | None, typer.Option(help="For a release: CSV or Parquet file of the true counts.")] = None,
@@ -43,17 +43,15 @@ def epl(
     ] = None,
     level: Annotated[str | None, typer.Option(help="For a release: level of the counts.")] = None,
     query: Annotated[str | None, typer.Option(help="For a release: query (default: total).")] = None,
-    units: Annotated[
-        Path | None, typer.Option(help="For a release: list of all units, including those with nobody in them.")
-    ] = None,
+    units: Annotated[Path | None, typer.Option(help="For a release: list of all units, including empty ones.")] = None,
     bandwidth: Annotated[
-        float, typer.Option(help="Standard deviation of the smoothing kernel, as a factor of that of the residuals.")
+        float, typer.Option(help="Bandwidth of the kernel, as a multiple of the residuals' standard deviation.")
     ] = 0.1,
     percentile: Annotated[float, typer.Option(help="Percentile of the residuals at which the search range ends.")] = 95,
     multiplier: Annotated[float, typer.Option(help="Factor by which the search range is widened.")] = 1,
-    grid: Annotated[Grid, typer.Option(help="Points of the search range.")] = Grid.midpoints,
+    grid: Annotated[Grid, typer.Option(help="Points at which the density is evaluated.")] = Grid.midpoints,
     tails: Annotated[
-        Tails, typer.Option(help="Percentile of each tail (petti2020), or of the absolute residual (flaxman2019).")
+        Tails, typer.Option(help="Percentile of each tail (petti2020) or of the absolute residual (both, flaxman2019).")
     ] = Tails.each,
     confidence: Annotated[float, typer.Option(help="Confidence level of the interval and the band.")] = 0.95,
     theory: Annotated[

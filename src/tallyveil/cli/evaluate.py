@@ -25,10 +25,10 @@ def evaluate(
     level: options.Levels = None,
     query: options.Queries = None,
     homogeneity: Annotated[
-        str, typer.Option(metavar="QUERY", help="Query whose empty cells are counted to group units by homogeneity.")
+        str, typer.Option(metavar="QUERY", help="Query that defines homogeneity: the number of its empty cells.")
     ] = "detailed",
     over: Annotated[
-        str, typer.Option(help="Cells to compare: nonempty (in the truth or the release), or all.")
+        str, typer.Option(help='Cells to compare: "nonempty" (in the truth or the release) or "all".')
     ] = "nonempty",
     units: options.Units = None,
     housing: Annotated[

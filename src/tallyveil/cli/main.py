@@ -38,8 +38,8 @@ from tallyveil.errors import InputError, TallyveilError
 
 app = typer.Typer(
     name="tallyveil",
-    help="Differential privacy for counts of people that nest in geography: protect, and measure what it cost and "
-    "what it bought.",
+    help="Differential privacy for counts of people that nest in geography: protect them, and "
+    "measure what the protection costs and buys.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

@@ -12,20 +12,22 @@ from tallyveil.errors import InputError
 
 Data = Annotated[Path, typer.Argument(help="CSV or Parquet file of people or counts.")]
 Codebook = Annotated[Path, typer.Option(help="TOML file that describes the columns.")]
-Units = Annotated[Path | None, typer.Option(help="Public list of all units, including those with nobody in them.")]
+Units = Annotated[Path | None, typer.Option(help="Public list of all units, including empty ones.")]
 FacilitiesFile = Annotated[
-    Path | None, typer.Option("--facilities", help="Table of facilities by leaf and type, from which bounds follow.")
+    Path | None, typer.Option("--facilities", help="Table of facilities by leaf and type; bounds are derived from it.")
 ]
 StrategyName = Annotated[str | None, typer.Option("--strategy", help="Name of a preset, or a TOML file.")]
 StrategyOrDefault = Annotated[
     str | None, typer.Option("--strategy", help="Name of a preset, or a TOML file (default: equal shares).")
 ]
-Epsilon = Annotated[str | None, typer.Option(help="Privacy-loss budget, as epsilon of pure differential privacy.")]
-Rho = Annotated[str | None, typer.Option(help="Privacy-loss budget, as rho of zero-concentrated differential privacy.")]
-DeltaText = Annotated[str | None, typer.Option("--delta", help="Delta at which epsilon is reported (default 1e-10).")]
+Epsilon = Annotated[str | None, typer.Option(help="Privacy-loss budget: epsilon (pure differential privacy).")]
+Rho = Annotated[str | None, typer.Option(help="Privacy-loss budget: rho (zero-concentrated differential privacy).")]
+DeltaText = Annotated[str | None, typer.Option("--delta", help="Delta at which epsilon is reported (default: 1e-10).")]
 Invariants = Annotated[
     list[str] | None,
-    typer.Option("--invariant", metavar="QUERY@LEVEL", help="Release a query exactly at a level, as in total@state."),
+    typer.Option(
+        "--invariant", metavar="QUERY@LEVEL", help="Query to publish without noise at a level, for example total@state."
+    ),
 ]
 Workers = Annotated[
     int | None, typer.Option(help="Number of processes (default: all cores). The result does not depend on it.")
@@ -38,17 +40,17 @@ NewFolder = Annotated[
     Path | None, typer.Option("--output", "-o", help="New folder for tables and plots; it must not exist yet.")
 ]
 ResumableFolder = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Folder for the runs; resumes an existing folder.")
+    Path | None, typer.Option("--output", "-o", help="Folder for the runs. Unfinished runs in it are resumed.")
 ]
-ReleaseFolder = Annotated[Path, typer.Argument(metavar="RELEASE", help="Folder of a release.")]
+ReleaseFolder = Annotated[Path, typer.Argument(metavar="RELEASE", help="Release folder.")]
 Truth = Annotated[Path, typer.Argument(help="CSV or Parquet file of the true counts.")]
 Releases = Annotated[
     list[Path],
-    typer.Argument(metavar="RELEASE...", help="Release folders, or tables that the same codebook describes."),
+    typer.Argument(metavar="RELEASE", help="Release folders, or tables that the same codebook describes."),
 ]
 Pool = Annotated[bool, typer.Option("--pool", help="Treat several releases as replicates of one strategy.")]
 AreasFile = Annotated[
-    Path | None, typer.Option("--areas", help="Table of areas off the spine, with columns for leaf code and area.")
+    Path | None, typer.Option("--areas", help="Table that assigns leaves to areas off the spine (leaf code, area).")
 ]
 Levels = Annotated[list[str] | None, typer.Option("--level", help="Level (default: all). Can be repeated.")]
 Queries = Annotated[

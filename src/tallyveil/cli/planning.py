@@ -11,7 +11,7 @@ from tallyveil.cli.options import emit_json
 from tallyveil.cli.presets import print_noise
 from tallyveil.files.release_folder.measurement_files import Sizes, measurement_sizes
 from tallyveil.privacy import account_of
-from tallyveil.release.declared import stamps_of_run
+from tallyveil.release.declare import stamps_of_run
 from tallyveil.release.guarantee_words import agreement
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.plan import PlannedNoise, effort_of, planned_noise, public_persons

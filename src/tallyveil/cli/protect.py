@@ -38,27 +38,27 @@ def protect(
     key_file: Annotated[
         Path | None,
         typer.Option(
-            help="Secret key of the run (mode 0600), created if missing. The same key gives the same noise. A key is "
-            "bound to one set of people: keep KEY.bound beside it."
+            help="Secret key of the run (mode 0600), created if missing. The same key gives the same noise. "
+            "KEY.bound binds it to one dataset; keep both files together."
         ),
     ] = None,
     measurements: Annotated[
         list[str] | None,
-        typer.Option(metavar="QUERY@LEVEL", help="Publish the noisy answers to a query at a level, or all."),
+        typer.Option(metavar="QUERY@LEVEL", help='Also publish the noisy answers to a query at a level, or to "all".'),
     ] = None,
     failsafe: Annotated[
         bool,
         typer.Option(
             "--failsafe/--no-failsafe",
-            help="If noise makes constraints conflict, change the parent as little as possible and record it. Without "
-            "it the run ends there, and its budget is spent.",
+            help="If noise makes constraints conflict, change the parent as little as possible and record it. With "
+            "--no-failsafe, the run stops there and its budget counts as spent.",
         ),
     ] = True,
     unchecked: Annotated[
         bool,
         typer.Option(
             "--unchecked-constraints",
-            help="Enforce bounds on the release only, and never compare the data with them. The guarantee then also "
+            help="Enforce the bounds on the release, but never check the data against them. The guarantee then also "
             "covers data that violate the bounds.",
         ),
     ] = False,
@@ -67,7 +67,7 @@ def protect(
     ] = None,
     threads: options.Threads = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show the noise, time and file sizes without spending or writing anything.")
+        bool, typer.Option("--plan", help="Show noise, time and file sizes without spending budget or writing files.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -132,7 +132,7 @@ def protect(
 def announce(people: Histogram, strategy: Strategy, published: list[tuple[str, str]]) -> None:
     """Say what is about to happen, and how large the measurements will be."""
     from tallyveil.cli.planning import described, human_bytes, sizes_of
-    from tallyveil.release.declared import stamps_of_run
+    from tallyveil.release.declare import stamps_of_run
 
     typer.echo(f"protecting {described(people, strategy)}, {strategy.unit} {strategy.budget}", err=True)
     if published:

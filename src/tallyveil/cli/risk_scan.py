@@ -29,7 +29,7 @@ def scan(
     truth: options.Data,
     codebook: options.Codebook,
     release: Annotated[
-        Path | None, typer.Option(help="Release folder, whose strategy and saved measurements are used.")
+        Path | None, typer.Option(help="Release folder; its strategy and saved measurements are used.")
     ] = None,
     strategy: options.StrategyOrDefault = None,
     epsilon: options.Epsilon = None,
@@ -38,7 +38,7 @@ def scan(
     facilities: options.FacilitiesFile = None,
     units: options.Units = None,
     prior: Annotated[
-        list[str] | None, typer.Option(help="Prior of an intruder (default 1/2). Can be repeated.")
+        list[str] | None, typer.Option(help="Prior of an intruder (default: 1/2). Can be repeated.")
     ] = None,
     level: Annotated[list[str] | None, typer.Option(help="Level to scan (default: all). Can be repeated.")] = None,
     query: Annotated[
@@ -56,20 +56,24 @@ def scan(
     ] = None,
     above: Annotated[
         bool,
-        typer.Option("--above", help="Also scan with the count of the unit above and the sum of the siblings' counts."),
+        typer.Option(
+            "--above", help="Also scan for an intruder who uses the counts of the unit above and the siblings."
+        ),
     ] = False,
-    key_file: Annotated[Path | None, typer.Option(help="Key of the run, whose noise is drawn again.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the run, for research: its noise is drawn again.")] = None,
-    most: Annotated[int, typer.Option(help="Number of most exposed units per level that -o lists.")] = 20,
+    key_file: Annotated[
+        Path | None, typer.Option(help="Key file of the run, from which its noise is drawn again.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the run, from which its noise is drawn again.")] = None,
+    most: Annotated[int, typer.Option(help="Number of most exposed units to list per level (with -o).")] = 20,
     threads: options.Threads = None,
     output: options.NewFolder = None,
     as_json: options.Json = False,
 ) -> None:
     """Measure how exposed each person is to an intruder who knows everyone else in the unit. Not for publication.
 
-    Before release, figures are averages over the noise. After release (saved measurements, a key or a seed), they are
-    computed from the noise that was drawn. Both concern the noisy counts of one level before post-processing. For
-    published counts, which depend on the noisy counts of all levels, use "risk simulate".
+    Before a release, figures are averages over the noise. After a release (with saved measurements, a key file or a
+    seed), they are computed from the noise that was drawn. Both concern the noisy counts of one level before
+    post-processing. For published counts, which depend on the noisy counts of all levels, use "risk simulate".
 
     [bold]Examples[/bold]
 
@@ -129,7 +133,7 @@ def _released(
 ) -> tuple[Histogram, Strategy, Facilities | None, Measurements | None]:
     """The counts, and the strategy, facilities and saved measurements of the release."""
     from tallyveil.cli.reading import read_truth_and_releases
-    from tallyveil.release.declared import SEEDED
+    from tallyveil.release.declare import SEEDED
 
     given = read_truth_and_releases(truth, [release], codebook, units=units)
     (folder,) = given.releases.values()

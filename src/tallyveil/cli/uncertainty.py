@@ -31,7 +31,7 @@ WEAK = (
 
 def uncertainty(
     folder: options.ReleaseFolder,
-    replicates: Annotated[int, typer.Option(help="Number of times that the release is protected again.")] = 10,
+    replicates: Annotated[int, typer.Option(help="Number of times the release is protected again.")] = 10,
     level: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,9 +51,8 @@ def uncertainty(
 ) -> None:
     """Estimate 90% margins of error without the truth, and add them to the release's tables by level.
 
-    The release is protected again as if it were the truth, which spends no budget. The distance that its counts move
-    estimates how far they are from the true counts. The columns of margins are named after those of the counts, with
-    _moe90 at the end.
+    The release is protected again as if it were the truth, which spends no budget. How far its counts move is an
+    estimate of their distance from the true counts. A column of margins is named like that of its counts, plus _moe90.
 
     [bold]Examples[/bold]
 

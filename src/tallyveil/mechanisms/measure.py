@@ -24,7 +24,7 @@ from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.stream_words import check_place
 from tallyveil.privacy.streams import measurement_stream
-from tallyveil.release.declared import stamps_of_run
+from tallyveil.release.declare import stamps_of_run
 from tallyveil.release.measurements import Measurements, Pair
 
 

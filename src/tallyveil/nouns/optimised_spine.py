@@ -1,6 +1,6 @@
 """The noun of the optimised spine: a second spine on the same leaves, and the mapping between the two.
 
-:mod:`tallyveil.nouns.optimise_spine` builds it and explains why it exists.
+:mod:`tallyveil.nouns.spine_optimiser` builds it and explains why it exists.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ class Spine:
     def optimised(
         self, *, tribal: Areas | None = None, place: Areas | None = None, facilities: Facilities | None = None
     ) -> OptimisedSpine:
-        """Build the optimised spine of 2020 from this one (see :mod:`tallyveil.nouns.optimise_spine`)."""
-        from tallyveil.nouns.optimise_spine import optimise_spine
+        """Build the optimised spine of 2020 from this one (see :mod:`tallyveil.nouns.spine_optimiser`)."""
+        from tallyveil.nouns.spine_optimiser import optimise_spine
 
         return optimise_spine(self, tribal=tribal, place=place, facilities=facilities)

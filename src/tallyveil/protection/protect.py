@@ -35,7 +35,7 @@ from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.before_noise import checked_limits
 from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.declaration import Declared
-from tallyveil.release.declared import declared_of, stamps_of_run
+from tallyveil.release.declare import declared_of, stamps_of_run
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.release import Release
 

@@ -1,6 +1,6 @@
 """The certificate of a release: what was declared before any data were seen, and what was observed while solving.
 
-``declared`` follows from public inputs alone (:mod:`tallyveil.release.declared`). ``observed`` is computed from the
+``declared`` follows from public inputs alone (:mod:`tallyveil.release.declare`). ``observed`` is computed from the
 measurements alone, so post-processing of saved measurements gives the same figures. Fields have the names of the keys
 in ``certificate.json``.
 """

@@ -1,6 +1,6 @@
 """The declared part of a certificate: what follows from public inputs, with the names of the keys in its JSON.
 
-:func:`tallyveil.release.declared.declared_of` computes it.
+:func:`tallyveil.release.declare.declared_of` computes it.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from tallyveil.risk.budget.allocation import Allocation, allocate
 from tallyveil.risk.budget.choose import Choice, choose
 from tallyveil.risk.budget.curve import curve
 from tallyveil.risk.budget.empirical import Empirical, empirical_epsilon
-from tallyveil.risk.scan.above import scan_above
 from tallyveil.risk.scan.result import Scan
 from tallyveil.risk.scan.scan import scan
+from tallyveil.risk.scan.scan_above import scan_above
 from tallyveil.risk.simulate.simulated import Simulated, simulate
 from tallyveil.risk.target import priors
 from tallyveil.risk.target.attacks import Attack, noises_of

@@ -23,7 +23,7 @@ from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
 from tallyveil.release.certificate import Observed
 from tallyveil.release.certificate_page import certificate_html, digest_tag
-from tallyveil.release.declared import declared_of, stamps_of_run
+from tallyveil.release.declare import declared_of, stamps_of_run
 
 _TAG = re.compile('<meta name="certificate-sha256"[^>]*>')
 

@@ -44,7 +44,7 @@ from tallyveil.nouns.spine import Spine
 from tallyveil.nouns.tables import counts_table
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_from_toml, strategy_to_toml
-from tallyveil.release.declared import versions
+from tallyveil.release.declare import versions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

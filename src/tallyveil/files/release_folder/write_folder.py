@@ -44,7 +44,7 @@ from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_to_toml
 from tallyveil.release.certificate import Certificate
 from tallyveil.release.certificate_page import certificate_html
-from tallyveil.release.declared import SEEDED
+from tallyveil.release.declare import SEEDED
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.release import Release
 

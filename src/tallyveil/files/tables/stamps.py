@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tallyveil.errors import DataError
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.release.declared import FILTERED
+from tallyveil.release.declare import FILTERED
 
 STAMPS = "STAMPS.txt"
 STAMPED = "Stamped: "

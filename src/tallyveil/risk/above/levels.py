@@ -6,9 +6,9 @@ same for the levels further up (1 above the last),
 
 .. math:: V(x) = \sum_{y \ge 0} \pi(y)\, g(y^* - y)\, f(x'^* - x - y)\, V'(x + y)
 
-is the probability of the released counts, given that the unit counts x (kazan2022, Eq. 22 to 25 for one level above,
-with y for :math:`x_2 - x_1`). A level without siblings counts the same people again: Y and Y* are 0, and V(x) is
-:math:`f(x'^* - x) V'(x)`.
+is the probability of the released counts, given that the unit counts x (kazan2022, Eq. 22, 23, 24 and 25 for one level
+above, with y for :math:`x_2 - x_1`). ``Above.log_weight`` computes it. A level without siblings counts the same people
+again: Y and Y* are 0, and V(x) is :math:`f(x'^* - x) V'(x)`.
 """
 
 from __future__ import annotations
