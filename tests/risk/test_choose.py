@@ -15,7 +15,7 @@ from tallyveil.errors import InputError
 from tallyveil.privacy import DiscreteGaussian, Geometric, Invariant, account_of
 from tallyveil.risk.above.hierarchy import Hierarchy
 from tallyveil.risk.above.levels import Above
-from tallyveil.risk.budget.allocation import allocate, holds_for
+from tallyveil.risk.budget.allocation import allocate, bounded_units
 from tallyveil.risk.budget.choose import choose
 from tallyveil.risk.budget.curve import curve, mean_abs
 from tallyveil.risk.budget.decision_budgets import _searched, budgets_by_decision
@@ -632,7 +632,7 @@ def test_an_only_child_of_the_root_has_its_row_and_is_measured_with_the_whole_bu
 @pytest.mark.parametrize("only_child", [True, False])
 def test_a_bound_at_the_root_or_between_says_for_whom_it_holds(only_child):
     plan = replace(SMALL, only_child=only_child)
-    told = [holds_for(plan, level) for level in plan.levels]
+    told = [bounded_units(plan, level) for level in plan.levels]
     if only_child:
         assert told[0].startswith("units of level 'county' with several children; an only child")
         assert told[2].startswith("units of level 'block' with siblings; one that is its tract's only child")

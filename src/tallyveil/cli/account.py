@@ -146,22 +146,22 @@ def print_account(figures: Account, *, stamped: bool = False) -> None:
     table.add_column(justify="right")
     table.add_column(style="dim")
     at = "" if figures.delta is None else f" at delta {figures.delta:g}"
-    table.add_row("epsilon", up(figures.epsilon), f"{'the loss' if stamped else 'the guarantee'}{at}")
+    table.add_row("epsilon", rounded_up_text(figures.epsilon), f"{'the loss' if stamped else 'the guarantee'}{at}")
     if figures.rho is not None:
         table.add_row("rho", up_to_digits(figures.rho, 6), "the same as zero-concentrated differential privacy")
     if figures.pld_epsilon is not None:
-        table.add_row("pld epsilon", up(figures.pld_epsilon), "the same, computed more tightly")
+        table.add_row("pld epsilon", rounded_up_text(figures.pld_epsilon), "the same, computed more tightly")
     elif figures.pld_reason is not None:
         table.add_row("pld epsilon", "-", f"not computed: {figures.pld_reason}")
     if figures.implied_epsilon is not None:
         table.add_row("implied epsilon", f"{figures.implied_epsilon:.4f}", "sqrt(2 rho): to compare, not a guarantee")
     first = "what is revealed about one attribute of a person, to someone who knows all others"
     for name, value in (figures.per_attribute or {}).items():
-        table.add_row(f"epsilon, {'any other attribute' if name == OTHER else name}", up(value), first)
+        table.add_row(f"epsilon, {'any other attribute' if name == OTHER else name}", rounded_up_text(value), first)
         first = '"'
     first = "what is revealed about a person's place, to someone who knows their unit of this level"
     for name, value in (figures.within_level or {}).items():
-        table.add_row(f"epsilon, within {name}", up(value), first)
+        table.add_row(f"epsilon, within {name}", rounded_up_text(value), first)
         first = '"'
     Console().print(table)
     if max((figures.per_attribute or {}).values(), default=0.0) > figures.epsilon:
@@ -174,10 +174,10 @@ def print_account(figures: Account, *, stamped: bool = False) -> None:
         )
 
 
-def up(value: float) -> str:
+def rounded_up_text(value: float) -> str:
     """A loss to four decimals, rounded up.
 
-    >>> up(17.14355074)
+    >>> rounded_up_text(17.14355074)
     '17.1436'
     """
     import math

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,6 +60,13 @@ Queries = Annotated[
 ]
 Long = Annotated[bool, typer.Option("--long", help="Run even if it will take more than an hour.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+class CountMechanism(StrEnum):
+    """Noise of a single count."""
+
+    gaussian = "gaussian"
+    geometric = "geometric"
 
 
 def json_text(value: Any) -> str:

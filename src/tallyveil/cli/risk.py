@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,13 +38,6 @@ DECISION = ("right_decision", "gain", "loss", "tie", "truncation", "draws", "rig
             "tie_se")  # fmt: skip
 
 
-class Mechanism(StrEnum):
-    """Noise of a count."""
-
-    gaussian = "gaussian"
-    geometric = "geometric"
-
-
 app = typer.Typer(invoke_without_command=True, no_args_is_help=True)
 app.command("scan")(risk_scan.scan)
 app.command("choose")(risk_choose.choose)
@@ -58,7 +50,9 @@ def risk(
     prior: Annotated[
         str | None, typer.Option(help="Prior probability that the target has the characteristics.")
     ] = None,
-    mechanism: Annotated[Mechanism, typer.Option(help="Noise of the count.")] = Mechanism.gaussian,
+    mechanism: Annotated[
+        options.CountMechanism, typer.Option(help="Noise of the count.")
+    ] = options.CountMechanism.gaussian,
     rho: Annotated[str | None, typer.Option(help="Rho of the Gaussian noise, whose variance is 1/(2 rho).")] = None,
     variance: Annotated[str | None, typer.Option(help="Variance of the Gaussian noise, instead of rho.")] = None,
     epsilon: Annotated[
@@ -112,12 +106,12 @@ def _refuse_options(context: typer.Context) -> None:
 
 
 def _noise(
-    mechanism: Mechanism, *, rho: str | None, variance: str | None, epsilon: str | None
+    mechanism: options.CountMechanism, *, rho: str | None, variance: str | None, epsilon: str | None
 ) -> Geometric | DiscreteGaussian:
     from tallyveil.privacy import DiscreteGaussian, Geometric
     from tallyveil.privacy.budget import exact
 
-    if mechanism is Mechanism.geometric:
+    if mechanism is options.CountMechanism.geometric:
         if epsilon is None or rho is not None or variance is not None:
             raise InputError("geometric noise has one parameter: --epsilon E. Leave --rho and --variance out.")
         return Geometric(z=exact(epsilon, "epsilon"))

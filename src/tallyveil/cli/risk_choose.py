@@ -25,13 +25,6 @@ EVERY = 5.0  # seconds between lines of progress
 BETWEEN = 8  # steps between two budgets that are printed, where figures are quick to compute
 
 
-class Mechanism(StrEnum):
-    """Noise of a single count."""
-
-    gaussian = "gaussian"
-    geometric = "geometric"
-
-
 class On(StrEnum):
     """Measure that is bounded."""
 
@@ -47,7 +40,8 @@ def choose(
         On, typer.Option(help="Measure: right decision (Eq. 18), risk R (Eq. 15) or average posterior (Eq. 14).")
     ],
     mechanism: Annotated[
-        Mechanism | None, typer.Option(help="Noise of a single count (default: gaussian). Not with --strategy.")
+        options.CountMechanism | None,
+        typer.Option(help="Noise of a single count (default: gaussian). Not with --strategy."),
     ] = None,
     strategy: options.StrategyName = None,
     epsilon: Annotated[str | None, typer.Option(help="Epsilon of the strategy, in place of its own budget.")] = None,
@@ -103,7 +97,7 @@ def choose(
         level = level or list(plan.levels)[-1]
     queries = [DETAILED] if detail_only else None
     counts: Any = {
-        "mechanism": (mechanism or Mechanism.gaussian).value,
+        "mechanism": (mechanism or options.CountMechanism.gaussian).value,
         "strategy": plan,
         "level": level,
         "queries": queries,
@@ -129,14 +123,14 @@ def _of_strategy(
     plan: Strategy | None, level: str, queries: list[str] | None, empirical: list[Empirical | None]
 ) -> dict[str, Any]:
     """What the bound is for, and the empirical epsilon, under their JSON keys; nothing for a single count."""
-    from tallyveil.risk.budget.allocation import holds_for
+    from tallyveil.risk.budget.allocation import bounded_units
 
     if plan is None:
         return {}
     return {
         "level": level,
         "queries": queries or list(plan.queries[level]),
-        "holds_for": holds_for(plan, level),
+        "holds_for": bounded_units(plan, level),
         "empirical_epsilon": [None if found is None else found.as_json() for found in empirical],
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tallyveil.errors import InputError
-from tallyveil.mechanisms.noisy import People, Replicates, noise_parameter, noise_stream, noisy_answers, people_of
+from tallyveil.mechanisms.noisy import People, Replicates, histogram_of, noise_parameter, noise_stream, noisy_answers
 from tallyveil.nouns.estimates import Estimates
 from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy.budget import Number
@@ -47,7 +47,7 @@ def averaged(
     """
     if isinstance(parts, bool) or not isinstance(parts, int) or not 1 <= parts <= MOST_PARTS:
         raise InputError(f"parts must be a whole number from 1 to {MOST_PARTS:,}. Got {parts!r} instead.")
-    truth = people_of(people)
+    truth = histogram_of(people)
     z, asked, leaf = noise_parameter(epsilon, neighbours) / parts, truth.schema.query(query).name, truth.spine.leaf
     stream = noise_stream(truth, "averaged", z, parts, asked, seed=seed, key=key)
     total = noisy_answers(truth, stream, z=z, query=asked, level=leaf, replicate=replicate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallyveil.mechanisms.noisy import People, Replicates, noise_parameter, noise_stream, noisy_answers, people_of
+from tallyveil.mechanisms.noisy import People, Replicates, histogram_of, noise_parameter, noise_stream, noisy_answers
 from tallyveil.nouns.estimates import Estimates
 from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy.budget import Number
@@ -47,7 +47,7 @@ def geometric(
     >>> geometric(uniform_tree(persons=1000, mean=10, levels=2, seed=1), epsilon=1, seed=1, replicate=range(3))
     Estimates('total' at level2, 3 replicates)
     """
-    truth = people_of(people)
+    truth = histogram_of(people)
     z, asked, leaf = noise_parameter(epsilon, neighbours), truth.schema.query(query).name, truth.spine.leaf
     stream = noise_stream(truth, "geometric", z, asked, seed=seed, key=key)
     noisy = noisy_answers(truth, stream, z=z, query=asked, level=leaf, replicate=replicate)

@@ -38,7 +38,7 @@ def noise_parameter(epsilon: Number, neighbours: Neighbours, *, name: str = "eps
     return exact(epsilon, name) / (2 if neighbours == "replace-one" else 1)
 
 
-def people_of(people: People) -> Histogram:
+def histogram_of(people: People) -> Histogram:
     """The persons of a synthetic census, or the histogram itself."""
     return people.people if isinstance(people, Population) else people
 

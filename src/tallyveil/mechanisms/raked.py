@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil._arrays import Floats, Integers
-from tallyveil.mechanisms.noisy import People, Replicates, noise_parameter, noise_stream, noisy_answers, people_of
+from tallyveil.mechanisms.noisy import People, Replicates, histogram_of, noise_parameter, noise_stream, noisy_answers
 from tallyveil.nouns.estimates import Estimates
 from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy.budget import Number
@@ -53,7 +53,7 @@ def raked(
     >>> raked(uniform_tree(persons=1000, mean=10, levels=2, seed=1), epsilon=1, seed=1)
     Estimates('total' at top, level1, level2, 1 replicate)
     """
-    truth = people_of(people)
+    truth = histogram_of(people)
     spine, asked = truth.spine, truth.schema.query(query).name
     z = noise_parameter(epsilon, neighbours) / len(spine.levels)
     stream = noise_stream(truth, "raked", z, asked, seed=seed, key=key)

@@ -21,10 +21,10 @@ from tallyveil.mechanisms.geometric import geometric
 from tallyveil.mechanisms.noisy import (
     People,
     Replicates,
+    histogram_of,
     noise_parameter,
     noise_stream,
     noisy_answers,
-    people_of,
 )
 from tallyveil.nouns.estimates import Estimates
 from tallyveil.nouns.histogram import Histogram
@@ -67,7 +67,7 @@ def total_and_strata(
     """
     if len(weights) != 2 or not all(isinstance(weight, int | float) and 0 < weight < np.inf for weight in weights):
         raise InputError(f"the weights of total and strata must be above 0. Got {weights} instead.")
-    truth = people_of(people)
+    truth = histogram_of(people)
     where, asked = level or truth.spine.leaf, truth.schema.query(query).name
     z_total = noise_parameter(epsilon_total, neighbours, name="epsilon_total")
     z_strata = noise_parameter(epsilon_strata, neighbours, name="epsilon_strata")
@@ -114,7 +114,7 @@ def with_invariant(
         raise InputError(
             f"the weight of an invariant must be above 0. Got {weight} instead; exact=True keeps it exactly."
         )
-    truth = people_of(people)
+    truth = histogram_of(people)
     totals = truth.answer(TOTAL, level=above).dense()[:, 0]
     noisy = geometric(
         truth, epsilon=epsilon, query=query, neighbours="replace-one", seed=seed, key=key, replicate=replicate

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
-from tallyveil.mechanisms.noisy import People, people_of
+from tallyveil.mechanisms.noisy import People, histogram_of
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.estimates import Sample
 from tallyveil.nouns.histogram import Histogram
@@ -46,7 +46,7 @@ def sample(people: People, fraction: Number, *, seed: int, replicate: int = 0) -
     >>> half.people.total(), half.answer("total", level="top").tolist()
     (500, [[1000]])
     """
-    truth = people_of(people)
+    truth = histogram_of(people)
     share = as_share(fraction, "fraction")
     if share == 0:
         raise InputError("fraction 0 takes nobody, which cannot be scaled up. Give one above 0 and at most 1.")

@@ -9,7 +9,7 @@ import numpy as np
 
 from tallyveil._arrays import Bools, Integers
 from tallyveil.errors import InputError
-from tallyveil.mechanisms.noisy import People, people_of
+from tallyveil.mechanisms.noisy import People, histogram_of
 from tallyveil.nouns.estimates import Estimates
 
 
@@ -88,7 +88,7 @@ def suppress(
     [[[0, 40, 0], [5, 6, 0]]]
     """
     _check_options(below, fill)
-    truth = people_of(people)
+    truth = histogram_of(people)
     asked = truth.schema.query(query)
     counts = truth.answer(asked, level=level).dense()
     small = (counts > 0) & (counts < below)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
-from tallyveil.mechanisms.noisy import People, people_of
+from tallyveil.mechanisms.noisy import People, histogram_of
 from tallyveil.mechanisms.sampling import as_share, draw_people, generator
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
@@ -69,7 +69,7 @@ def swap(people: People, *, rate: Number, match: str, level: str, seed: int, rep
     >>> after.people.at("county") == truth.at("county")
     True
     """
-    truth = people_of(people)
+    truth = histogram_of(people)
     spine, leaves, keys = truth.spine, truth.leaves, truth.schema.query(match)
     if spine.depth(level) == len(spine.levels) - 1:
         raise InputError(f"level {level!r} is the finest, so nobody can move within its units. Give a level above it.")

@@ -38,7 +38,7 @@ from tallyveil.privacy.strategy import Strategy
 if TYPE_CHECKING:
     from tallyveil.nouns.optimised_spine import OptimisedSpine
 
-Noise = Geometric | DiscreteGaussian
+AnyNoise = Geometric | DiscreteGaussian
 Factors = frozenset[str]
 OTHER = "*"  # all attributes that a strategy does not name
 MOST_COMBINATIONS = 4096  # of ways in which two records can differ; beyond it, all factors are assumed to differ
@@ -103,7 +103,7 @@ class Loss:
         everything = self._costliest(None)
         return {level: 2 * self._parting_below(level, everything) for level in levels[:-1]}
 
-    def paths(self) -> list[tuple[Noise, ...]]:
+    def paths(self) -> list[tuple[AnyNoise, ...]]:
         """Return, for each kind of path from the root to a leaf, the noise of all counts on it that can differ.
 
         Kinds of paths differ in which units have taken over a share. For replace-one neighbours the counts of two paths
@@ -187,7 +187,7 @@ class Loss:
         asked = self._attributes if query == DETAILED else factors_of(query)
         return not factors.isdisjoint(asked)
 
-    def _noises(self, depth: int, span: int, factors: Factors | None) -> Iterator[Noise]:
+    def _noises(self, depth: int, span: int, factors: Factors | None) -> Iterator[AnyNoise]:
         """Yield the noise of one count of each query that differs, in a unit that pays for ``span`` levels."""
         level = list(self.strategy.levels)[depth]
         share = sum(list(self.strategy.levels.values())[depth : depth + span], Fraction(0))

@@ -17,7 +17,7 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 from tallyveil.privacy.conversions import epsilon_from_rho, implied_epsilon
-from tallyveil.privacy.loss import Loss, Noise
+from tallyveil.privacy.loss import AnyNoise, Loss
 
 LARGEST_RHO = 1000  # far beyond any use; the distribution grows with rho and does not fit into memory at 10^9
 LARGEST_SCALE = 10**5  # of the noise; the distribution has a dozen points per unit of scale
@@ -52,7 +52,7 @@ def pld_epsilon(loss: Loss, delta: Fraction) -> tuple[float | None, str | None]:
 
 @lru_cache(maxsize=16)  # replicates of a run need the same value
 def _worst(
-    kinds: tuple[tuple[Noise, ...], ...], pairs: tuple[tuple[int, ...], ...], rho: Fraction, delta: Fraction
+    kinds: tuple[tuple[AnyNoise, ...], ...], pairs: tuple[tuple[int, ...], ...], rho: Fraction, delta: Fraction
 ) -> float:
     """Return the largest epsilon over pairs of kinds of paths."""
     step = min(1e-3, implied_epsilon(rho) / 2000)  # of the loss; a coarser step errs upwards
@@ -79,7 +79,7 @@ def _distributions(step: float) -> Callable[[Fraction], Any]:
     return of
 
 
-def _composed(noises: Iterable[Noise], of: Callable[[Fraction], Any]) -> Any:
+def _composed(noises: Iterable[AnyNoise], of: Callable[[Fraction], Any]) -> Any:
     """Compose the distributions of all counts of a path, narrow ones first because they compose faster."""
     times = Counter(noise.parameter for noise in noises)
     parts = (of(variance).self_compose(times[variance]) for variance in sorted(times, reverse=True))

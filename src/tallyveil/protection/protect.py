@@ -22,7 +22,7 @@ from tallyveil.files.release_folder.signing import read_signing_key
 from tallyveil.files.release_folder.write_folder import write_release
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.mechanisms.measure import measure
-from tallyveil.mechanisms.noisy import people_of, run_key
+from tallyveil.mechanisms.noisy import histogram_of, run_key
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
@@ -100,7 +100,7 @@ def protect(
     57
     """
     run = _ProtectionRun(
-        people=people_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
+        people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
         key=run_key(seed, key), replicate=replicate, optimised=optimised, failsafe=failsafe, threads=threads,
         progress=progress,
     )  # fmt: skip
@@ -137,7 +137,7 @@ def protect_to_folder(
     if sign_with is not None:
         read_signing_key(sign_with)
     run = _ProtectionRun(
-        people=people_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
+        people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
         key=run_key(seed, key), optimised=optimised, failsafe=failsafe, threads=threads, progress=progress,
     )  # fmt: skip
     refuse_clashing_names(run.people)

@@ -33,7 +33,7 @@ from tallyveil.files.release_folder.certificate_checks import (
 from tallyveil.files.release_folder.constraint_checks import NUMBERS
 from tallyveil.files.release_folder.findings import BrokenError, Finding, Findings, UncheckedError
 from tallyveil.files.release_folder.layout import CERTIFICATE, SIGNATURE
-from tallyveil.files.release_folder.level_checks import check_children, check_levels, read_levels
+from tallyveil.files.release_folder.level_checks import check_children, check_level_tables, read_levels
 from tallyveil.files.release_folder.manifest import Sealed, listed_files, sealed
 from tallyveil.files.release_folder.measurement_checks import all_saved, check_measurements, saved_again
 from tallyveil.files.release_folder.signing import read_public_key, read_signing_key
@@ -131,7 +131,7 @@ def _findings(folder: Sealed, key: Ed25519PublicKey | None) -> list[Finding]:
 def _check_content(findings: Findings, release: ReadRelease, other: str | None) -> None:
     """The checks that need everything that was read."""
     tables = read_levels(release)
-    findings.check("levels", lambda: (check_levels(tables), None))
+    findings.check("levels", lambda: (check_level_tables(tables), None))
     findings.check("children", lambda: (check_children(tables), None))
     for name, check in NUMBERS.items():
         findings.check(name, lambda check=check: (check(release), None))  # type: ignore[misc]

@@ -65,10 +65,10 @@ def figures(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
-def up(value: float | None) -> str:
+def two_decimals_up(value: float | None) -> str:
     """A loss to two decimals, rounded up.
 
-    >>> up(17.14355), up(0.25)
+    >>> two_decimals_up(17.14355), two_decimals_up(0.25)
     ('17.15', '0.25')
     """
     return "-" if value is None else f"{math.ceil(value * 100 - 1e-9) / 100:,.2f}"
@@ -110,7 +110,13 @@ def factor(epsilon: float) -> str:
 @cache
 def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"number": number, "figures": figures, "up": up, "percent": percent, "small": small}
+    environment.filters |= {
+        "number": number,
+        "figures": figures,
+        "up": two_decimals_up,
+        "percent": percent,
+        "small": small,
+    }
     return environment.from_string(files(__package__).joinpath("certificate.html").read_text(encoding="utf-8"))
 
 

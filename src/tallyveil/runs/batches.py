@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from tallyveil.errors import InputError
 from tallyveil.nouns.histogram import Histogram
 
-Run = Callable[[Histogram, range], Any]
+RunMechanism = Callable[[Histogram, range], Any]
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 Store = MutableMapping[str, NDArray[Any]]
-Progress = Callable[[int, int], None]
+RunsDone = Callable[[int, int], None]
 
 
 @final
@@ -39,7 +39,7 @@ class Execution:
     batch: int = 1000
     map: Map = map
     store: Store | None = None
-    progress: Progress | None = None
+    progress: RunsDone | None = None
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -48,7 +48,7 @@ class Execution:
 
 @final
 @dataclass(frozen=True)
-class Batch:
+class RunBatch:
     """Some consecutive runs on one dataset (``side``): from ``first`` to the one before ``last``."""
 
     side: str
@@ -66,17 +66,17 @@ class Batch:
         return range(self.first, self.last)
 
 
-def batches_of(sides: tuple[str, str], runs: int, size: int) -> list[Batch]:
+def batches_of(sides: tuple[str, str], runs: int, size: int) -> list[RunBatch]:
     """The batches of both datasets, in the order in which they are run.
 
     >>> [batch.name for batch in batches_of(("people", "neighbour"), 150, 100)][:2]
     ['people-000000000-000000100', 'neighbour-000000000-000000100']
     """
-    return [Batch(side, first, min(first + size, runs)) for first in range(0, runs, size) for side in sides]
+    return [RunBatch(side, first, min(first + size, runs)) for first in range(0, runs, size) for side in sides]
 
 
 def outputs(
-    job: Callable[[Batch], NDArray[Any]], sides: tuple[str, str], runs: int, execution: Execution, *, columns: int
+    job: Callable[[RunBatch], NDArray[Any]], sides: tuple[str, str], runs: int, execution: Execution, *, columns: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """The outputs of all runs on each dataset (runs x columns): those in the store, and those made and stored now."""
     store = {} if execution.store is None else execution.store
@@ -94,7 +94,7 @@ def outputs(
     return one, two
 
 
-def _checked(values: NDArray[Any], batch: Batch, columns: int) -> NDArray[Any]:
+def _checked(values: NDArray[Any], batch: RunBatch, columns: int) -> NDArray[Any]:
     """The values of a batch, refused if they were stored for another job."""
     if values.shape != (len(batch.runs), columns):
         raise InputError(

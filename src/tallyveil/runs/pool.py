@@ -16,7 +16,7 @@ from tallyveil.runs.progress import Steps, compiling_aloud, human_seconds
 
 if TYPE_CHECKING:
     from tallyveil.nouns.histogram import Histogram
-    from tallyveil.runs.batches import Map, Run
+    from tallyveil.runs.batches import Map, RunMechanism
 
 LONG = 3600.0  # seconds; longer work needs --long
 POOL = 5.0  # seconds of work from which starting other processes pays
@@ -28,7 +28,7 @@ PROBE = 25  # runs that are timed
 class Batches:
     """Batches of runs that are to be made; those in the store were made before."""
 
-    run: Run
+    run: RunMechanism
     people: Histogram
     names: list[str]
     batch: int

@@ -32,7 +32,7 @@ from tallyveil.evaluate.audit.result import Audit, EventBound
 from tallyveil.evaluate.audit.search import Family, Search
 from tallyveil.evaluate.audit.views import AuditView, look, neighbours_in_words, views_of
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.runs.batches import Batch, Execution, Run, outputs
+from tallyveil.runs.batches import Execution, RunBatch, RunMechanism, outputs
 
 Families = Literal["all", "one-unit", "joint"]
 Outputs = tuple[NDArray[Any], NDArray[Any]]
@@ -41,7 +41,7 @@ FEWEST = 100  # runs a side below which no bound is informative
 
 
 def audit(
-    run: Run,
+    run: RunMechanism,
     people: Histogram,
     neighbour: Histogram,
     *,
@@ -142,11 +142,11 @@ def bound_of(
 class _WatchedRuns:
     """The views' values in a batch of runs, as a function that can be sent to another process."""
 
-    run: Run
+    run: RunMechanism
     sides: dict[str, Histogram]
     views: tuple[AuditView, ...]
 
-    def __call__(self, batch: Batch) -> NDArray[Any]:
+    def __call__(self, batch: RunBatch) -> NDArray[Any]:
         return look(self.run(self.sides[batch.side], batch.runs), self.views, len(batch.runs))
 
 

@@ -16,9 +16,9 @@ from tallyveil.files.formats.census import GQTYPE_OF, KINDS, PER_TYPE, VACANT, C
 from tallyveil.files.formats.lines import PIECE_BYTES, Bytes, opened, quoted
 from tallyveil.files.formats.piecewise import (
     STRIDE,
+    BytesRead,
     PieceCounts,
     PlaceCounts,
-    Progress,
     add_entry,
     add_up,
     count_pieces,
@@ -57,7 +57,7 @@ def read_ipums_1940(
     path: str | os.PathLike[str],
     *,
     threads: int = 2,
-    progress: Progress | None = None,
+    progress: BytesRead | None = None,
     drop_orphans: bool = False,
     piece: int = PIECE_BYTES,
 ) -> Census1940:

@@ -16,7 +16,7 @@ from tallyveil._compiled import inlined
 from tallyveil.errors import DataError
 from tallyveil.files.formats.lines import PIECE_BYTES, Bytes, TextFile, in_order, pieces
 
-Progress = Callable[[int, int], None]  # bytes read so far, bytes in the file
+BytesRead = Callable[[int, int], None]  # bytes read so far, bytes in the file
 
 _BITS = 11
 STRIDE = 1 << _BITS  # above any cell, and a key still holds the 15 digits of a block
@@ -68,7 +68,7 @@ def count_pieces(
     starts: bytes,
     piece: int = PIECE_BYTES,
     threads: int = 2,
-    progress: Progress | None = None,
+    progress: BytesRead | None = None,
     begun: bytes = b"",
     lines: int = 0,
 ) -> Iterator[PieceCounts]:

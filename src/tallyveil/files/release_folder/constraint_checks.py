@@ -9,7 +9,7 @@ import numpy as np
 from tallyveil._arrays import Integers
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.layout import exact_pairs, measurement_name
-from tallyveil.files.release_folder.measurement_checks import exact_answers
+from tallyveil.files.release_folder.measurement_checks import saved_exact_answers
 from tallyveil.files.release_folder.strict import ReadRelease
 from tallyveil.files.tables.geography import unit_code
 from tallyveil.nouns.histogram import Histogram
@@ -61,7 +61,7 @@ def check_invariants(release: ReadRelease) -> str:
         if measurement_name(query, level, exact=True) in release.folder.files
     ]
     for query, level in saved:
-        exact = exact_answers(release, query, level)
+        exact = saved_exact_answers(release, query, level)
         for units, answers in _answers(release.people, query, level):
             right = exact[int(units[0]) : int(units[-1]) + 1]
             if (answers != right).any():

@@ -42,7 +42,7 @@ def read_levels(release: ReadRelease) -> LevelProblems:
     return problems
 
 
-def check_levels(problems: LevelProblems) -> str:
+def check_level_tables(problems: LevelProblems) -> str:
     """The tables by level are sums of the release."""
     return _verdict(problems.levels, "every table is the sum of release.parquet")
 

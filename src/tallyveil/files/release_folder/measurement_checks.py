@@ -72,13 +72,13 @@ def saved_again(release: ReadRelease) -> Measurements:
         places = shape.places(table.name, query, level)
         tables[query, level] = HeldValues(places=places, held=np.concatenate(values))
     exact = {
-        (query, level): Counts.from_dense(exact_answers(release, query, level))
+        (query, level): Counts.from_dense(saved_exact_answers(release, query, level))
         for query, level in exact_pairs(release.strategy, release.schema)
     }
     return replace(shape, ask=SavedAnswers(tables), exact=exact, stamps=stamps)
 
 
-def exact_answers(release: ReadRelease, query: str, level: str) -> Integers:
+def saved_exact_answers(release: ReadRelease, query: str, level: str) -> Integers:
     """The saved exact answers of an invariant, units by rows."""
     labels, codes = release.schema.query(query).labels(), release.spine.codes[release.spine.depth(level)]
     table = checked_table(release.folder, measurement_name(query, level, exact=True), MEASURED)

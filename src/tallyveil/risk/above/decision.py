@@ -18,13 +18,13 @@ from numpy.lib.stride_tricks import sliding_window_view
 from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.privacy.noise import DiscreteGaussian, Noise
-from tallyveil.risk.above.levels import Pair, log_values, matter
+from tallyveil.risk.above.levels import AboveAndSiblings, log_values, matter
 from tallyveil.risk.above.log_sums import log_product
 
 if TYPE_CHECKING:
     from tallyveil.risk.above.hierarchy import Hierarchy
 
-Values = tuple[Integers, Floats]  # counts that may be released, and the probability of each
+Released = tuple[Integers, Floats]  # counts that may be released, and the probability of each
 _CUTS = 1e-12, 1e-9  # probability of released counts that is left out of each sum; the second is for long sums
 _TIE = 1e-10  # log odds this close to those needed count as a tie: sums of floats cannot tell more
 _LONGEST = 5.0  # approximate seconds for one decision; where a sum takes longer, released counts are drawn
@@ -71,7 +71,7 @@ class Decision:
     tie_se: float | None = None
 
 
-def decide(hierarchy: Hierarchy, truths: Sequence[Pair], *, draws: int, seed: int) -> Decision:
+def decide(hierarchy: Hierarchy, truths: Sequence[AboveAndSiblings], *, draws: int, seed: int) -> Decision:
     """The decision figures, given the true counts of the unit and of the siblings at each level above."""
     inner = NearestLevel(hierarchy, truths[0][1])
     for cut in (*_CUTS, _CUTS[0]):
@@ -115,7 +115,7 @@ class NearestLevel:
         reach = min(_reach(noise, _CUTS[0]) + 12 * math.sqrt(variance) for noise, variance in noises)
         self.low, self.high = max(0, math.floor(others - reach)), math.ceil(others + reach) + 1  # of the siblings
 
-    def sums(self, above: Values, siblings: Values, upper: Sequence[Pair]) -> tuple[float, ...]:
+    def sums(self, above: Released, siblings: Released, upper: Sequence[AboveAndSiblings]) -> tuple[float, ...]:
         """The total probability of the sum, and the parts with a right claim, a gain, a loss and a tie."""
         total = np.zeros(5)
         step = max(1, _CELLS // len(above[0]))
@@ -125,7 +125,7 @@ class NearestLevel:
             total += [float(above[1] @ cell @ siblings[1][some]) for cell in cells]
         return tuple(total.tolist())
 
-    def one(self, pairs: Sequence[Pair]) -> tuple[float, ...]:
+    def one(self, pairs: Sequence[AboveAndSiblings]) -> tuple[float, ...]:
         """The same given the released counts of all levels."""
         return tuple(float(cell) for cell in self._figures(np.array(self.hierarchy.evidence(pairs))))
 
@@ -146,7 +146,7 @@ class NearestLevel:
         more = claimed - self.alone
         return np.ones_like(more), claimed, np.maximum(more, 0), np.maximum(-more, 0), or_tied - claimed
 
-    def _evidence(self, above: Integers, siblings: Integers, upper: Sequence[Pair]) -> Floats:
+    def _evidence(self, above: Integers, siblings: Integers, upper: Sequence[AboveAndSiblings]) -> Floats:
         """Log V(k + 1) / V(k) for each released count above (a row) and each of the siblings' sum (a column)."""
         k, near, rows = self.k, self.near, len(above)
         while True:
@@ -198,13 +198,13 @@ def _reach(noise: Noise, cut: float) -> int:
     return int(-noise.quantile(cut / 2))
 
 
-def _likely(noise: Noise, count: int, cut: float) -> Values:
+def _likely(noise: Noise, count: int, cut: float) -> Released:
     """The likely released counts, which leave out a total probability of ``cut``, and the probability of each."""
     eta = np.arange(-_reach(noise, cut), _reach(noise, cut) + 1)
     return count + eta, noise.pmf(eta)
 
 
-def _all(ways: Sequence[tuple[Values, Values]], cut: float) -> Iterator[tuple[float, list[Pair]]]:
+def _all(ways: Sequence[tuple[Released, Released]], cut: float) -> Iterator[tuple[float, list[AboveAndSiblings]]]:
     """All sets of released counts with their probabilities, except the least probable, which sum to ``cut``."""
     if not ways:
         yield 1.0, []
@@ -218,7 +218,9 @@ def _all(ways: Sequence[tuple[Values, Values]], cut: float) -> Iterator[tuple[fl
             yield float(weights[i, j]) * weight, [(int(above[0][i]), int(siblings[0][j])), *pairs]
 
 
-def _drawn(ways: Sequence[tuple[Values, Values]], draws: int, seed: int) -> Iterator[tuple[float, list[Pair]]]:
+def _drawn(
+    ways: Sequence[tuple[Released, Released]], draws: int, seed: int
+) -> Iterator[tuple[float, list[AboveAndSiblings]]]:
     """Random sets of released counts, with the weight of each."""
     rng = np.random.default_rng(seed)
     counts = [[rng.choice(values, draws, p=mass / mass.sum()) for values, mass in pair] for pair in ways]

@@ -19,7 +19,7 @@ from scipy.special import expit
 from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
 from tallyveil.risk.above.decision import Decision, decide, thresholds
-from tallyveil.risk.above.levels import Above, Pair, log_values, terms
+from tallyveil.risk.above.levels import Above, AboveAndSiblings, log_values, terms
 from tallyveil.risk.target.evidence import CountNoise
 from tallyveil.risk.target.intruder import Intruder
 
@@ -53,24 +53,24 @@ class Hierarchy:
             raise InputError("a hierarchy needs at least one level above. Without any, use Intruder.against(noise).")
         object.__setattr__(self, "above", tuple(self.above))
 
-    def posterior(self, released: int, above: Sequence[Pair]) -> float:
+    def posterior(self, released: int, above: Sequence[AboveAndSiblings]) -> float:
         """Probability that the target has the characteristics (Eq. 25).
 
         ``above`` has the released count and the sum of the siblings' released counts at each level, nearest first.
         """
         return float(expit(self.log_odds(released, above)))
 
-    def log_odds(self, released: int, above: Sequence[Pair]) -> float:
+    def log_odds(self, released: int, above: Sequence[AboveAndSiblings]) -> float:
         """Logarithm of the posterior odds, which is exact where the posterior itself would round to 0 or 1."""
         return float(self.intruder.against(self.noise).log_odds(released)) + self.evidence(above)
 
-    def evidence(self, above: Sequence[Pair]) -> float:
+    def evidence(self, above: Sequence[AboveAndSiblings]) -> float:
         """What the levels above add to the log odds."""
         k = self.intruder.known
         not_, has = log_values(self.above, k, k + 1, self._pairs(above))
         return float(has - not_)
 
-    def threshold(self, above: Sequence[Pair]) -> float:
+    def threshold(self, above: Sequence[AboveAndSiblings]) -> float:
         """The smallest count of the target's unit at which the characteristics are claimed, given the counts above.
 
         Minus or plus infinity if they always or never are.
@@ -78,7 +78,7 @@ class Hierarchy:
         strict, _ = thresholds(self, np.array(self.evidence(above)))
         return self.intruder.known + float(strict)
 
-    def above_posterior(self, released: int, above: Sequence[Pair]) -> Floats:
+    def above_posterior(self, released: int, above: Sequence[AboveAndSiblings]) -> Floats:
         """Probabilities that the nearest unit above has 0, 1, 2, ... people with the characteristics."""
         k, p = self.intruder.known, self.posterior(released, above)
         found = terms(self.above, k, k + 1, self._pairs(above))
@@ -95,7 +95,7 @@ class Hierarchy:
         """
         return decide(self, self._truths(counts), draws=draws, seed=seed)
 
-    def _pairs(self, above: Sequence[Pair]) -> list[Pair]:
+    def _pairs(self, above: Sequence[AboveAndSiblings]) -> list[AboveAndSiblings]:
         if len(above) != len(self.above):
             raise InputError(
                 f"a count and the siblings' sum are needed at each of the {len(self.above)} levels above. "
@@ -110,7 +110,7 @@ class Hierarchy:
                 raise InputError(f"at a level without siblings, give 0 for their sum. Got {siblings} instead.")
         return pairs
 
-    def _truths(self, counts: Sequence[int]) -> list[Pair]:
+    def _truths(self, counts: Sequence[int]) -> list[AboveAndSiblings]:
         """The true counts of the unit and of the siblings at each level."""
         if len(counts) != len(self.above):
             raise InputError(f"a true count is needed at each of the {len(self.above)} levels above. Got {counts!r}.")

@@ -30,7 +30,7 @@ from tallyveil.risk.above.sibling_noise import noise_of_sum
 from tallyveil.risk.target.evidence import CountNoise
 
 LogPrior = Callable[[Integers], Floats]  # log weight of each count of the siblings; any constant may be added
-Pair = tuple[int, int]  # at one level: the count above and the siblings' sum
+AboveAndSiblings = tuple[int, int]  # at one level: the count above and the siblings' sum
 NEGLIGIBLE = -45.0  # log of a term over the whole sum, below which terms may be left out
 _WIDEST = 1 << 22  # range of true counts that is summed over
 
@@ -92,12 +92,12 @@ class Terms:
         return sliding_window_view(self.kernel, len(self.base))[::-1] + self.base
 
 
-def log_values(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]) -> Floats:
+def log_values(levels: Sequence[Above], low: int, high: int, released: Sequence[AboveAndSiblings]) -> Floats:
     """Log V(x) for x from low to high, given the released counts of each level."""
     return terms(levels, low, high, released).log_values if levels else np.zeros(high - low + 1)
 
 
-def terms(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]) -> Terms:
+def terms(levels: Sequence[Above], low: int, high: int, released: Sequence[AboveAndSiblings]) -> Terms:
     """The terms that matter for x from low to high.
 
     The range of counts above is widened until each x has a term and those at both ends are negligible. All noises and
@@ -127,7 +127,7 @@ def matter(at_the_end: Floats, sums: Floats) -> bool:
     return bool(np.isneginf(sums).any()) or bool((at_the_end - sums > NEGLIGIBLE).any())
 
 
-def _guess(levels: Sequence[Above], low: int, high: int, released: Sequence[Pair]) -> Pair:
+def _guess(levels: Sequence[Above], low: int, high: int, released: Sequence[AboveAndSiblings]) -> AboveAndSiblings:
     """A range for the count above: 10 standard deviations, if all noise were Gaussian and counts could be negative."""
     n = len(levels)
     precision, pull = np.zeros((n, n)), np.zeros((n, 2))  # for x at low and at high

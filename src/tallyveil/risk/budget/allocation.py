@@ -148,7 +148,7 @@ def allocate(
         choice=choice,
         largest_share=largest,
         note=note,
-        holds_for=holds_for(strategy, level),
+        holds_for=bounded_units(strategy, level),
         **{name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()},
     )
 
@@ -174,7 +174,7 @@ def _moved(strategy: Strategy, level: str, largest: Fraction, *, rise: bool) -> 
     return replace(strategy, levels=shares, name=name), words
 
 
-def holds_for(strategy: Strategy, level: str) -> str:
+def bounded_units(strategy: Strategy, level: str) -> str:
     """The units of a level for which a bound on its noise holds, in words."""
     levels = list(strategy.levels)
     place = levels.index(level)

@@ -20,7 +20,7 @@ from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.strategy import Mechanism, Strategy
 from tallyveil.risk.budget.exposures import intruders_of, strategy_noises, unit_noises
-from tallyveil.risk.budget.intervals import Progress
+from tallyveil.risk.budget.intervals import BudgetsTried
 from tallyveil.risk.budget.searches import Measure, largest_by_decision, largest_by_posterior
 from tallyveil.risk.target.intruder import Intruder
 
@@ -83,7 +83,7 @@ def choose(
     strategy: Strategy | None = None,
     level: str | None = None,
     queries: Iterable[str] | None = None,
-    progress: Progress = None,
+    progress: BudgetsTried = None,
 ) -> Choice:
     """The largest budget of a single count, or of a strategy, that keeps the bound with every smaller one.
 

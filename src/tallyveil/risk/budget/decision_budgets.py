@@ -33,9 +33,9 @@ from tallyveil.errors import InputError
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.risk.budget.decision_stretches import Stretches
 from tallyveil.risk.budget.intervals import (
+    BudgetsTried,
     Interval,
     Noises,
-    Progress,
     Tried,
     budget_of,
     intersection,
@@ -54,7 +54,7 @@ def budgets_by_decision(
     noises: Noises,
     intruders: Sequence[Intruder],
     bound: Fraction,
-    progress: Progress = None,
+    progress: BudgetsTried = None,
 ) -> tuple[list[Interval], str]:
     """Budgets at which each intruder is right with a probability of at most ``bound``, and how they were found.
 
@@ -132,7 +132,7 @@ def _geometric(noises: Noises, needed: float, bound: float) -> list[Interval]:
 
 
 def _by_stretches(
-    noises: Noises, intruders: Sequence[Intruder], bound: Fraction, progress: Progress
+    noises: Noises, intruders: Sequence[Intruder], bound: Fraction, progress: BudgetsTried
 ) -> tuple[list[Interval], str]:
     """Budgets that keep the bound for several counts: one intruder after another, among the budgets left so far."""
     if len({type(noise) for noise in noises}) > 1:

@@ -15,14 +15,14 @@ from tallyveil.risk.target.intruder import Intruder
 
 Noises = tuple[CountNoise, ...]
 Interval = tuple[float, float]  # both ends keep the bound; from 0 means every smaller budget
-Progress = Callable[[int], object] | None  # called with the number of budgets tried
+BudgetsTried = Callable[[int], object] | None  # called with the number of budgets tried
 
 
 @final
 class Tried:
     """Counts the budgets that are tried, and reports their number."""
 
-    def __init__(self, progress: Progress = None) -> None:
+    def __init__(self, progress: BudgetsTried = None) -> None:
         self.count, self._progress = 0, progress
 
     def __call__(self) -> None:

@@ -14,7 +14,7 @@ from tallyveil.privacy.budget import Number, text
 from tallyveil.privacy.noise import DiscreteGaussian
 from tallyveil.risk.budget.decision_budgets import budgets_by_decision
 from tallyveil.risk.budget.exposures import exposures
-from tallyveil.risk.budget.intervals import Noises, Progress, Tried, intersection
+from tallyveil.risk.budget.intervals import BudgetsTried, Noises, Tried, intersection
 from tallyveil.risk.budget.posterior_budgets import budgets_by_posterior, rises
 from tallyveil.risk.target.intruder import Intruder
 
@@ -36,7 +36,12 @@ class Largest:
 
 
 def largest_by_posterior(
-    noises: Noises, intruders: Sequence[Intruder], measure: Measure, bound: Fraction, parameter: str, progress: Progress
+    noises: Noises,
+    intruders: Sequence[Intruder],
+    measure: Measure,
+    bound: Fraction,
+    parameter: str,
+    progress: BudgetsTried,
 ) -> Largest:
     """The largest budget by R or the average posterior, in which costs play no part.
 
@@ -83,7 +88,7 @@ def largest_by_posterior(
 
 
 def largest_by_decision(
-    noises: Noises, intruders: Sequence[Intruder], bound: Fraction, parameter: str, progress: Progress
+    noises: Noises, intruders: Sequence[Intruder], bound: Fraction, parameter: str, progress: BudgetsTried
 ) -> Largest:
     """The largest budget by right decisions: the end of the first interval that keeps the bound, if it starts at 0."""
     intervals, checked = budgets_by_decision(noises, intruders, bound, progress)

@@ -44,7 +44,7 @@ from tallyveil.risk.simulate.target_runs import SIDES, TargetRuns
 from tallyveil.risk.target.intruder import Intruder
 from tallyveil.risk.target.learned import Learned
 from tallyveil.risk.target.target import Figures, Target, before_postprocessing
-from tallyveil.runs.batches import Execution, Run, outputs
+from tallyveil.runs.batches import Execution, RunMechanism, outputs
 
 MOST_LEAVES = 200
 FEWEST = 100  # runs of each hypothesis
@@ -142,7 +142,7 @@ class Simulated:
 
 
 def simulate(
-    run: Run,
+    run: RunMechanism,
     people: Histogram,
     target: Target,
     *,

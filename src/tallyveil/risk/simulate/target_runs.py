@@ -16,7 +16,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED
 from tallyveil.release.release import Release
 from tallyveil.risk.target.target import Target, path_of
-from tallyveil.runs.batches import Batch, Run
+from tallyveil.runs.batches import RunBatch, RunMechanism
 
 SIDES = ("has", "not")  # the target has the cell, or the alternative holds
 
@@ -36,12 +36,12 @@ class TargetRuns:
         The target, whose cell is watched.
     """
 
-    run: Run
+    run: RunMechanism
     people: Histogram
     alternative: Histogram
     target: Target
 
-    def __call__(self, batch: Batch) -> Integers:
+    def __call__(self, batch: RunBatch) -> Integers:
         """The counts that the intruder sees in each run of a batch."""
         people = self.people if batch.side == SIDES[0] else self.alternative
         return self.released_counts(self.run(people, batch.runs), len(batch.runs))
