@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli import risk_choose, risk_scan, risk_simulate
+from tallyveil.cli import options, risk_choose, risk_scan, risk_simulate
 from tallyveil.cli.options import Json, emit_json
 from tallyveil.errors import InputError
 
