@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ def write_choice(
     folder: Path, result: dict[str, Any], choice: Choice, table: pd.DataFrame | None, moved: Allocation | None
 ) -> None:
     """Write the choice, and the tables and the plot that were asked for, to a new folder."""
+    from tallyveil.cli.options import json_text
     from tallyveil.cli.tables import can_draw, write_frames
     from tallyveil.files.atomic import new_folder
     from tallyveil.privacy.strategy_toml import strategy_to_toml
@@ -35,7 +35,7 @@ def write_choice(
     from tallyveil.report.risk_plots import risk_curve_plot
 
     with new_folder(folder) as place:
-        (place / "choice.json").write_text(json.dumps(result, indent=2, ensure_ascii=False), encoding="utf-8")
+        (place / "choice.json").write_text(json_text(result), encoding="utf-8")
         if moved is not None:
             frames = {name: frame for name, frame in moved.frames().items() if len(frame)}
             write_frames(frames, place, internal=False)
