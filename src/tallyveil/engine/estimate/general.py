@@ -47,6 +47,8 @@ def solve_generally(
 
 def _attempts() -> Iterator[Callable[[Blocks, Floats], Point | None]]:
     yield interior
+    for apart in (1e-2, 1e-4, 1e-6):
+        yield partial(interior, narrow=0.0, apart=apart)  # nearer and nearer to the best answer so far
     yield interior
     for unit in (1.0, 10.0, 100.0, 0.1, 1000.0):  # of the residuals: no unit suits every problem
         yield partial(solve_by_piqp, unit=unit)

@@ -40,14 +40,19 @@ _GAP, _VIOLATION = 1e-9, 1e-9  # a solve ends when both are reached: relative, a
 _IDLE = 6  # or after so many steps without a better point
 _PROXIMAL = 1e-7  # of the largest weight: the proximal term in D
 _STIFF = 1e-9  # of the largest 1/D: that in E
+_NARROW = 1e-4  # in standard deviations of the best measurement: bounds this close are one exact sum
 _ENTRIES = 1 << 22  # of the arrays that are worked on at once
 _REFINED = 2  # how often a step is made more exact
 
 
-def interior(blocks: Blocks, near: Floats, *, steps: int = STEPS) -> Point:
-    """Solve a nest, beginning near a table; the best point that was met."""
-    nest = _Nest(blocks, near)
-    point = nest.start(near)
+def interior(blocks: Blocks, near: Floats, *, steps: int = STEPS, narrow: float = _NARROW, apart: float = 1.0) -> Point:
+    """Solve a nest, beginning near a table; the best point that was met.
+
+    It starts ``apart`` from zero, and bounds closer than ``narrow`` are one exact sum: both in standard deviations of
+    the best measurement.
+    """
+    nest = _Nest(blocks, near, narrow)
+    point = nest.start(near, apart)
     best, least, since = point, np.inf, 0
     for _ in range(steps):
         wrong = nest.residuals(point)
@@ -107,7 +112,7 @@ class _Wrong:
 class _Nest:
     """The nest in unknowns d = x - base, with weights of at most 1."""
 
-    def __init__(self, blocks: Blocks, near: Floats) -> None:
+    def __init__(self, blocks: Blocks, near: Floats, narrow: float) -> None:
         self.open = blocks.open
         self.base = np.where(blocks.open, np.rint(near), 0.0)
         self.unit = max(float(blocks.own.max()), float(blocks.weight.max(initial=0.0)))
@@ -115,7 +120,8 @@ class _Nest:
         self.noisy = np.where(blocks.open, blocks.noisy - self.base, 0.0)
         self.member = blocks.member
         sums = self.base @ blocks.member.T
-        self.rows = HeldRows(blocks.weight / self.unit, blocks.answer - sums, blocks.least - sums, blocks.most - sums)
+        least, most = _narrowed(blocks.least - sums, blocks.most - sums, narrow * self.unit**-0.5)
+        self.rows = HeldRows(blocks.weight / self.unit, blocks.answer - sums, least, most)
         self.children, self.cells = blocks.shared_children, blocks.shared_cells
         sums = self.shared_sums(self.base)
         none = np.zeros(len(sums))
@@ -128,9 +134,9 @@ class _Nest:
         sums: Floats = np.einsum("kc,cm,km->k", self.children, x, self.cells, optimize=True)
         return sums
 
-    def start(self, near: Floats) -> _Place:
+    def start(self, near: Floats, scale: float) -> _Place:
         """Away from zero by a standard deviation of the best measurement, or by what there is room for."""
-        unit = self.unit**-0.5
+        unit = scale * self.unit**-0.5
         apart = np.where(self.open, np.minimum(unit, self.room()), 0.0)
         x = np.where(self.open, np.maximum(near, apart), 0.0)
         d = np.where(self.open, x - self.base, 0.0)
@@ -295,6 +301,17 @@ class _Newton:
             nest.rows.direction(at.rows, dual, rows),
             nest.shared.direction(at.shared, shared_dual, shared),
         )
+
+
+def _narrowed(least: Floats, most: Floats, width: float) -> tuple[Floats, Floats]:
+    """Bounds that are very close to each other become one exact sum in their middle.
+
+    Passes hold rows within a tenth of a person, where the noise may have a standard deviation of a million: there is no
+    interior to speak of, and nothing to gain in it.
+    """
+    narrow = most - least <= width
+    middle = 0.5 * (np.where(narrow, least, 0.0) + np.where(narrow, most, 0.0))
+    return np.where(narrow, middle, least), np.where(narrow, middle, most)
 
 
 def _inverse(matrices: Floats) -> Floats:
