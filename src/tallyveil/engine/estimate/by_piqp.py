@@ -7,6 +7,8 @@ not hide fractions of a person.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -16,8 +18,6 @@ from tallyveil.engine.estimate.blocks import Blocks, Point
 
 def solve_by_piqp(blocks: Blocks, near: Floats, unit: float) -> Point | None:
     """The answer of PIQP, with residuals in units of so many standard deviations."""
-    import piqp
-
     n, m = blocks.open.shape
     base = np.rint(near)
     each = sp.kron(sp.identity(n), sp.csr_matrix(blocks.member), format="csr")  # rows of one child after another
@@ -48,11 +48,7 @@ def solve_by_piqp(blocks: Blocks, near: Floats, unit: float) -> Point | None:
         columns = sp.kron(np.ones((1, n)), sp.identity(m))
         equal.append(sp.hstack([columns, sp.csr_matrix((m, residuals))]))
         right.append(blocks.count - base.sum(axis=0))
-    solver = piqp.SparseSolver()
-    solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = 1e-10
-    solver.settings.eps_rel = solver.settings.eps_duality_gap_rel = 1e-10
-    solver.settings.max_iter = 300
-    solver.setup(
+    result = _solved(
         sp.diags(np.repeat([0.0, 1.0], [n * m, residuals])).tocsc(),
         np.zeros(n * m + residuals),
         sp.vstack(equal).tocsc(),
@@ -63,18 +59,28 @@ def solve_by_piqp(blocks: Blocks, near: Floats, unit: float) -> Point | None:
         np.concatenate([np.where(blocks.open.reshape(-1), -whole, 0.0), np.full(residuals, -np.inf)]),
         np.concatenate([np.where(blocks.open.reshape(-1), np.inf, 0.0), np.full(residuals, np.inf)]),
     )
-    if solver.solve() not in (piqp.PIQP_SOLVED, piqp.PIQP_MAX_ITER_REACHED):
+    if result is None:
         return None
     nu = np.zeros(len(low))
-    nu[exact] = solver.result.y[residuals : residuals + int(exact.sum())]
-    nu[bounded] = solver.result.z_u - solver.result.z_l
+    nu[exact] = result.y[residuals : residuals + int(exact.sum())]
+    nu[bounded] = result.z_u - result.z_l
     every = np.zeros(len(weight))
-    every[measured] = solver.result.y[: int(measured.sum())] * root[: int(measured.sum())]
+    every[measured] = result.y[: int(measured.sum())] * root[: int(measured.sum())]
     every[~measured] = nu[: int((~measured).sum())]
     split = int((~measured).sum())
     scale = unit**2
     every[~measured] *= scale
     every[measured] *= scale
-    return Point(
-        base=base, d=solver.result.x[: n * m].reshape(n, m), rows=every.reshape(n, -1), shared=nu[split:] * scale
-    )
+    return Point(base=base, d=result.x[: n * m].reshape(n, m), rows=every.reshape(n, -1), shared=nu[split:] * scale)
+
+
+def _solved(*program: Any) -> Any:
+    """What PIQP says of a program (P, c, A, b, G, lower, upper, low, high); none where it found nothing."""
+    import piqp
+
+    solver = piqp.SparseSolver()
+    solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = 1e-10
+    solver.settings.eps_rel = solver.settings.eps_duality_gap_rel = 1e-10
+    solver.settings.max_iter = 300
+    solver.setup(*program)
+    return solver.result if solver.solve() in (piqp.PIQP_SOLVED, piqp.PIQP_MAX_ITER_REACHED) else None
