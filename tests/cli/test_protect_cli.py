@@ -159,7 +159,7 @@ def test_a_plan_shows_noise_usable_counts_effort_and_guarantee_and_spends_nothin
     def never(*_, **__):
         raise AssertionError("a plan draws nothing")
 
-    monkeypatch.setattr("tallyveil.protection.protect.protect", never)
+    monkeypatch.setattr("tallyveil.protection.protect.protect_to_folder", never)
     monkeypatch.setattr("tallyveil.privacy.entropy.RunKey.__init__", never)
     before = sorted(town.rglob("*"))
     words = ["--strategy", "e2e-2018", "--epsilon", "1", "--plan", "--key-file", str(tmp_path / "key")]

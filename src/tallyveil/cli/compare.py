@@ -166,8 +166,9 @@ def _write(results: list[tuple[str, Likeness]], output: Path) -> None:
     single = len({release for release, _ in results}) == 1
     with new_folder(output) as folder:
         write_frames({"compare": pd.concat(frames, ignore_index=True)}, folder, internal=True)
-        for release, like in results if can_draw() else []:
+        drawn = can_draw()
+        for release, like in results if drawn else []:
             prefix = "" if single else f"{safe_name(release)}_"
             chart = tradeoff_plot(like.table, title=f"{like.query}, level {like.level}")
             write_plot(chart, folder / f"{prefix}{safe_name(like.level)}_{file_name(like.query)}")
-    typer.echo(f"{output}: tables and plots (internal: they come from the truth)", err=True)
+    typer.echo(f"{output}: a table{' and plots' if drawn else ''} (internal: they come from the truth)", err=True)
