@@ -62,8 +62,9 @@ def right_of_geometric(z, prior):
 
 
 def right_of_gaussians(budget, variances, prior):
-    """P[claimed] of two discrete Gaussian counts, every pair of noises by itself."""
-    eta = np.arange(-60, 61)
+    """P[claimed] of two discrete Gaussian counts, every pair of noises by itself, up to 8 standard deviations."""
+    reach = max(60, math.ceil(8 * math.sqrt(max(variances) / budget)))
+    eta = np.arange(-reach, reach + 1)
     one, two = (np.exp(-budget * eta**2 / (2.0 * s)) for s in variances)
     ratio = budget * ((2 * eta[:, None] + 1) / (2 * variances[0]) + (2 * eta + 1) / (2 * variances[1]))
     claimed = ratio > math.log((1 - prior) / prior) + 1e-12
