@@ -1,9 +1,20 @@
-"""How Hypothesis searches: the same cases every time in `make test`, new ones in `make test-all`."""
+"""How Hypothesis searches (the same cases in `make test`, new ones in `make test-all`), and shared fixtures."""
 
 import os
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("new", deadline=None, max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+@pytest.fixture
+def no_noise(monkeypatch):
+    """Any noise drawn is an error."""
+
+    def fail(*_, **__):
+        raise AssertionError("noise was drawn")
+
+    monkeypatch.setattr("tallyveil.mechanisms.measure.draw", fail)

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_tables import LAYOUTS, same
 
-from conftest import LAYOUTS, same
 from tallyveil.errors import InputError
 from tallyveil.files import Codebook, codebook_from_toml, codebook_to_toml, draft_codebook, read_codebook, read_counts
 from tallyveil.files.tables.write import codebook_for, write_table

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from small_tables import with_peak_memory
 
-from conftest import with_peak_memory
 from tallyveil import Histogram, Spine
 from tallyveil.errors import InputError
 from tallyveil.files import Census1940, read_ipums_1940, write_ipums_1940

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_tables import with_peak_memory
 from test_ipums import cell, cells, damaged, few, populations, same, town
 
-from conftest import with_peak_memory
 from tallyveil import Histogram, Spine
 from tallyveil.errors import InputError
 from tallyveil.files import Census1940, Census2020, read_mdf_1940, read_mdf_2020, write_mdf_1940, write_mdf_2020

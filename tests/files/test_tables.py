@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_tables import LAYOUTS, SCHEMA, persons_table, random_people, same
 
-from conftest import LAYOUTS, SCHEMA, persons_table, random_people, same
 from tallyveil.errors import InputError
 from tallyveil.files import (
     LABELS_FROM_DATA,

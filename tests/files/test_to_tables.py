@@ -5,8 +5,8 @@ import sys
 
 import numpy as np
 import pytest
+from small_tables import random_people, same
 
-from conftest import random_people, same
 from tallyveil import Estimates, Strategy, measure, protect
 from tallyveil.errors import InputError
 from tallyveil.files import read_counts
