@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -147,3 +150,47 @@ def test_queries_of_no_weight_may_merge():
     assert np.isfinite(found.x).all()
     assert found.gap[0] <= 1e-6
     assert nests.table(found.x, 0).sum(axis=1) == pytest.approx([4.0, 8.0], abs=1e-3)
+
+
+ANSWER = """
+import hashlib
+import numpy as np
+from tallyveil.engine.estimate.general import solve_generally
+from tallyveil.engine.estimate.problem import Asked
+from tallyveil.engine.nests import Nests
+
+n, a, b = 30, 16, 15
+rng, m = np.random.default_rng(0), a * b
+truth = rng.poisson(5, (n, m))
+ends = np.array([0, m])
+nests = Nests(
+    child_start=np.array([0, n]), child=np.arange(n), cell_start=ends, cell=np.arange(m),
+    count=truth.sum(axis=0), block_start=ends * n,
+)
+
+def asked(row_of_cell, size, weight):
+    sums = np.stack([truth[:, row_of_cell == r].sum(axis=1) for r in range(size)], axis=1)
+    noisy = (sums + rng.normal(size=sums.shape)).reshape(-1)
+    rows = np.arange(size, dtype=np.int32)
+    return Asked(row_of_cell=row_of_cell.astype(np.int32), start=np.array([0, size]), rows=rows, noisy=noisy,
+                 weight=np.full(n, weight))
+
+cell = np.arange(m)
+queries = [asked(cell % a, a, 1.0), asked(cell // a, b, 1.0)]
+found = solve_generally(nests, queries, asked(cell, m, 0.0), [], 0, np.tile(nests.count / n, (n, 1)))
+assert found.gap <= 1e-6, found.gap
+print(hashlib.sha256(found.x.tobytes()).hexdigest())
+"""
+
+
+def test_the_answer_does_not_depend_on_the_threads_of_linear_algebra():
+    """Which bug: a release that changes with the number of cores. Without the limit these two differ."""
+    answers = set()
+    for threads in "12":
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        done = subprocess.run(
+            [sys.executable, "-c", ANSWER], env=environment, capture_output=True, text=True, check=True
+        )
+        answers.add(done.stdout)
+    assert len(answers) == 1

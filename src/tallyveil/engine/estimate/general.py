@@ -16,6 +16,7 @@ from tallyveil._arrays import Floats
 from tallyveil.engine.estimate.blocks import Blocks, Point, blocks_of
 from tallyveil.engine.estimate.by_piqp import solve_by_piqp
 from tallyveil.engine.estimate.interior import interior
+from tallyveil.engine.estimate.one_thread import one_thread
 from tallyveil.engine.estimate.proof import Found, judged
 from tallyveil.engine.nests import Limits, Nests
 
@@ -35,13 +36,14 @@ def solve_generally(
     """
     blocks = blocks_of(nests, queries, own, limits, p)
     best = Found(x=near, gap=np.inf, distance=np.inf, violation=np.inf)
-    for attempt in _attempts():
-        point = attempt(blocks, best.x)
-        found = best if point is None else judged(blocks, point)
-        if found.worst < best.worst:
-            best = found
-        if best.worst <= _GOOD:
-            break
+    with one_thread(), np.errstate(all="ignore"):  # an attempt that overflows is judged like any other
+        for attempt in _attempts():
+            point = attempt(blocks, best.x)
+            found = best if point is None else judged(blocks, point)
+            if found.worst < best.worst:
+                best = found
+            if best.worst <= _GOOD:
+                break
     return best
 
 
