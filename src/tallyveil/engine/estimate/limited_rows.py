@@ -1,0 +1,138 @@
+"""The limited rows of a nest on its support, compiled, and which of its entries are open."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tallyveil._compiled import part
+from tallyveil.engine.estimate.one_nest import Desk, Rows
+
+
+@part
+def limited_rows(nests, limits, p, queries, place):  # type: ignore[no-untyped-def]
+    """The limited rows that the support has, and the queries that the projection meets; and which entries are open."""
+    n, m = nests.child_start[p + 1] - nests.child_start[p], nests.cell_start[p + 1] - nests.cell_start[p]
+    kinds, kept, total = limits.row_of_cell.shape[0], queries.source.size, 0
+    for k in range(kinds):
+        total += limits.rows[k] * n
+    softs = 0
+    for q in range(kept):
+        softs += queries.soft[q]
+        total += queries.rows[q] * n if queries.soft[q] else 0
+    size = kinds + softs
+    rows = Rows(
+        np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64), np.empty((size, m), np.int64),
+        np.empty((size, n), np.int64), np.ones(size, np.bool_), np.zeros((size, m + 1), np.int64),
+        np.empty((size, m), np.int64), np.zeros((size, n + 1), np.int64), np.empty((size, n), np.int64),
+        np.zeros(total), np.full(total, np.inf), np.zeros(total), np.zeros(total), _desk(n, m if size > 0 else 0),
+    )  # fmt: skip
+    open_ = np.ones((m, n), np.bool_)
+    used = 0
+    for k in range(kinds):
+        rows.first[k] = used
+        base = _index_owners(nests, limits, p, k, rows)
+        _index_limited_rows(nests, limits, p, k, place, rows)
+        _bound_rows(nests, limits, p, k, base, rows, open_)
+        used += rows.rows[k] * rows.owners[k]
+    k = kinds
+    for q in range(kept):
+        if queries.soft[q]:
+            rows.first[k] = used
+            _soften(n, m, q, k, queries, rows)
+            used += queries.rows[q] * n
+            k += 1
+    return rows, open_
+
+
+@part
+def _index_owners(nests, limits, p, k, rows):  # type: ignore[no-untyped-def]
+    """The children of each owner of a limit; gives the first owner."""
+    c0, n = nests.child_start[p], nests.child_start[p + 1] - nests.child_start[p]
+    owner = limits.owner[k, c0 : c0 + n]
+    base = owner.min()
+    rows.owners[k] = owner.max() - base + 1
+    for c in range(n):
+        rows.owner[k, c] = owner[c] - base
+        rows.plain[k] = rows.plain[k] and rows.owner[k, c] == c
+    _index_rows(n, rows.owners[k], rows.owner[k], rows.child_ptr[k], rows.children[k])
+    return base
+
+
+@part
+def _index_limited_rows(nests, limits, p, k, place, rows):  # type: ignore[no-untyped-def]
+    """The cells of each row of a limit that the support has, in the order of their first cells."""
+    s0, m = nests.cell_start[p], nests.cell_start[p + 1] - nests.cell_start[p]
+    number = 0
+    for s in range(m):
+        place[limits.row_of_cell[k, nests.cell[s0 + s]]] = -1
+    for s in range(m):
+        r = limits.row_of_cell[k, nests.cell[s0 + s]]
+        if place[r] < 0:
+            place[r] = number
+            number += 1
+        rows.into[k, s] = place[r]
+    rows.rows[k] = number
+    _index_rows(m, number, rows.into[k], rows.ptr[k], rows.cells[k])
+
+
+@part
+def _bound_rows(nests, limits, p, k, base, rows, open_):  # type: ignore[no-untyped-def]
+    """The bounds of a limit's rows: zero closes entries, and what the parent's counts cannot break is dropped."""
+    s0 = nests.cell_start[p]
+    for r in range(rows.rows[k]):
+        begin, end = rows.ptr[k, r], rows.ptr[k, r + 1]
+        whole = 0.0
+        for a in range(begin, end):
+            whole += nests.count[s0 + rows.cells[k, a]]
+        row = limits.row_of_cell[k, nests.cell[s0 + rows.cells[k, begin]]]
+        for o in range(rows.owners[k]):
+            at = limits.first[k] + (base + o) * limits.rows[k] + row
+            j = rows.first[k] + r * rows.owners[k] + o
+            rows.least[j], rows.most[j] = limits.least[at], limits.most[at]
+            if rows.most[j] <= 0.0:
+                rows.least[j], rows.most[j] = 0.0, np.inf
+                for a in range(begin, end):
+                    for b in range(rows.child_ptr[k, o], rows.child_ptr[k, o + 1]):
+                        open_[rows.cells[k, a], rows.children[k, b]] = False
+            elif nests.count[s0] >= 0.0 and rows.most[j] >= whole:
+                rows.most[j] = np.inf
+
+
+@part
+def _soften(n, m, q, k, queries, rows):  # type: ignore[no-untyped-def]
+    """A query that outweighs all others, as soft rows: each child its own owner, the noisy answer both bounds."""
+    rows.rows[k], rows.owners[k] = queries.rows[q], n
+    for c in range(n):
+        rows.owner[k, c], rows.children[k, c], rows.child_ptr[k, c + 1] = c, c, c + 1
+    rows.into[k] = queries.local[q]
+    _index_rows(m, queries.rows[q], rows.into[k], rows.ptr[k], rows.cells[k])
+    j = rows.first[k]
+    for r in range(queries.rows[q]):
+        for c in range(n):
+            rows.least[j] = rows.most[j] = queries.noisy[queries.offset[q] + r, c]
+            rows.give[j] = 1.0 / queries.weight[q, c]
+            j += 1
+
+
+@part
+def _index_rows(m, number, into, ptr, cells):  # type: ignore[no-untyped-def]
+    """The cells of each row: row r has ``cells[ptr[r]]`` to ``cells[ptr[r + 1]]``."""
+    for s in range(m):
+        ptr[into[s] + 1] += 1
+    for r in range(number):
+        ptr[r + 1] += ptr[r]
+    fill = np.zeros(number, np.int64)
+    for s in range(m):
+        cells[ptr[into[s]] + fill[into[s]]] = s
+        fill[into[s]] += 1
+
+
+
+
+@part
+def _desk(n, m):  # type: ignore[no-untyped-def]
+    """Scratch of the projection."""
+    return Desk(
+        np.empty(n), np.empty(n, np.int64), np.empty(n), np.empty(n), np.empty(n), np.empty(n, np.int64),
+        np.empty(n, np.int64), np.empty(n), np.empty(n), np.empty(n), np.empty(n * m),
+    )  # fmt: skip

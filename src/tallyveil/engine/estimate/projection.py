@@ -1,0 +1,263 @@
+"""Projection in the metric D onto the children's sums, the bounds and x >= 0: dual block ascent.
+
+The projection keeps u, from which x = max(0, u). A multiplier theta_s for each cell shifts u by -theta_s / D until the
+children sum to the parent, and a multiplier nu for each limited row does the same for its bounds, in turns; each is a
+one-dimensional Newton iteration.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tallyveil._compiled import summing_part
+from tallyveil.engine.estimate.one_nest import CLOSED
+
+_NEWTON = 60  # steps of a one-dimensional Newton iteration, which ends by itself: a guard against dust
+
+
+@summing_part
+def shift_to(u, pace, wanted):  # type: ignore[no-untyped-def]
+    """The shift for which the positive parts of u - shift * pace sum to ``wanted``: Newton's iteration.
+
+    The sum is convex and falls with the shift, so steps rise to the root from the left, and one from the right lands
+    on the left. Once the same entries are positive as before, the last step was exact.
+    """
+    shift, before = 0.0, -1.0
+    for _ in range(_NEWTON):
+        total, slope = 0.0, 0.0
+        for c in range(u.size):
+            value = u[c] - shift * pace[c]
+            total += value if value > 0.0 else 0.0
+            slope += pace[c] if value > 0.0 else 0.0
+        if slope == before:
+            break
+        if slope == 0.0:  # nobody is above 0: begin where one alone has all that is wanted
+            highest = -2.0 * CLOSED
+            for c in range(u.size):
+                highest = max(highest, (u[c] - wanted) / pace[c])
+            if highest < -0.1 * CLOSED or wanted <= 0.0:
+                break
+            shift = highest
+            continue
+        shift += (total - wanted) / slope
+        if abs(total - wanted) <= 1e-11 * abs(wanted):
+            break
+        before = slope
+    return shift
+
+
+@summing_part
+def fit_column(u, s, columns, metric):  # type: ignore[no-untyped-def]
+    """Shift a cell's children until they sum to the parent: exact projection onto a simplex."""
+    if columns.count[s] >= 0.0:
+        shift = shift_to(u[s], metric.pace, columns.count[s])
+        columns.theta[s] += shift / metric.step[s]
+        for c in range(metric.pace.size):
+            u[s, c] -= shift * metric.pace[c]
+
+
+@summing_part
+def project(u, columns, metric, rows, tolerance, sweeps):  # type: ignore[no-untyped-def]
+    """Rows and columns in turns, columns last, until no row is off by more than the tolerance; gives the turns.
+
+    After two plain turns the rows' multipliers are carried on in the direction they moved, with a momentum that begins
+    anew whenever the worst row gets worse (accelerated block ascent of the dual).
+    """
+    turns, momentum, before = 0, 1.0, np.inf
+    last, ahead, move = rows.nu.copy(), np.zeros(rows.nu.size), np.empty(metric.pace.size)
+    while turns < sweeps:
+        off = _fit_rows(u, metric, rows, tolerance)
+        if off == 0.0:
+            break
+        if turns > 1:
+            momentum = 1.0 if off > before else momentum
+            after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+            _carry_on((momentum - 1.0) / after, last, ahead, rows)
+            momentum = after
+        else:
+            for j in range(rows.nu.size):
+                last[j] = rows.nu[j]
+        before = off
+        for s in range(columns.count.size):
+            if turns > 1:
+                _pull_by_rows(s, ahead, rows, move)
+                for c in range(metric.pace.size):
+                    u[s, c] -= metric.step[s] * metric.pace[c] * move[c]
+            fit_column(u, s, columns, metric)
+        turns += 1
+    return turns
+
+
+@summing_part
+def _carry_on(momentum, last, ahead, rows):  # type: ignore[no-untyped-def]
+    """Carry the rows' multipliers on in the direction that they moved."""
+    for j in range(rows.nu.size):
+        ahead[j] = momentum * (rows.nu[j] - last[j])
+        if rows.give[j] == 0.0 and rows.nu[j] * (rows.nu[j] + ahead[j]) <= 0.0:
+            ahead[j] = 0.0  # a bound pushes in one direction only
+        last[j] = rows.nu[j]
+        rows.nu[j] += ahead[j]
+
+
+@summing_part
+def _pull_by_rows(s, nu, rows, pull):  # type: ignore[no-untyped-def]
+    """(R' nu)_s: what the multipliers of the rows pull at the entries of one cell."""
+    for c in range(pull.size):
+        pull[c] = 0.0
+    for k in range(rows.first.size):
+        base = rows.first[k] + rows.into[k, s] * rows.owners[k]
+        if rows.plain[k]:
+            for c in range(pull.size):
+                pull[c] += nu[base + c]
+        else:
+            for c in range(pull.size):
+                pull[c] += nu[base + rows.owner[k, c]]
+
+
+@summing_part
+def _fit_rows(u, metric, rows, tolerance):  # type: ignore[no-untyped-def]
+    """Shift each limited row that is out of its bounds, or that its multiplier holds where it need not be.
+
+    Gives by how much the worst one was off.
+    """
+    worst = 0.0
+    for k in range(rows.first.size):
+        for r in range(rows.rows[k]):
+            if _add_up(k, r, u, rows):
+                number, off = _find_moving(k, r, tolerance, rows)
+                if number > 0:
+                    worst = max(worst, off)
+                    width = _lay_out(k, r, number, u, rows)
+                    _find_shifts(k, r, number, width, metric, rows)
+                    _shift(k, r, number, width, u, metric, rows)
+    return worst
+
+
+@summing_part
+def _add_up(k, r, u, rows):  # type: ignore[no-untyped-def]
+    """Each owner's sum over one limited row; tells whether anything limits the row at all."""
+    first, total, limited = rows.first[k] + r * rows.owners[k], rows.desk.total, False
+    for o in range(rows.owners[k]):
+        j = first + o
+        total[o] = 0.0
+        limited = limited or rows.give[j] > 0.0 or rows.nu[j] != 0.0 or rows.least[j] > 0.0 or rows.most[j] < np.inf
+    if not limited:
+        return False
+    for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
+        s = rows.cells[k, a]
+        if rows.plain[k]:
+            for c in range(u.shape[1]):
+                total[c] += u[s, c] if u[s, c] > 0.0 else 0.0
+        else:
+            for c in range(u.shape[1]):
+                total[rows.owner[k, c]] += max(0.0, u[s, c])
+    return True
+
+
+@summing_part
+def _find_moving(k, r, tolerance, rows):  # type: ignore[no-untyped-def]
+    """The owners whose row is off, and what it should be; gives how many, and by how much the worst is off."""
+    number, worst, first = 0, 0.0, rows.first[k] + r * rows.owners[k]
+    for o in range(rows.owners[k]):
+        j, total = first + o, rows.desk.total[o]
+        nu, give = rows.nu[j], rows.give[j]
+        if give > 0.0:
+            wanted = rows.least[j] + give * nu
+        elif nu > 0.0 or (nu == 0.0 and total > rows.most[j]):
+            wanted = rows.most[j]
+        elif nu < 0.0 or total < rows.least[j]:
+            wanted = rows.least[j]
+        else:
+            continue
+        if abs(total - wanted) > tolerance:
+            rows.desk.moving[number], rows.desk.wanted[number] = o, wanted
+            number, worst = number + 1, max(worst, abs(total - wanted))
+    return number, worst
+
+
+@summing_part
+def _lay_out(k, r, number, u, rows):  # type: ignore[no-untyped-def]
+    """Copy the entries of the rows that are off, so that loops run along memory; gives their width."""
+    desk, width = rows.desk, 0
+    for i in range(number):
+        o = desk.moving[i]
+        for b in range(rows.child_ptr[k, o], rows.child_ptr[k, o + 1]):
+            desk.child[width], desk.place[width] = rows.children[k, b], i
+            width += 1
+    at = 0
+    for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
+        s = rows.cells[k, a]
+        for b in range(width):
+            desk.table[at + b] = u[s, desk.child[b]]
+        at += width
+    return width
+
+
+@summing_part
+def _find_shifts(k, r, number, width, metric, rows):  # type: ignore[no-untyped-def]
+    """Newton's iteration of ``shift_to`` for all rows that are off, side by side."""
+    desk, first = rows.desk, rows.first[k] + r * rows.owners[k]
+    for i in range(number):
+        desk.shift[i], desk.fall[i] = 0.0, -1.0
+    for _ in range(_NEWTON):
+        for b in range(width):
+            desk.move[b] = desk.shift[desk.place[b]] * metric.pace[desk.child[b]]
+            desk.sum[b] = desk.slope[b] = 0.0
+        at = 0
+        for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
+            step = metric.step[rows.cells[k, a]]
+            for b in range(width):
+                value = desk.table[at + b] - step * desk.move[b]
+                desk.sum[b] += value if value > 0.0 else 0.0
+                desk.slope[b] += step if value > 0.0 else 0.0
+            at += width
+        b, left = 0, 0
+        for i in range(number):
+            give, begin = rows.give[first + desk.moving[i]], b
+            total, fall = -give * desk.shift[i], give
+            while b < width and desk.place[b] == i:
+                total += desk.sum[b]
+                fall += desk.slope[b] * metric.pace[desk.child[b]]
+                b += 1
+            if fall == desk.fall[i]:
+                continue
+            if fall == 0.0:  # nobody is above 0: begin where one alone has all that is wanted
+                highest = _lift(k, r, begin, b, width, desk.wanted[i], metric, rows)
+                if highest > -0.1 * CLOSED and desk.wanted[i] > 0.0:
+                    desk.shift[i] = highest
+                    left += 1
+                continue
+            desk.shift[i] += (total - desk.wanted[i]) / fall
+            desk.fall[i] = fall
+            left += abs(total - desk.wanted[i]) > 1e-11 * abs(desk.wanted[i])
+        if left == 0:
+            break
+
+
+@summing_part
+def _lift(k, r, begin, end, width, wanted, metric, rows):  # type: ignore[no-untyped-def]
+    """The shift of a row that has nobody, after which one entry alone has all that is wanted."""
+    highest, at = -2.0 * CLOSED, 0
+    for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
+        for b in range(begin, end):
+            reach = metric.step[rows.cells[k, a]] * metric.pace[rows.desk.child[b]]
+            highest = max(highest, (rows.desk.table[at + b] - wanted) / reach)
+        at += width
+    return highest
+
+
+@summing_part
+def _shift(k, r, number, width, u, metric, rows):  # type: ignore[no-untyped-def]
+    """Take the shifts over into u and nu."""
+    desk, first = rows.desk, rows.first[k] + r * rows.owners[k]
+    for i in range(number):
+        j = first + desk.moving[i]
+        if rows.give[j] == 0.0 and rows.nu[j] * (rows.nu[j] + desk.shift[i]) < 0.0:
+            desk.shift[i] = -rows.nu[j]  # the bound no longer holds the row: let go
+        rows.nu[j] += desk.shift[i]
+    for b in range(width):
+        desk.move[b] = desk.shift[desk.place[b]] * metric.pace[desk.child[b]]
+    for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
+        s = rows.cells[k, a]
+        for b in range(width):
+            u[s, desk.child[b]] -= metric.step[s] * desk.move[b]
