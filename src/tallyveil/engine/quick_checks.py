@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tallyveil._arrays import Bools, Integers
-from tallyveil._compiled import compiled
+from tallyveil._compiled import compiled, part
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 
 
@@ -98,10 +98,11 @@ def _fill(child_start, cell_start, cell, count, wanted, group, rows, owner, firs
                         fits = 0
                 choices[g] += fits
                 options[i] += fits
-        order, children = np.argsort(choices, kind="mergesort"), start + np.argsort(options, kind="mergesort")
+        order, children = _rising(choices, n), _rising(options, groups)
         for turn in range(kinds if free else kinds + 1):
             for g in order:
-                for c in children:
+                for i in children:
+                    c = start + i
                     if left[g] == 0:
                         break
                     amount = left[g]
@@ -116,7 +117,21 @@ def _fill(child_start, cell_start, cell, count, wanted, group, rows, owner, firs
                         room[slot[k]] -= amount
         filled[p] = free or left.sum() == 0
         for k in range(kinds):
-            for c in children:
-                at = first[k] + owner[k, c] * width[k]
+            for i in children:
+                at = first[k] + owner[k, start + i] * width[k]
                 if need[at : at + width[k]].max() > 0:
                     filled[p] = False
+
+
+@part
+def _rising(value, most):  # type: ignore[no-untyped-def]
+    """The order in which values from 0 to ``most`` rise, equal ones as they come (a counting sort)."""
+    place, order = np.zeros(most + 2, np.int64), np.empty(value.size, np.int64)
+    for i in range(value.size):
+        place[value[i] + 1] += 1
+    for v in range(most):
+        place[v + 1] += place[v]
+    for i in range(value.size):
+        order[place[value[i]]] = i
+        place[value[i]] += 1
+    return order

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallyveil._compiled import compiled
+from tallyveil._compiled import compiled, part
 
 
 @compiled
@@ -27,17 +27,17 @@ def sort_entries(unit, cell, count, units):  # type: ignore[no-untyped-def]
     kept = 0
     for u in range(units):
         first, last = place[u], place[u + 1]
-        if last - first <= 64:  # insertion sort
-            for i in range(first + 1, last):
+        gap = 1
+        while 64 * gap < last - first:  # Shell's sort; few entries: insertion sort
+            gap = 3 * gap + 1
+        while gap > 0:
+            for i in range(first + gap, last):
                 this_cell, this_count, j = cells[i], counts[i], i
-                while j > first and cells[j - 1] > this_cell:
-                    cells[j], counts[j] = cells[j - 1], counts[j - 1]
-                    j -= 1
+                while j >= first + gap and cells[j - gap] > this_cell:
+                    cells[j], counts[j] = cells[j - gap], counts[j - gap]
+                    j -= gap
                 cells[j], counts[j] = this_cell, this_count
-        else:
-            order = np.argsort(cells[first:last], kind="mergesort")
-            cells[first:last] = cells[first:last][order]
-            counts[first:last] = counts[first:last][order]
+            gap //= 3
         for i in range(first, last):
             if i > first and kept > start[u] and cells[kept - 1] == cells[i]:
                 counts[kept - 1] += counts[i]
@@ -68,6 +68,17 @@ def count_merged(starts, cell, row_of_cell, rows):  # type: ignore[no-untyped-de
     return start
 
 
+@part
+def insert_sorted(values, first, last):  # type: ignore[no-untyped-def]
+    """Sort a few values that are nearly in order (insertion sort)."""
+    for i in range(first + 1, last):
+        value, j = values[i], i
+        while j > first and values[j - 1] > value:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = value
+
+
 @compiled
 def fill_merged(starts, cell, count, row_of_cell, rows, start, out_cell, out_count):  # type: ignore[no-untyped-def]
     """Sum the entries of each group by row, and write the rows in increasing order."""
@@ -88,14 +99,8 @@ def fill_merged(starts, cell, count, row_of_cell, rows, start, out_cell, out_cou
                 if sums[row] != 0:
                     row_list[distinct] = row
                     distinct += 1
-        else:  # few rows, nearly in order: insertion sort
-            for i in range(1, distinct):
-                row = row_list[i]
-                j = i
-                while j > 0 and row_list[j - 1] > row:
-                    row_list[j] = row_list[j - 1]
-                    j -= 1
-                row_list[j] = row
+        else:
+            insert_sorted(row_list, 0, distinct)
         for i in range(distinct):
             out_cell[start[g] + i] = row_list[i]
             out_count[start[g] + i] = sums[row_list[i]]

@@ -35,8 +35,8 @@ from tallyveil.engine.estimate.gradient import gradient, majorised, pull_rows
 from tallyveil.engine.estimate.one_nest import CLOSED, FAR
 from tallyveil.engine.estimate.projection import fit_column, project, shift_to
 
-_SWEEPS = 12  # turns of columns and rows in one step of the gradient
-_LAST_SWEEPS = 2000  # and before a solution is judged
+_SWEEPS = 12.0  # turns of columns and rows in one step of the gradient
+_LAST_SWEEPS = 2000.0  # and before a solution is judged (floats: numba compiles anew for each literal integer)
 _TURNS = 4  # so many turns for each step that may be taken, in all: beyond that the general path is quicker
 
 

@@ -127,8 +127,6 @@ def _index_rows(m, number, into, ptr, cells):  # type: ignore[no-untyped-def]
         fill[into[s]] += 1
 
 
-
-
 @part
 def _desk(n, m):  # type: ignore[no-untyped-def]
     """Scratch of the projection."""

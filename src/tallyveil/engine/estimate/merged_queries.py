@@ -128,5 +128,3 @@ def _outweighing(n, m, kept, rows, local, weights, own):  # type: ignore[no-unty
         soft[top] = True
         curvature[top] = 0.0
     return soft
-
-

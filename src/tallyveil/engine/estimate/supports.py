@@ -5,30 +5,38 @@ from __future__ import annotations
 import numpy as np
 
 from tallyveil._compiled import compiled
+from tallyveil.nouns.counts_kernels import insert_sorted
 
 
 @compiled
 def support_rows(cell_start, cell, row_of_cell, size):  # type: ignore[no-untyped-def]
     """Distinct rows of each nest's support, rising."""
-    seen = np.full(size, -1, np.int64)
-    start = np.zeros(len(cell_start), np.int64)
+    start, seen = np.zeros(len(cell_start), np.int64), np.zeros(size, np.int64)
     for p in range(len(cell_start) - 1):
-        found = 0
+        distinct = 0
         for i in range(cell_start[p], cell_start[p + 1]):
-            if seen[row_of_cell[cell[i]]] != p:
-                seen[row_of_cell[cell[i]]] = p
-                found += 1
-        start[p + 1] = start[p] + found
+            distinct += seen[row_of_cell[cell[i]]] <= p
+            seen[row_of_cell[cell[i]]] = p + 1
+        start[p + 1] = start[p] + distinct
     rows = np.empty(start[-1], np.int32)
-    seen[:] = -1
+    for r in range(size):
+        seen[r] = 0
     for p in range(len(cell_start) - 1):
         at = start[p]
         for i in range(cell_start[p], cell_start[p + 1]):
-            if seen[row_of_cell[cell[i]]] != p:
-                seen[row_of_cell[cell[i]]] = p
-                rows[at] = row_of_cell[cell[i]]
+            row = row_of_cell[cell[i]]
+            if seen[row] <= p:
+                seen[row] = p + 1
+                rows[at] = row
                 at += 1
-        rows[start[p] : start[p + 1]].sort()
+        if at - start[p] <= 48:
+            insert_sorted(rows, start[p], at)
+        else:  # many rows: read them all, in order
+            at = start[p]
+            for row in range(size):
+                if seen[row] == p + 1:
+                    rows[at] = row
+                    at += 1
     return start, rows
 
 
