@@ -86,7 +86,7 @@ class Nest:
         dual = self.rows.start(sums, 0.0, unit).dual
         slope = np.where(self.open, self.own * (d - self.noisy) + dual @ self.member, np.inf)
         slope = slope - (slope.min(axis=0) if self.count is not None else min(0.0, slope.min()))
-        mean = 0.1 * float(np.mean((slope * away)[self.open])) + 1e-3 * float(np.mean(away[self.open] ** 2))
+        mean = 0.1 * float(np.mean(slope[self.open] * away[self.open])) + 1e-3 * float(np.mean(away[self.open] ** 2))
         z = np.where(self.open, mean / np.where(self.open, x, 1.0), 0.0)
         shared = self.shared.start(self.shared_sums(d), mean, unit)
         return Place(x, d, z, np.zeros(near.shape[1]), self.rows.start(sums, mean, unit), shared)
