@@ -43,28 +43,30 @@ def people_of(counts, labels, *, counties):
     )
 
 
-def check_random_strategies(numbers, *, certified):
+def check_random_strategies(numbers):
     """Which bug: a dependent row, a scale, a pass or a free direction that a solver cannot take."""
-    general_ones, proved = 0, 0
+    general_ones = 0
     for number in numbers:
         rng = np.random.default_rng([16, number])
         people = draw_people(rng)
         solved = solve(people, draw_strategy(rng, people), number)
         general_ones += sum(level.general for level in solved)
-        proved += all(level.gap <= 1e-6 and level.violation <= 1e-3 for level in solved)
-        assert all(level.violation <= 0.5 for level in solved), number
+        check_certified(solved, where=number)
     assert general_ones > len(numbers) / 20  # the general path had something to do
-    assert proved >= certified * len(numbers)
 
 
 def test_random_strategies_are_solved_and_certified():
-    check_random_strategies(range(60), certified=1)
+    check_random_strategies(range(60))
+
+
+def test_the_hardest_random_strategies_are_solved_and_certified():
+    """Rows held within 0.1 persons under noise of 100,000; weights that differ 10^10-fold; answers without noise."""
+    check_random_strategies([263, 797, 919, 967, 1036, 1320, 1527, 1733])
 
 
 @pytest.mark.slow
 def test_two_thousand_random_strategies_are_solved_and_certified():
-    """Left over: a few with passes that hold rows within 0.1 persons, where the noise is far larger."""
-    check_random_strategies(range(60, 2060), certified=0.99)
+    check_random_strategies(range(60, 2060))
 
 
 @pytest.mark.parametrize("budget", ["1", "1/10"])
@@ -104,23 +106,13 @@ def test_counts_of_billions_in_a_thousand_children_are_certified(queries):
     check_certified(solve(people, even(queries, budget=1), 0))
 
 
-def test_the_interior_point_method_needs_no_second_solver(monkeypatch):
-    """PIQP comes second; on ordinary problems it is never asked."""
-    monkeypatch.setattr(general, "solve_by_piqp", lambda *_: pytest.fail("PIQP was asked"))
+def test_double_precision_suffices_on_ordinary_problems(monkeypatch):
+    """Twofold precision comes second, because it is slow on large problems."""
+    monkeypatch.setattr(general, "Twofold", None)
     for number in range(20):
         rng = np.random.default_rng([17, number])
         people = people_of(rng.poisson(3.0, (4, 12)), {"age": list("abc"), "race": list("wxyz")}, counties=4)
         check_certified(solve(people, even(["age", "race"], budget=1), number), where=number)
-
-
-def test_a_second_solver_is_asked_where_the_first_fails(monkeypatch):
-    """Which bug: a failure of the first ends the run, which would depend on the noise."""
-    real = general.interior
-    monkeypatch.setattr(general, "interior", lambda blocks, near, **how: real(blocks, near, **{**how, "steps": 1}))
-    people = people_of(
-        np.random.default_rng(1).poisson(3.0, (4, 12)), {"age": list("abc"), "race": list("wxyz")}, counties=4
-    )
-    check_certified(solve(people, even(["age", "race"], budget=1), 1))
 
 
 def test_queries_of_no_weight_may_merge():

@@ -1,7 +1,8 @@
 """The general path: one nest written out, solved by methods that need no good conditioning, and judged by our bound.
 
-First the interior-point method of ``interior``, started where the fast path stopped; then, if its answer is not proved
-good enough, PIQP (``by_piqp``). Every answer is judged by ``proof``, and the best one is taken.
+The interior-point method of ``interior`` is started where the fast path stopped: first in double precision, then, if
+its answer is not proved good enough, in twofold precision (``twofold``). Every answer is judged by ``proof``, and the
+best one is taken.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import numpy as np
 
 from tallyveil._arrays import Floats
 from tallyveil.engine.estimate.blocks import Blocks, Point, blocks_of
-from tallyveil.engine.estimate.by_piqp import solve_by_piqp
 from tallyveil.engine.estimate.interior import interior
 from tallyveil.engine.estimate.one_thread import one_thread
 from tallyveil.engine.estimate.proof import Found, judged
+from tallyveil.engine.estimate.twofold import Twofold
 from tallyveil.engine.nests import Limits, Nests
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ def solve_generally(
     best = Found(x=near, gap=np.inf, distance=np.inf, violation=np.inf)
     with one_thread(), np.errstate(all="ignore"):  # an attempt that overflows is judged like any other
         for attempt in _attempts():
-            point = attempt(blocks, best.x)
-            found = best if point is None else judged(blocks, point)
+            found = judged(blocks, attempt(blocks, best.x))
             if found.worst < best.worst:
                 best = found
             if best.worst <= _GOOD:
@@ -47,11 +47,7 @@ def solve_generally(
     return best
 
 
-def _attempts() -> Iterator[Callable[[Blocks, Floats], Point | None]]:
+def _attempts() -> Iterator[Callable[[Blocks, Floats], Point]]:
     yield interior
-    for apart in (1e-2, 1e-4, 1e-6):
-        yield partial(interior, narrow=0.0, apart=apart)  # nearer and nearer to the best answer so far
-    yield interior
-    for unit in (1.0, 10.0, 100.0, 0.1, 1000.0):  # of the residuals: no unit suits every problem
-        yield partial(solve_by_piqp, unit=unit)
-        yield interior
+    for apart in (100.0, 1.0, 1e4, 1e-2):  # almost always the first suffices
+        yield partial(interior, apart=apart, elimination=Twofold)

@@ -55,6 +55,12 @@ class HeldRows:
         measured = np.divide(sums - self.target, self.give, out=np.zeros(sums.shape), where=self.measured)
         return RowPoint(np.where(self.measured, measured, up - down), slack, down, up)
 
+    def violation(self, sums: Floats) -> float:
+        """The largest distance of an exact or bounded row from where it may be."""
+        exact = np.where(self.exact, np.abs(sums - self.target), 0.0)
+        below, above = np.where(self.below, self.least - sums, 0.0), np.where(self.above, sums - self.most, 0.0)
+        return float(max(part.max(initial=0.0) for part in (exact, below, above)))
+
     def room_below(self, slack: Floats) -> Floats:
         """How far each slack is from its lower bound."""
         return np.where(self.below, np.maximum(slack - self.least, _ROOM), 1.0)
