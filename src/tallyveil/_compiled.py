@@ -6,6 +6,7 @@ from typing import Any
 import numba
 
 Kernel = Callable[..., Any]
+_UNWRAPPED: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def compiled(kernel: Kernel) -> Kernel:
@@ -18,6 +19,19 @@ def summing(kernel: Kernel) -> Kernel:
     """Compile a kernel that meets no NaN and whose sums may be added in any order: it uses vector instructions."""
     flags = {"reassoc", "contract", "nsz", "nnan"}
     result: Kernel = numba.njit(nogil=True, cache=True, fastmath=flags, error_model="numpy")(kernel)
+    return result
+
+
+def part(kernel: Kernel) -> Kernel:
+    """Compile a kernel called by kernels only: it gets no wrapper for Python and no cache file of its own."""
+    result: Kernel = numba.njit(nogil=True, **_UNWRAPPED)(kernel)
+    return result
+
+
+def summing_part(kernel: Kernel) -> Kernel:
+    """Compile a kernel like ``summing`` that is called by kernels only, without a wrapper and a cache file."""
+    flags = {"reassoc", "contract", "nsz", "nnan"}
+    result: Kernel = numba.njit(nogil=True, fastmath=flags, error_model="numpy", **_UNWRAPPED)(kernel)
     return result
 
 

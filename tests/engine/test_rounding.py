@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from tallyveil._compiled import compiled
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 from tallyveil.engine.rounding import rounding as rounding_module
-from tallyveil.engine.rounding.flow import SCALE, nearest_flow
+from tallyveil.engine.rounding.flow import SCALE, Network, nearest_flow
 from tallyveil.engine.rounding.rounding import Rounded, Unroundable, round_nests, stages_of
 from tallyveil.errors import InputError
 from tallyveil.nouns.schema import Grouping, Schema
@@ -370,6 +371,11 @@ def test_a_general_solver_finds_nothing_nearer_at_medium_size(queries, rounding)
         best_by_solver(x, cell, limits, stages_of(SCHEMA, [q.row_of_cell for q in limits], rounding), z)
 
 
+@compiled
+def flow_in(network):
+    return nearest_flow(network)
+
+
 def test_a_flow_reaches_the_least_cost_from_any_start():
     rng = np.random.default_rng(19)
     nodes, arcs, possible = 4, 6, 0
@@ -391,7 +397,8 @@ def test_a_flow_reaches_the_least_cost_from_any_start():
         best = min((cost(flow) for flow in every if (out_of(flow) == supply).all()), default=None)
         flow = rng.integers(low, high + 1)
         excess = (supply - out_of(flow)).astype(np.int64)
-        found = nearest_flow(tail, head, low, high, wanted, counts, flow, excess, rng.integers(-9, 9, nodes) * SCALE)
+        potential, weight = rng.integers(-9, 9, nodes) * SCALE, np.where(counts, SCALE, 0)
+        found = flow_in(Network(tail, head, low, high, wanted, weight, flow, excess, potential))
         assert found == (best is not None)
         if found:
             possible += 1
