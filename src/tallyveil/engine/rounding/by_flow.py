@@ -54,9 +54,9 @@ def round_by_flow(x, layout, order, bounds, counts, outcome):  # type: ignore[no
                 counts[block + c * columns + s] = table.whole[c, s]
 
 
-@inlined
+@inlined  # as a kernel of its own it would be optimised twice, with all that it calls
 def _round_table(table, count, cell, first_child, order, bounds, kinds):  # type: ignore[no-untyped-def]
-    """Round one nest in ``table.whole``."""
+    """Round one nest in ``table.whole``, stage by stage: the margins from coarse to fine, then the cells."""
     units = np.empty(len(count), np.int64)
     if not settle_columns(table, count, units):
         return STUCK
@@ -72,7 +72,7 @@ def _round_table(table, count, cell, first_child, order, bounds, kinds):  # type
         held = np.int64(NOTHING)  # one type of number: compiled once
         for j in range(len(order.limit) + 1):
             stage = j if j < len(order.limit) else CELLS
-            if stage == CELLS:
+            if stage == CELLS:  # start anew; where nothing else binds, that is the answer
                 largest_fractions(fractions, layers, np.zeros(len(order.limit), np.int64), nodes.wanted, start)
             elif layers.is_stage[j]:
                 for e in range(len(up)):
@@ -86,7 +86,7 @@ def _round_table(table, count, cell, first_child, order, bounds, kinds):  # type
                 if stage == CELLS:
                     price_columns(fractions, start, network.potential)
                 elif count[0] != NO_PARENT and chain[len(chain) - (1 if held == NOTHING else 2)] == stage:
-                    balance_heads(network, first, last)
+                    balance_heads(network, first, last)  # the heads are the ground or the nodes held
                 if not nearest_flow(network):
                     return STUCK
                 for e in range(len(up)):

@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
 from tallyveil._compiled import part
@@ -23,7 +24,7 @@ class Table(NamedTuple):
 
     whole: Integers  # the number to round to, unless the entry goes up
     rest: Integers  # the estimate less that, in units of 1 / SCALE
-    live: Integers  # 1 where the entry may go up by one, else 0
+    live: NDArray[np.int8]  # 1 where the entry may go up by one, else 0
 
 
 class Fractions(NamedTuple):
@@ -43,7 +44,7 @@ def table_of(x, block, shape, tolerance):  # type: ignore[no-untyped-def]
     children, columns = shape
     whole = np.empty((children, columns), np.int64)
     rest = np.empty((children, columns), np.int64)
-    live = np.empty((children, columns), np.int64)
+    live = np.empty((children, columns), np.int8)
     for c in range(children):
         for s in range(columns):
             value = x[block + c * columns + s]

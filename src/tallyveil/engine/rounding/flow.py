@@ -7,7 +7,7 @@ deficit along a shortest path in reduced costs, found by Dijkstra's method from 
 nearest deficit. Costs are whole multiples of ``1 / SCALE``, so all comparisons are exact, and equal costs are settled
 by the order of arcs and nodes.
 
-Kernels that take many arrays are costly to call: what runs for every arc takes numbers, or is inlined.
+Kernels that take many arrays are costly to call: what runs for every arc is inlined.
 
 References
 ----------
