@@ -160,6 +160,14 @@ def test_a_child_that_dust_rounds_up_in_one_column_goes_down_in_another():
     assert z.tolist() == [[2, 0], [1, 1]]
 
 
+@pytest.mark.parametrize("rounding", MODES)
+def test_numbers_that_seemed_whole_move_where_limits_need_it_without_a_program(rounding):
+    x = np.array([[1 + 5e-7, 1 - 5e-7], [1 - 5e-7, 1 + 5e-7]])
+    z, rounded = round_one(x, [0, 1], [limits_on("total", [[3], [1]], [[3], [1]])], rounding)
+    assert (rounded.flows, rounded.programs) == (1, 0)
+    assert z.tolist() == [[2, 1], [0, 1]]
+
+
 def test_limits_missed_by_float_error_hold_exactly():
     rng = np.random.default_rng(18)
     x, cell, limits = random_nest(rng, 6, 9, ["total", "a"])
