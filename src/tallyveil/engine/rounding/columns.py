@@ -105,16 +105,17 @@ def fractions_of(table, units):  # type: ignore[no-untyped-def]
     """The live entries of a table whose columns are settled; none goes up yet."""
     children, columns = table.live.shape
     begin = np.zeros(columns + 1, np.int64)
-    for s in range(columns):
-        begin[s + 1] = begin[s]
-        for c in range(children):
+    for c in range(children):  # along the rows, as the table lies in memory
+        for s in range(columns):
             begin[s + 1] += table.live[c, s]
+    for s in range(columns):
+        begin[s + 1] += begin[s]
     size = begin[columns]
     column, child, rest = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
-    e = 0
-    for s in range(columns):
-        for c in range(children):
+    fill = begin.copy()
+    for c in range(children):
+        for s in range(columns):
             if table.live[c, s] == 1:
-                column[e], child[e], rest[e] = s, c, table.rest[c, s]
-                e += 1
+                column[fill[s]], child[fill[s]], rest[fill[s]] = s, c, table.rest[c, s]
+                fill[s] += 1
     return Fractions(begin, units, column, child, rest, np.zeros(size, np.int64))
