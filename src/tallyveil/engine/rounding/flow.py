@@ -7,7 +7,7 @@ deficit along a shortest path in reduced costs, found by Dijkstra's method from 
 nearest deficit. Costs are whole multiples of ``1 / SCALE``, so all comparisons are exact, and equal costs are settled
 by the order of arcs and nodes.
 
-Kernels that take many arrays are costly to call: what runs for every arc takes numbers, or is inlined.
+Kernels that take many arrays are costly to call: what runs for every arc is inlined.
 
 References
 ----------
@@ -16,12 +16,54 @@ References
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from tallyveil._compiled import compiled, inlined
+from tallyveil._arrays import Integers
+from tallyveil._compiled import inlined, part
 
 SCALE = 1 << 40  # one person, in units of cost
 NEVER = 1 << 62  # the cost of what an arc cannot carry
+
+
+class Network(NamedTuple):
+    """Arcs with a flow, and nodes.
+
+    Arc ``e`` carries ``low[e]`` to ``high[e]`` units from ``tail[e]`` to ``head[e]``. It costs
+    ``|flow[e] * weight[e] - wanted[e]|``: the weight is ``SCALE`` if the arc counts, else 0.
+    """
+
+    tail: Integers
+    head: Integers
+    low: Integers
+    high: Integers
+    wanted: Integers
+    weight: Integers
+    flow: Integers
+    excess: Integers  # of each node: what it has too much of under the flow
+    potential: Integers
+
+
+class Ways(NamedTuple):
+    """The ways that leave each node: along its arcs out, and against its arcs in. They are in the order of arcs."""
+
+    begin: Integers  # of each node's ways
+    to: Integers  # where each way leads
+    cost: Integers  # of one unit more that goes this way
+    arc: Integers  # 2e along arc e, 2e + 1 against it
+    slot: Integers  # the place of 2e and 2e + 1 among the ways
+
+
+class Search(NamedTuple):
+    """What a search for a shortest path writes down."""
+
+    distance: Integers  # of each node
+    way_in: Integers  # by which each node was reached
+    met: Integers  # the nodes with a distance
+    level: Integers  # the nodes at the distance being settled
+    key: Integers  # a heap of distances and their nodes
+    node: Integers
 
 
 @inlined
@@ -30,95 +72,93 @@ def cost_of_one_more(flow, wanted):  # type: ignore[no-untyped-def]
     return abs((flow + 1) * SCALE - wanted) - abs(flow * SCALE - wanted)
 
 
-@compiled
-def nearest_flow(tail, head, low, high, wanted, counts, flow, excess, potential):  # type: ignore[no-untyped-def]
+@part
+def nearest_flow(network):  # type: ignore[no-untyped-def]
     """Change ``flow`` to the nearest balanced flow, or return False where there is none.
 
-    Arc ``e`` carries ``low[e]`` to ``high[e]`` units from ``tail[e]`` to ``head[e]``, and costs ``|flow - wanted|``
-    if ``counts[e]``, else nothing. ``excess`` is what each node has too much of under the flow given. Also changes
-    ``excess`` and ``potential``.
+    Also changes ``excess`` and ``potential``.
     """
-    nodes, arcs = len(excess), len(tail)
-    start, to, slot = _ways_out(tail, head, nodes)
-    cost = np.empty(2 * arcs, np.int64)
-    for e in range(arcs):
+    tail, head, flow = network.tail, network.head, network.flow
+    excess, potential = network.excess, network.potential
+    nodes, size = len(excess), len(tail)
+    ways = _ways_of(tail, head, nodes)
+    for e in range(size):  # move what the potentials do not prove to be cheapest
         reduced = potential[tail[e]] - potential[head[e]]
-        more, less = _prices(flow[e], low[e], high[e], wanted[e], counts[e])
-        step = 1 if more + reduced < 0 else -1
-        while more + reduced < 0 or less - reduced < 0:
+        _price(network, ways, e)
+        more, less = ways.cost[ways.slot[2 * e]] + reduced, ways.cost[ways.slot[2 * e + 1]] - reduced
+        step = 1 if more < 0 else -1
+        while more < 0 or less < 0:
             flow[e] += step
             excess[tail[e]] -= step
             excess[head[e]] += step
-            more, less = _prices(flow[e], low[e], high[e], wanted[e], counts[e])
-        cost[slot[2 * e]], cost[slot[2 * e + 1]] = more, less
-    arc = np.empty(2 * arcs, np.int64)
-    for way in range(2 * arcs):
-        arc[slot[way]] = way
-    distance = np.full(nodes, NEVER, np.int64)
-    way_in = np.empty(nodes, np.int64)
-    met = np.empty(nodes, np.int64)  # the nodes with a distance
-    level = np.empty(nodes, np.int64)  # the nodes at the distance being settled
-    keys, heap = np.empty(2 * arcs + 1, np.int64), np.empty(2 * arcs + 1, np.int64)
+            _price(network, ways, e)
+            more, less = ways.cost[ways.slot[2 * e]] + reduced, ways.cost[ways.slot[2 * e + 1]] - reduced
+    distance = np.empty(nodes, np.int64)
+    for node in range(nodes):
+        distance[node] = NEVER
+    way_in, met, level = np.empty(nodes, np.int64), np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    search = Search(distance, way_in, met, level, np.empty(2 * size + 1, np.int64), np.empty(2 * size + 1, np.int64))
     for source in range(nodes):
         while excess[source] > 0:
-            target, reached = _nearest_deficit(
-                source, start, to, cost, excess, potential, distance, way_in, met, level, keys, heap
-            )
+            target, reached = _nearest_deficit(source, excess, potential, ways, search)
             if target < 0:
                 return False
             excess[source] -= 1
             excess[target] += 1
             farthest = distance[target]
             node = target
-            while node != source:
-                e, against = arc[way_in[node]] >> 1, arc[way_in[node]] & 1
+            while node != source:  # send one unit along the path, from its end
+                way = ways.arc[way_in[node]]
+                e, against = way >> 1, way & 1
                 flow[e] += 1 - 2 * against
                 node = head[e] if against else tail[e]
-                more, less = _prices(flow[e], low[e], high[e], wanted[e], counts[e])
-                cost[slot[2 * e]], cost[slot[2 * e + 1]] = more, less
-            for i in range(reached):
+                _price(network, ways, e)
+            for i in range(reached):  # the path now costs nothing in reduced costs, and no other way less than that
                 if distance[met[i]] < farthest:
                     potential[met[i]] += distance[met[i]] - farthest
                 distance[met[i]] = NEVER
-    return excess.min() == 0
+    left = 0
+    for node in range(nodes):
+        left = min(left, excess[node])
+    return left == 0
 
 
 @inlined
-def _prices(flow, low, high, wanted, counts):  # type: ignore[no-untyped-def]
-    """What one unit more and one unit less cost on an arc."""
-    off = flow * SCALE - wanted if counts else 0
-    size = SCALE if counts else 0
-    more = abs(off + size) - abs(off) if flow < high else NEVER
-    less = abs(off - size) - abs(off) if flow > low else NEVER
-    return more, less
+def _price(network, ways, e):  # type: ignore[no-untyped-def]
+    """Set what one unit more costs along an arc and against it."""
+    flow, weight = network.flow[e], network.weight[e]
+    off = flow * weight - network.wanted[e]
+    more = abs(off + weight) - abs(off) if flow < network.high[e] else NEVER
+    less = abs(off - weight) - abs(off) if flow > network.low[e] else NEVER
+    ways.cost[ways.slot[2 * e]], ways.cost[ways.slot[2 * e + 1]] = more, less
 
 
-@compiled
-def _ways_out(tail, head, nodes):  # type: ignore[no-untyped-def]
-    """The ways that leave each node, in the order of arcs: where they begin, and where each leads.
-
-    Way 2e goes along arc e, way 2e + 1 against it; ``slot`` is the place of each among all.
-    """
-    start = np.zeros(nodes + 2, np.int64)
-    for e in range(len(tail)):
-        start[tail[e] + 2] += 1
-        start[head[e] + 2] += 1
+@part
+def _ways_of(tail, head, nodes):  # type: ignore[no-untyped-def]
+    """The ways that leave each node, without their costs."""
+    size = len(tail)
+    begin = np.zeros(nodes + 2, np.int64)
+    for e in range(size):
+        begin[tail[e] + 2] += 1
+        begin[head[e] + 2] += 1
     for node in range(nodes):
-        start[node + 2] += start[node + 1]
-    to, slot = np.empty(2 * len(tail), np.int64), np.empty(2 * len(tail), np.int64)
-    for e in range(len(tail)):  # start[node + 1] moves on to the end of the node's ways
-        at = start[tail[e] + 1]
-        to[at], slot[2 * e], start[tail[e] + 1] = head[e], at, at + 1
-        at = start[head[e] + 1]
-        to[at], slot[2 * e + 1], start[head[e] + 1] = tail[e], at, at + 1
-    return start, to, slot
+        begin[node + 2] += begin[node + 1]
+    to, cost = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
+    arc, slot = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
+    for way in range(2 * size):  # begin[node + 1] moves on to the end of the node's ways
+        e, against = way >> 1, way & 1
+        leaves, enters = (head[e], tail[e]) if against else (tail[e], head[e])
+        at = begin[leaves + 1]
+        to[at], arc[at], slot[way], begin[leaves + 1] = enters, way, at, at + 1
+    return Ways(begin, to, cost, arc, slot)
 
 
-@compiled
-def _nearest_deficit(  # type: ignore[no-untyped-def]
-    source, start, to, cost, excess, potential, distance, way_in, met, level, keys, heap
-):
+@part
+def _nearest_deficit(source, excess, potential, ways, search):  # type: ignore[no-untyped-def]
     """The nearest node that has too little (-1: none can be reached), and how many nodes were met on the way."""
+    begin, to, cost = ways.begin, ways.to, ways.cost
+    distance, way_in, met, level = search.distance, search.way_in, search.met, search.level
+    keys, heap = search.key, search.node
     distance[source] = 0
     met[0] = source
     level[0] = source
@@ -140,7 +180,7 @@ def _nearest_deficit(  # type: ignore[no-untyped-def]
                 return node, reached
             here, first, last = distance[node], 0, 0
         away_from_here = here + potential[node]
-        for i in range(start[node], start[node + 1]):
+        for i in range(begin[node], begin[node + 1]):
             if cost[i] == NEVER:
                 continue
             other = to[i]

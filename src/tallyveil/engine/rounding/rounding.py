@@ -24,8 +24,9 @@ import numpy as np
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil.engine.nests import Limits, Nests
-from tallyveil.engine.rounding.network import FLOWED, STUCK, round_by_flow, rules_of
+from tallyveil.engine.rounding.by_flow import FLOWED, STUCK, Layout, round_by_flow
 from tallyveil.engine.rounding.programs import any_table, round_by_program
+from tallyveil.engine.rounding.rules import rules_of
 from tallyveil.engine.rounding.stages import nested, stages_of
 from tallyveil.errors import InputError
 from tallyveil.nouns.schema import Schema
@@ -57,11 +58,11 @@ def round_nests(x: Floats, nests: Nests, limits: Sequence[Limits], schema: Schem
     counts = np.empty(len(x), dtype=np.int64)
     outcome = np.full(len(nests), STUCK, dtype=np.int64)
     if stages is not None:
-        rules = rules_of(limits, nested(queries) if len(stages) == 1 else list(stages[:-1]), len(stages) > 1, schema)
-        n = nests
-        layout = (n.child_start, n.cell_start, n.cell, n.count, n.block_start)
-        arrays = [np.require(array, np.int64, ["C", "W"]) for array in layout]  # one type of array: compiled once
-        round_by_flow(np.require(x, np.float64, ["C", "W"]), *arrays, rules, counts, outcome)
+        partitions = nested(queries) if len(stages) == 1 else list(stages[:-1])
+        order, bounds = rules_of(limits, partitions, len(stages) > 1, schema)
+        arrays = (nests.child_start, nests.cell_start, nests.cell, nests.count, nests.block_start)
+        layout = Layout(*(np.require(array, np.int64, ["C", "W"]) for array in arrays))  # one type: compiled once
+        round_by_flow(np.require(x, np.float64, ["C", "W"]), layout, order, bounds, counts, outcome)
     elif rounding == "margins":
         stages = (np.zeros(schema.cells, dtype=np.int32), np.arange(schema.cells, dtype=np.int32))
     else:

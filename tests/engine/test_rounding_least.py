@@ -1,0 +1,188 @@
+"""No table changes less: rounding against all tables of floors and ceilings."""
+
+from collections.abc import Sequence
+from itertools import product
+
+import numba
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from random_nests import LIMITED, MODES, SCHEMA, Table, floors, keeps, limits_on, random_nest, round_one, sums
+
+from tallyveil.engine.nests import Limits
+from tallyveil.engine.rounding.flow import SCALE, Network, nearest_flow
+from tallyveil.engine.rounding.rounding import Unroundable, stages_of
+
+
+def all_whole_tables(x: Table, cell: NDArray[np.int64], limits: Sequence[Limits], count: NDArray[np.int64] | None):
+    """Every table of floors and ceilings that keeps the parent's counts and the limits."""
+    low, high = floors(x)
+    columns = []
+    for s in range(x.shape[1]):
+        choices = [np.array(c) for c in product(*[range(a, b + 1) for a, b in zip(low[:, s], high[:, s], strict=True)])]
+        columns.append([c for c in choices if count is None or c.sum() == count[s]])
+    tables = (np.array(chosen).T for chosen in product(*columns))
+    return [table for table in tables if keeps(table, cell, limits)]
+
+
+def assert_least_change(x, z, cell, candidates, stages) -> None:
+    """At every stage no candidate with the same margins before is nearer; the answer is a candidate."""
+    for stage in stages:
+        rows = np.unique(stage[cell], return_inverse=True)[1].reshape(-1)
+        wanted, mine = sums(x, rows), sums(z, rows)
+        least = min(np.abs(sums(table, rows) - wanted).sum() for table in candidates)
+        assert np.abs(mine - wanted).sum() == pytest.approx(least, abs=1e-6)
+        candidates = [table for table in candidates if (sums(table, rows) == mine).all()]
+    assert any((table == z).all() for table in candidates)
+
+
+@pytest.mark.parametrize("rounding", MODES)
+@pytest.mark.parametrize("queries", LIMITED, ids=" and ".join)
+def test_no_table_of_floors_and_ceilings_changes_less_stage_by_stage(queries, rounding):
+    rng = np.random.default_rng(len(queries) + 7)
+    programs = 0
+    for _ in range(40):
+        x, cell, limits = random_nest(rng, int(rng.integers(1, 4)), int(rng.integers(1, 6)), queries)
+        z, rounded = round_one(x, cell, limits, rounding)
+        programs += rounded.programs
+        stages = stages_of(SCHEMA, [limit.row_of_cell for limit in limits], rounding)
+        count = np.rint(x.sum(axis=0)).astype(int)
+        assert_least_change(x, z, cell, all_whole_tables(x, cell, limits, count), stages)
+    assert programs == 0
+
+
+@pytest.mark.parametrize(
+    ("queries", "rounding"), [(["total"], "margins"), (["total"], "cells"), (["a"], "cells"), (["a", "a * b"], "cells")]
+)
+def test_limits_that_siblings_share_hold_and_cost_the_least(queries, rounding):
+    rng = np.random.default_rng(11)
+    for _ in range(25):
+        x, cell, limits = random_nest(rng, 3, int(rng.integers(2, 5)), queries, shared=True)
+        z, rounded = round_one(x, cell, limits, rounding)
+        assert rounded.programs == 0
+        stages = stages_of(SCHEMA, [limit.row_of_cell for limit in limits], rounding)
+        candidates = all_whole_tables(x, cell, limits, np.rint(x.sum(axis=0)).astype(int))
+        assert_least_change(x, z, cell, candidates, stages)
+
+
+@pytest.mark.parametrize("query", ["a", "detailed"])
+def test_limits_that_siblings_share_below_a_margin_go_to_the_integer_program(query):
+    rng = np.random.default_rng(12)
+    programs = 0
+    for _ in range(12):
+        x, cell, limits = random_nest(rng, 3, 4, [query], shared=True)
+        candidates = all_whole_tables(x, cell, limits, np.rint(x.sum(axis=0)).astype(int))
+        z, rounded = round_one(x, cell, limits, "margins")
+        programs += rounded.programs
+        if candidates:
+            assert_least_change(x, z, cell, candidates, stages_of(SCHEMA, [limits[0].row_of_cell], "margins"))
+    assert programs > 8
+
+
+def test_large_nests_with_such_limits_do_without_the_margins_above():
+    rng = np.random.default_rng(13)
+    x, cell, limits = random_nest(rng, 200, 11, ["a"], shared=True)
+    z, rounded = round_one(x, cell, limits, "margins")
+    assert (rounded.flows, rounded.programs) == (1, 0)
+    assert keeps(z, cell, limits)
+    assert (z.sum(axis=0) == np.rint(x.sum(axis=0))).all()
+    rows = SCHEMA.query("a").row_of_cell[cell]
+    assert np.abs(sums(z, rows) - sums(x, rows)).max() < 1  # the first margin that is left
+
+
+@pytest.mark.parametrize("rounding", MODES)
+def test_one_owner_of_all_siblings_binds_the_parent_only(rounding):
+    rng = np.random.default_rng(14)
+    x, cell, _ = random_nest(rng, 3, 4, [])
+    query = SCHEMA.query("a")
+    reached = np.rint(sums(x, query.row_of_cell[cell], np.zeros(3, dtype=int), 2)).astype(np.int64)
+    free, _ = round_one(x, cell, [], rounding)
+    for off in (0, 1):
+        bound = Limits(
+            name="a",
+            row_of_cell=query.row_of_cell,
+            least=reached + off,
+            most=reached + off,
+            owner=np.zeros(3, dtype=np.int64),
+        )
+        if off:
+            with pytest.raises(Unroundable, match="nest 0: no whole table keeps"):
+                round_one(x, cell, [bound], rounding)
+        else:
+            z, rounded = round_one(x, cell, [bound], rounding)
+            assert (z == free).all()
+            assert rounded.programs == 0
+
+
+@pytest.mark.parametrize("rounding", MODES)
+def test_limits_that_do_not_nest_go_to_the_integer_program_which_agrees_with_brute_force(rounding):
+    rng = np.random.default_rng(15)
+    solved = 0
+    for _ in range(15):
+        x, cell, limits = random_nest(rng, 3, 4, ["a", "b"])
+        assert stages_of(SCHEMA, [limit.row_of_cell for limit in limits], rounding) is None
+        z, rounded = round_one(x, cell, limits, rounding)
+        assert (rounded.flows, rounded.programs) == (0, 1)
+        assert keeps(z, cell, limits)
+        candidates = all_whole_tables(x, cell, limits, np.rint(x.sum(axis=0)).astype(int))
+        cells = np.arange(SCHEMA.cells)
+        if candidates:
+            solved += 1
+            assert_least_change(x, z, cell, candidates, [cells * 0, cells] if rounding == "margins" else [cells])
+    assert solved > 5
+
+
+@pytest.mark.parametrize("rounding", MODES)
+@pytest.mark.parametrize("queries", [[], ["total"], ["a"], ["total", "a * b"], ["b"]], ids=" and ".join)
+def test_the_root_without_a_parent_changes_least(queries, rounding):
+    rng = np.random.default_rng(17)
+    for _ in range(20):
+        x, cell, limits = random_nest(rng, 1, 5, queries)
+        x = x + rng.random(x.shape) - x % 1
+        limits = [limits_on(one.name, *bounds_around(x, cell, one)) for one in limits]
+        z, rounded = round_one(x, cell, limits, rounding, count=[-1] * 5)
+        assert rounded.programs == 0
+        stages = stages_of(SCHEMA, [limit.row_of_cell for limit in limits], rounding)
+        assert_least_change(x, z, cell, all_whole_tables(x, cell, limits, None), stages)
+
+
+def bounds_around(x, cell, limit):
+    reached = sums(x, limit.row_of_cell[cell], width=limit.least.shape[1])
+    return np.floor(reached), np.ceil(reached)
+
+
+@numba.njit  # not kept on disk: a cached copy would not notice changes of the kernel it calls
+def flow_in(network):
+    return nearest_flow(network)
+
+
+def test_a_flow_reaches_the_least_cost_from_any_start():
+    rng = np.random.default_rng(19)
+    nodes, arcs, possible = 4, 6, 0
+    for _ in range(60):
+        tail = rng.integers(nodes, size=arcs)
+        head = (tail + rng.integers(1, nodes, size=arcs)) % nodes
+        low = rng.integers(-1, 1, size=arcs)
+        high = low + rng.integers(0, 3, size=arcs)
+        wanted, counts = rng.integers(-2 * SCALE, 2 * SCALE, size=arcs), rng.random(arcs) < 0.8
+
+        def out_of(flow, tail=tail, head=head):
+            return np.bincount(tail, flow, nodes) - np.bincount(head, flow, nodes)
+
+        def cost(flow, wanted=wanted, counts=counts):
+            return int((np.abs(flow * SCALE - wanted) * counts).sum())
+
+        supply = out_of(rng.integers(low, high + 1)) + (rng.random() < 0.2) * np.array([1, 0, 0, -1])
+        every = map(np.array, product(*[range(a, b + 1) for a, b in zip(low, high, strict=True)]))
+        best = min((cost(flow) for flow in every if (out_of(flow) == supply).all()), default=None)
+        flow = rng.integers(low, high + 1)
+        excess = (supply - out_of(flow)).astype(np.int64)
+        potential, weight = rng.integers(-9, 9, nodes) * SCALE, np.where(counts, SCALE, 0)
+        found = flow_in(Network(tail, head, low, high, wanted, weight, flow, excess, potential))
+        assert found == (best is not None)
+        if found:
+            possible += 1
+            assert (out_of(flow) == supply).all()
+            assert ((low <= flow) & (flow <= high)).all()
+            assert cost(flow) == best
+    assert 30 < possible < 60
