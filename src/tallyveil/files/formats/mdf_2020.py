@@ -30,6 +30,7 @@ from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 
+LaidOut = tuple[str | os.PathLike[str], FileLayout]  # a file and its layout
 VACANT_UNIT, OCCUPIED_UNIT, GROUP_QUARTERS = range(3)
 _CUTS = (slice(0, 2), slice(2, 5), slice(5, 11), slice(11, 12), slice(11, 15))
 
@@ -47,8 +48,8 @@ def write_mdf_2020(
     _refuse_other_homes(facilities, housing)
     places = leaf_digits(people.spine, BLOCK)
     built, kinds = _built(facilities, housing), (b"2|2\n", b"2|1\n", b"4|0\n")
-    persons = _rendered(_PERSONS, b"MPD2020|1.1.0|", places, people.leaves, tails=_person_tails(), numbered=True)
-    units = _rendered(_UNITS, b"MUD2020|1.1.0|", places, built, tails=kinds, numbered=False)
+    persons = _rendered(PERSONS_LAYOUT, b"MPD2020|1.1.0|", places, people.leaves, tails=_person_tails(), numbered=True)
+    units = _rendered(UNITS_LAYOUT, b"MUD2020|1.1.0|", places, built, tails=kinds, numbered=False)
     return write_pair(folder, persons, units, remarks=[*stamp_lines(people, housing), f"MDF_UNIT.dat: {HOUSING}"])
 
 
@@ -63,10 +64,18 @@ def read_mdf_2020(
 
     The counts get the stamps in ``STAMPS.txt`` beside the file of persons.
     """
-    persons = _place_counts(persons_path, _PERSONS, threads=threads, piece=piece)
-    units = None if units_path is None else _place_counts(units_path, _UNITS, threads=threads, piece=piece)
-    refuse_no_rows(units_path or persons_path, persons if units is None else add_up([persons, units]))
-    return Census2020.from_counts(persons, units).stamped(read_stamps(Path(persons_path).with_name(STAMPS)))
+    return read_blocks(
+        (persons_path, PERSONS_LAYOUT), None if units_path is None else (units_path, UNITS_LAYOUT),
+        threads=threads, piece=piece,
+    )  # fmt: skip
+
+
+def read_blocks(persons: LaidOut, units: LaidOut | None, *, threads: int, piece: int) -> Census2020:
+    """Read files of persons and units by block, each with its layout."""
+    people = _place_counts(*persons, threads=threads, piece=piece)
+    built = None if units is None else _place_counts(*units, threads=threads, piece=piece)
+    refuse_no_rows((units or persons)[0], people if built is None else add_up([people, built]))
+    return Census2020.from_counts(people, built).stamped(read_stamps(Path(persons[0]).with_name(STAMPS)))
 
 
 def _place_counts(path: str | os.PathLike[str], layout: FileLayout, *, threads: int, piece: int) -> PlaceCounts:
@@ -141,7 +150,7 @@ _PLACES = (
     Column(name="TABBLK", role=PLACE, width=4),
 )
 _START = ("SCHEMA_TYPE_CODE", "SCHEMA_BUILD_ID", *(column.name for column in _PLACES))
-_PERSONS = FileLayout(
+PERSONS_LAYOUT = FileLayout(
     what="persons",
     names=(*_START, "EPNUM", "RTYPE", "GQTYPE_PL", "VOTING_AGE", "CENHISP", "CENRACE"),
     columns=(
@@ -155,7 +164,7 @@ _PERSONS = FileLayout(
     cell_of=_cells_of_persons(),
     header=True,
 )
-_UNITS = FileLayout(
+UNITS_LAYOUT = FileLayout(
     what="units",
     names=(*_START, "RTYPE", "HH_STATUS"),
     columns=(
