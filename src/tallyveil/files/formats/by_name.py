@@ -114,7 +114,7 @@ def _persons_file(path: Path) -> Path:
 
 def _mdf_in(folder: Path) -> Path | None:
     """The file of persons of the MDF in a folder, if there is exactly one."""
-    found = [path for path in folder.glob(f"{PERSONS_FILE}*") if path.is_file()]
+    found = [path for path in folder.glob(f"*{PERSONS_FILE}*") if path.is_file()]
     return found[0] if len(found) == 1 else None
 
 

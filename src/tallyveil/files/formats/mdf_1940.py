@@ -154,7 +154,7 @@ def _beside(persons: Path) -> Path:
     if path == persons or not path.exists():
         raise InputError(
             f"{persons}: a file of persons does not give their type of group quarters, and there is no file of units "
-            f"beside it ({path.name}). Give units_path."
+            f"beside it (named with MDF_UNIT in place of MDF_PER). Put it there, or give units_path."
         )
     return path
 
