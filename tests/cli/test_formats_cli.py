@@ -1,6 +1,7 @@
 """Published microdata on the command line: every command that reads a table reads them, too."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -9,11 +10,20 @@ import pytest
 from command_line import figures, run
 from tallyveil.cli.options import FileFormat
 from tallyveil.evaluate import error
-from tallyveil.files import read_release, write_counts, write_ipums_1940, write_mdf_1940
+from tallyveil.files import (
+    read_mdf_1940,
+    read_mdf_2020,
+    read_release,
+    write_counts,
+    write_ipums_1940,
+    write_mdf_1940,
+)
 from tallyveil.files.formats.by_name import FORMATS
-from tallyveil.populations import Population, census_1940
+from tallyveil.files.release_folder.manifest import manifest_of
+from tallyveil.populations import Population, census_1940, census_2020
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.protection.protect import protect
+from tallyveil.protection.protect import protect, protect_to_folder
+from tallyveil.release.canonical import canonical_bytes, parse_canonical
 
 BUDGET = ("--strategy", "e2e-2018", "--epsilon", "1", "--seed", "1", "--threads", "1")
 
@@ -140,3 +150,82 @@ def test_sweep_and_audit_read_an_extract(place, tmp_path):
     audit = ["audit", str(place / "EXT1940USCB.dat"), "--mechanism", "geometric", "--epsilon", "1", "--query", "total"]
     done = run(*audit, "--runs", "200", "--workers", "1", "--json")
     assert done.returncode == 0, done.stderr
+
+
+# --- protect --mdf
+
+
+@pytest.fixture(scope="module")
+def with_mdf(place, tmp_path_factory) -> Path:
+    """A release of the extract that is also written as microdata."""
+    folder = tmp_path_factory.mktemp("mdf") / "r"
+    done = run("protect", str(place / "EXT1940USCB.dat"), *BUDGET, "--mdf", "-o", str(folder))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_release_is_written_as_microdata_that_give_the_same_counts(with_mdf, place):
+    made, census = read_release(with_mdf), read_mdf_1940(with_mdf / "MDF_PER.dat")
+    assert made.histogram.total() == census.people.total()
+    level = "county"
+    assert (made.histogram.at(level).dense() == census.people.at(level).dense()).all()
+    assert census.people.stamps == made.certificate.declared.stamps  # seeded, and so on
+    assert census.housing.answer("h1", level="us").dense()[0, 0] == 0  # vacant units are not part of a release
+    by_release = figures("evaluate", str(place / "EXT1940USCB.dat"), str(with_mdf), "--query", "race")
+    alone = figures("evaluate", str(place / "EXT1940USCB.dat"), str(with_mdf / "MDF_PER.dat"), "--query", "race")
+    assert by_release["releases"][0]["error"] == alone["releases"][0]["error"]
+
+
+def test_verify_accepts_the_microdata_and_refuses_one_moved_person(with_mdf, tmp_path):
+    told = figures("verify", str(with_mdf))
+    assert told["holds"]
+    (found,) = [check for check in told["checks"] if check["name"] == "microdata"]
+    assert found["words"] == "20,000 persons, as in the counts"
+    moved = tmp_path / "moved"
+    shutil.copytree(with_mdf, moved)
+    rows = (moved / "MDF_PER.dat").read_bytes()
+    (moved / "MDF_PER.dat").write_bytes(rows.replace(b"|18|1|1|", b"|18|1|2|", 1))
+    sealed_again(moved)
+    (broken,) = [check for check in json.loads(run("verify", str(moved), "--json").stdout)["checks"]
+                 if check["holds"] is False]  # fmt: skip
+    assert broken["name"] == "microdata"
+    assert "MDF_PER.dat does not hold the persons of release.parquet" in broken["words"]
+    (moved / "MDF_PER.dat").unlink()
+    sealed_again(moved)
+    assert "an MDF consists of MDF_PER.dat, MDF_UNIT.dat" in run("verify", str(moved)).stdout
+
+
+def sealed_again(folder: Path) -> None:
+    """List the files anew in the certificate, as a forger would."""
+    certificate = parse_canonical((folder / "certificate.json").read_bytes())
+    certificate["files"] = manifest_of(folder)
+    (folder / "certificate.json").write_bytes(canonical_bytes(certificate))
+
+
+def test_microdata_of_blocks_are_written_without_units(tmp_path):
+    census = census_2020(persons=3_000, seed=1)
+    strategy = Strategy.default(census.people.spine, census.people.schema, rho=1)
+    protect_to_folder(census.people, strategy, tmp_path / "r", seed=1, mdf=True)
+    names = {path.name for path in (tmp_path / "r").iterdir()}
+    assert {"MDF_PER.dat", "STAMPS.txt"} <= names
+    assert "MDF_UNIT.dat" not in names
+    read = read_mdf_2020(tmp_path / "r" / "MDF_PER.dat").people
+    assert (read.at("county").dense() == read_release(tmp_path / "r").histogram.at("county").dense()).all()
+    assert "seeded: not for publication" in read.stamps
+    assert run("verify", str(tmp_path / "r")).returncode == 0
+
+
+def test_mdf_is_refused_before_any_noise_where_no_such_file_exists(place, tmp_path):
+    words = ["protect", str(place / "EXT1940USCB.dat"), "--epsilon", "1", "--seed", "1", "--mdf"]
+    unbounded = run(*words, "-o", str(tmp_path / "r"))
+    assert (unbounded.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert "the strategy must bound persons by facilities at level enumdist, as e2e-2018 does" in unbounded.stderr
+    assert run(*words, "--plan").returncode == 2
+    (tmp_path / "t.csv").write_text("county,age\n1,a\n2,b\n")
+    (tmp_path / "t.toml").write_text(
+        '[geography]\nroot = "us"\nlevels = ["county"]\n[attributes]\nage = ["a", "b"]\n[table]\nlayout = "persons"\n'
+    )
+    other = ["protect", str(tmp_path / "t.csv"), "--codebook", str(tmp_path / "t.toml"), "--epsilon", "1", "--mdf"]
+    done = run(*other, "-o", str(tmp_path / "r"))
+    assert done.returncode == 2
+    assert "--mdf is for counts on schemas.PERSONS_1940 or schemas.PERSONS_2020" in done.stderr

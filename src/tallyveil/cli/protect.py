@@ -63,6 +63,10 @@ def protect(
             "covers data that violate the bounds.",
         ),
     ] = False,
+    mdf: Annotated[
+        bool,
+        typer.Option("--mdf", help="Also write the release as a microdata detail file (schemas of 1940 and 2020)."),
+    ] = False,
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the certificate with this private key (see keygen).")
     ] = None,
@@ -85,6 +89,7 @@ def protect(
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs
     from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
     from tallyveil.files.release_folder.measurement_files import measured_pairs
 
     if output is None and not plan:
@@ -107,6 +112,8 @@ def protect(
     )
     built = find_facilities(facilities, chosen, people, own=read.facilities)
     published = [] if not measurements else measured_pairs(chosen, parse_pairs(measurements))
+    if mdf:
+        refuse_unless_mdf(people, chosen)
     if plan:
         from tallyveil.cli.planning import print_plan
 
@@ -125,6 +132,7 @@ def protect(
         measurements=published,
         source=read.codebook,
         sign_with=sign,
+        mdf=mdf,
     )
     summarise(release, output, as_json=as_json)
 

@@ -7,7 +7,7 @@ number of group quarters is read back.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tallyveil.files.formats.deal import spread
 from tallyveil.files.formats.lines import PIECE_BYTES, Bytes, opened
 from tallyveil.files.formats.mdf_layout import BLOCK_GROUP, PLACE, Column, FileLayout
 from tallyveil.files.formats.mdf_read import count_rows, refuse_no_rows
-from tallyveil.files.formats.mdf_write import Rows, heads, rendered, write_pair
+from tallyveil.files.formats.mdf_write import Pieces, Rows, heads, rendered, write_pair
 from tallyveil.files.formats.piecewise import PlaceCounts, add_up
 from tallyveil.files.formats.places import leaf_digits
 from tallyveil.files.tables.geography import unit_code
@@ -48,9 +48,15 @@ def write_mdf_2020(
     _refuse_other_homes(facilities, housing)
     places = leaf_digits(people.spine, BLOCK)
     built, kinds = _built(facilities, housing), (b"2|2\n", b"2|1\n", b"4|0\n")
-    persons = _rendered(PERSONS_LAYOUT, b"MPD2020|1.1.0|", places, people.leaves, tails=_person_tails(), numbered=True)
+    persons = mdf_2020_persons(people)
     units = _rendered(UNITS_LAYOUT, b"MUD2020|1.1.0|", places, built, tails=kinds, numbered=False)
     return write_pair(folder, persons, units, remarks=[*stamp_lines(people, housing), f"MDF_UNIT.dat: {HOUSING}"])
+
+
+def mdf_2020_persons(people: Histogram) -> Pieces:
+    """The content of ``MDF_PER.dat``, in pieces."""
+    places = leaf_digits(people.spine, BLOCK)
+    return _rendered(PERSONS_LAYOUT, b"MPD2020|1.1.0|", places, people.leaves, tails=_person_tails(), numbered=True)
 
 
 def read_mdf_2020(
@@ -85,7 +91,7 @@ def _place_counts(path: str | os.PathLike[str], layout: FileLayout, *, threads: 
 
 def _rendered(
     layout: FileLayout, prefix: bytes, places: Bytes, counts: Counts, *, tails: Sequence[bytes], numbered: bool
-) -> Iterator[bytes | memoryview]:
+) -> Pieces:
     """A file with one row per person or unit counted; ``numbered`` rows carry their number."""
     ends = np.append(0, np.cumsum(counts.count, dtype=np.int64))
 
