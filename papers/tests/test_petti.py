@@ -58,6 +58,7 @@ class Nation:
 
     stand_in = True
     whole = True
+    their_releases = False
 
     def has_enough(self, _):
         return True
@@ -413,10 +414,10 @@ def with_one_more(people, place=0):
 
 def test_a_person_too_many_or_too_few_in_a_release_is_seen(small):
     census = Census(population=small, stand_in=True)
-    held = petti_exact.held_figures(census, Made(small.people))
+    held = petti_exact.held_figures(census, [small.people])
     assert [figure.at for figure in held] == ["us", "state", "us", "state", "county", "enumdist"]
     assert {figure.verdict for figure in held} == {AGREES}
-    more = petti_exact.held_figures(census, Made(with_one_more(small.people)))
+    more = petti_exact.held_figures(census, [with_one_more(small.people)])
     assert [figure.verdict for figure in more] == [DIFFERS, DIFFERS, AGREES, AGREES, AGREES, AGREES]
     people = small.people
     some = people.leaves.unit() != 5  # nobody is left in a district
@@ -427,7 +428,7 @@ def test_a_person_too_many_or_too_few_in_a_release_is_seen(small):
         cell=people.leaves.cell[some],
         count=people.leaves.count[some],
     )
-    bounds = {figure.at: figure.verdict for figure in petti_exact.held_figures(census, Made(fewer))[2:]}
+    bounds = {figure.at: figure.verdict for figure in petti_exact.held_figures(census, [fewer])[2:]}
     assert bounds == {"us": AGREES, "state": AGREES, "county": AGREES, "enumdist": DIFFERS}
 
 

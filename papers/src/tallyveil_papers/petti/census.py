@@ -13,6 +13,7 @@ from typing import final
 
 from tallyveil.files import read_ipums_1940
 from tallyveil.populations import Population, census_1940
+from tallyveil_papers.petti.releases import are_theirs
 from tallyveil_papers.registry import Setting
 
 LEVELS = {"state": "state", "county": "county", "enum_dist": "enumdist"}  # published spelling: ours
@@ -26,10 +27,11 @@ FEWEST_UNITS = 20  # of a level in a smaller country
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Census:
-    """A census and whether it stands in for the real one."""
+    """A census, whether it stands in for the real one, and whether the releases of it are those of the authors."""
 
     population: Population
     stand_in: bool
+    their_releases: bool = False
 
     @property
     def persons(self) -> int:
@@ -47,7 +49,9 @@ class Census:
 
     def words(self) -> str:
         """Which census it is."""
-        return f"synthetic census of {self.persons:,} persons" if self.stand_in else "census of 1940"
+        if self.stand_in:
+            return f"synthetic census of {self.persons:,} persons"
+        return "census of 1940, with the Bureau's releases" if self.their_releases else "census of 1940"
 
     def units(self, level: str) -> int:
         """The number of units of a level (published spelling)."""
@@ -65,7 +69,8 @@ def fewest_persons(statistic: str) -> int:
 
 def census_of(setting: Setting) -> Census:
     """The census of a setting, made or read once."""
-    return _census(setting.persons, setting.seed, None if setting.ipums is None else str(setting.ipums))
+    census = _census(setting.persons, setting.seed, None if setting.ipums is None else str(setting.ipums))
+    return replace(census, their_releases=are_theirs(setting.mdf))
 
 
 def nation_of(setting: Setting) -> Setting:

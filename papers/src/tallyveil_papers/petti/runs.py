@@ -22,11 +22,13 @@ from tallyveil.evaluate.epl.settings import Settings, smoothed
 from tallyveil.evaluate.error import error_of
 from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.mechanisms.sampling import sample
+from tallyveil.nouns.histogram import Histogram
 from tallyveil.populations import Population
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.protect import protect
 from tallyveil_papers.petti.census import LEVELS, Census, nation_of
 from tallyveil_papers.petti.census import census_of as census_of  # for others, too
+from tallyveil_papers.petti.releases import EPSILONS, RUNS, read_releases
 from tallyveil_papers.registry import Setting
 
 STRATA = "votingage * hispanic * race"
@@ -40,11 +42,9 @@ DEFINITIONS: dict[Definition, str] = {
 }  # of the homogeneity index: our name of the statistic
 KEYS = ["method", "count", "level", "epsilon", "fraction", "homogeneity", "statistic"]
 COLUMNS = [*KEYS, "value", "chance", "n", "corrected"]
-EPSILONS = (0.25, 0.5, 0.75, 1.0, 2.0, 4.0, 6.0, 8.0)
 FRACTIONS = tuple(step / 20 for step in range(1, 20))
 FIGURE_2 = ("county", "sc")  # the counts of Figure 2 and Table 1
 SHOWN = (0.5, 1.0, 2.0)  # budgets of Figures 1 and 3
-THEIR_RUNS = {"topdown": 4, "srs": 1}  # pooled by the authors
 TEXT_FRACTIONS = (0.05, 0.5, 0.95)  # of samples whose loss the text gives too
 TEXT_LOSS = "epl of the text"
 TEXT_PERCENTILE, TEXT_MULTIPLIER = 99.0, 1.5  # its search range, of an earlier version of the authors' code
@@ -92,20 +92,16 @@ def sample_runs(setting: Setting) -> Runs:
 
 def setting_only(setting: Setting) -> Setting:
     """The setting without its pool, which other processes need not get."""
-    return Setting(persons=setting.persons, replicates=setting.replicates, seed=setting.seed, ipums=setting.ipums)
+    return replace(setting, map=map)
 
 
 def topdown_at(setting: Setting, epsilon: float) -> Runs:
-    """TopDown at one budget: error, loss and bias of the pooled replicates."""
+    """TopDown at one budget: error, loss and bias of the pooled runs."""
     census = census_of(setting)
     truth = census.population
-    strategy, start = Strategy.preset("e2e-2018", epsilon=str(epsilon)), perf_counter()
-    released = [
-        protect(truth, strategy, seed=setting.seed, replicate=number).histogram for number in range(setting.replicates)
-    ]  # counts alone: measurements would be many times as large
-    times = pd.DataFrame({"epsilon": [epsilon], "seconds": [(perf_counter() - start) / setting.replicates]})
+    released, times = released_at(setting, epsilon)
     at = {"method": "topdown", "epsilon": epsilon}
-    scale = math.sqrt(setting.replicates / THEIR_RUNS["topdown"])
+    scale = math.sqrt(len(released) / RUNS)
     shown = epsilon in SHOWN
     frames, counted, losses = [], [], []
     for level, count in _places():
@@ -125,6 +121,22 @@ def topdown_at(setting: Setting, epsilon: float) -> Runs:
         losses=pd.concat(losses),
         spreads=_spread(truth, released).assign(epsilon=epsilon),
     )
+
+
+def released_at(setting: Setting, epsilon: float) -> tuple[list[Histogram], pd.DataFrame]:
+    """The releases at one budget, read from the Bureau's files or made now, and the seconds that making one took.
+
+    Only counts are kept: measurements would be many times as large.
+    """
+    truth = census_of(setting).population
+    if setting.mdf is not None:
+        return read_releases(setting.mdf, epsilon, truth.people), Runs(figures=pd.DataFrame()).times
+    strategy, start = Strategy.preset("e2e-2018", epsilon=str(epsilon)), perf_counter()
+    released = [
+        protect(truth, strategy, seed=setting.seed, replicate=number).histogram for number in range(setting.replicates)
+    ]
+    seconds = (perf_counter() - start) / setting.replicates
+    return released, pd.DataFrame({"epsilon": [epsilon], "seconds": [seconds]})
 
 
 def samples_at(setting: Setting, fraction: float) -> Runs:
@@ -231,6 +243,8 @@ def _spread(truth: Population, released: Sequence[Any]) -> pd.DataFrame:
 
 def _loss_of_text(values: Any) -> float:
     """The loss alone, without the band of :func:`tallyveil.evaluate.epl`, which takes long over so wide a range."""
+    if len(values) < 2:  # an extract of one county
+        return math.nan
     _, log_p = smoothed(value_counts(values), Settings(percentile=TEXT_PERCENTILE, multiplier=TEXT_MULTIPLIER))
     return float(np.abs(np.diff(log_p)).max()) if len(log_p) > 1 else math.nan
 
