@@ -24,6 +24,7 @@ from tallyveil.populations import Population, census_1940, census_2020
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.protect import protect, protect_to_folder
 from tallyveil.release.canonical import canonical_bytes, parse_canonical
+from tallyveil.runs import progress
 
 BUDGET = ("--strategy", "e2e-2018", "--epsilon", "1", "--seed", "1", "--threads", "1")
 
@@ -229,3 +230,11 @@ def test_mdf_is_refused_before_any_noise_where_no_such_file_exists(place, tmp_pa
     done = run(*other, "-o", str(tmp_path / "r"))
     assert done.returncode == 2
     assert "--mdf is for counts on schemas.PERSONS_1940 or schemas.PERSONS_2020" in done.stderr
+
+
+def test_reading_a_large_extract_shows_its_progress(place, monkeypatch):
+    words = ["evaluate", str(place / "EXT1940USCB.dat"), str(place / "run0"), "--query", "total", "--json"]
+    assert run(*words).stderr == ""
+    monkeypatch.setattr(progress, "LARGE", 1)
+    size = (place / "EXT1940USCB.dat").stat().st_size
+    assert run(*words).stderr.startswith(f"EXT1940USCB.dat: {size:,} bytes done after ")

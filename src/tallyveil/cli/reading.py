@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.release.release import Release
 
-LARGE = 1 << 28  # bytes from which reading shows progress
 WITH_TYPES = ("ipums-1940", "mdf-1940")  # formats whose facilities have the types that strategies bound people by
 
 
@@ -87,17 +84,15 @@ def format_of(path: Path, codebook: Path | None, file_format: str | None) -> str
 
 
 def _read_published(path: Path, name: str, *, units: Path | None) -> Census:
-    """Read published microdata, with progress for a large extract."""
+    """Read published microdata, with progress if the extract is large."""
     from tallyveil.files.formats.by_name import read_format
     from tallyveil.files.formats.census import Census1940
-    from tallyveil.runs.progress import LevelProgress
+    from tallyveil.runs.progress import following_bytes
 
     if not path.exists():
         raise InputError(f"{path}: no such file or folder. Check the name.")
-    large = path.is_file() and path.stat().st_size > LARGE
-    with LevelProgress({path.name: 1.0}, what="bytes") if large else nullcontext() as bar:
-        followed = None if bar is None else partial(bar.update, path.name)
-        census = read_format(path, name, units=units, progress=followed)
+    with following_bytes(path) as progress:
+        census = read_format(path, name, units=units, progress=progress)
     if isinstance(census, Census1940) and census.dropped:
         who = f"{census.dropped:,} persons who belong to no household are left out"
         typer.echo(f"tallyveil: {path}: {who}, as in the Bureau's test.", err=True)

@@ -17,6 +17,7 @@ from tallyveil._arrays import Integers
 from tallyveil.files import read_ipums_1940
 from tallyveil.nouns.census_schemas import PERSONS_1940_IPUMS
 from tallyveil.nouns.histogram import Histogram
+from tallyveil.runs.progress import following_bytes
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.petti.census import NATION
 from tallyveil_papers.verdicts import judge, printed_cases
@@ -29,7 +30,8 @@ TARGET = {"hhgq": "elderly", "votingage": "minor", "race": "white"}  # section 4
 @lru_cache(maxsize=1)
 def extract_of(path: Path) -> Histogram:
     """The people of an extract on all 864 cells."""
-    return read_ipums_1940(path, schema=PERSONS_1940_IPUMS, drop_orphans=True).people
+    with following_bytes(path) as progress:
+        return read_ipums_1940(path, schema=PERSONS_1940_IPUMS, drop_orphans=True, progress=progress).people
 
 
 def table_2_figures(people: Histogram) -> tuple[list[Figure], pd.DataFrame]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import final
 
 from tallyveil.files import read_ipums_1940
 from tallyveil.populations import Population, census_1940
+from tallyveil.runs.progress import following_bytes
 from tallyveil_papers.petti.releases import are_theirs
 from tallyveil_papers.registry import Setting
 
@@ -82,6 +84,7 @@ def nation_of(setting: Setting) -> Setting:
 def _census(persons: int, seed: int, ipums: str | None) -> Census:
     if ipums is None:
         return Census(population=census_1940(persons=persons, seed=seed), stand_in=True)
-    read = read_ipums_1940(ipums, drop_orphans=True)  # as the Bureau did
+    with following_bytes(Path(ipums)) as progress:
+        read = read_ipums_1940(ipums, drop_orphans=True, progress=progress)  # as the Bureau did
     real = Population(people=read.people, facilities=read.facilities, housing=read.housing)
     return Census(population=real, stand_in=False)
