@@ -1,5 +1,7 @@
 """petti2020 from files: an extract and the releases of a folder give every figure that the arrays give."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -8,6 +10,7 @@ import pytest
 from command_line import run
 from tallyveil.errors import InputError
 from tallyveil.files import read_ipums_1940, write_ipums_1940, write_mdf_1940
+from tallyveil.nouns.histogram import Histogram
 from tallyveil.populations import census_1940
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.protect import protect
@@ -77,6 +80,26 @@ def test_a_release_of_other_people_gives_other_figures(place, town):
     again = protect(town, Strategy.preset("e2e-2018", epsilon="1.0"), seed=SEED, replicate=1)
     assert one[1].leaves == again.histogram.leaves
     assert one[0].leaves != one[1].leaves != eight[1].leaves
+
+
+def test_the_sampling_error_is_that_of_the_runs_in_the_files_whatever_the_replicates_of_samples(place):
+    two, four = (petti_runs.topdown_at(replace(of_files(place), replicates=number), 8.0).figures for number in (2, 4))
+    pd.testing.assert_frame_equal(two, four)
+
+
+def test_invariants_are_checked_on_every_release_of_the_files(place, town, tmp_path):
+    shutil.copytree(place / "mdf", tmp_path / "mdf")
+    setting = replace(of_files(place), mdf=tmp_path / "mdf")
+    (setup,) = items(["petti2020.setup"])
+    changed = {f.at: f.ours for f in setup.compute(setting).figures if f.name == "totals that changed"}
+    assert changed == {"us": 0, "state": 0}
+    more = Histogram.from_entries(
+        town.people.spine, town.people.schema, unit=[*town.people.leaves.unit(), 0],
+        cell=[*town.people.leaves.cell, 0], count=[*town.people.leaves.count, 1],
+    )  # fmt: skip
+    write_mdf_1940(more, town.facilities, town.housing, tmp_path / "mdf" / "0.25" / "run2")
+    changed = {f.at: (f.ours, f.verdict) for f in setup.compute(setting).figures if f.name == "totals that changed"}
+    assert changed == {"us": (1, DIFFERS), "state": (1, DIFFERS)}
 
 
 class Theirs(Real):

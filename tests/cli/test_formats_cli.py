@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 
 from command_line import figures, run
 from tallyveil.cli.options import FileFormat
+from tallyveil.errors import InputError
 from tallyveil.evaluate import error
 from tallyveil.files import (
     read_mdf_1940,
@@ -20,7 +22,9 @@ from tallyveil.files import (
 )
 from tallyveil.files.formats.by_name import FORMATS
 from tallyveil.files.release_folder.manifest import manifest_of
+from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
 from tallyveil.populations import Population, census_1940, census_2020
+from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.protect import protect, protect_to_folder
 from tallyveil.release.canonical import canonical_bytes, parse_canonical
@@ -230,6 +234,15 @@ def test_mdf_is_refused_before_any_noise_where_no_such_file_exists(place, tmp_pa
     done = run(*other, "-o", str(tmp_path / "r"))
     assert done.returncode == 2
     assert "--mdf is for counts on schemas.PERSONS_1940 or schemas.PERSONS_2020" in done.stderr
+
+
+def test_bounds_above_the_leaves_do_not_give_every_person_a_unit(town):
+    strategy = Strategy.preset("e2e-2018", epsilon=1)
+    refuse_unless_mdf(town.people, strategy)
+    raised = tuple(replace(c, level="county") if isinstance(c, FacilityBounds) else c for c in strategy.constraints)
+    assert raised != strategy.constraints
+    with pytest.raises(InputError, match="must bound persons by facilities at level enumdist"):
+        refuse_unless_mdf(town.people, replace(strategy, constraints=raised))
 
 
 def test_reading_a_large_extract_shows_its_progress(place, monkeypatch):
