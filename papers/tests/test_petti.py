@@ -25,6 +25,7 @@ from tallyveil_papers.petti import figures as petti
 from tallyveil_papers.petti import file as petti_file
 from tallyveil_papers.petti import runs as petti_runs
 from tallyveil_papers.petti import text as petti_text
+from tallyveil_papers.petti import topdown as petti_topdown
 from tallyveil_papers.petti import typical as petti_typical
 from tallyveil_papers.petti.census import NATION, Census
 from tallyveil_papers.petti.compare import lay, results
@@ -477,7 +478,7 @@ def test_a_seed_gives_the_same_figures_again_and_another_seed_others(small):
 
 
 def test_a_release_with_a_person_too_many_differs_in_error_and_in_the_loss_of_states(monkeypatch):
-    monkeypatch.setattr(petti_runs, "protect", lambda truth, *_, **__: Made(with_one_more(truth.people)))
+    monkeypatch.setattr(petti_topdown, "protect", lambda truth, *_, **__: Made(with_one_more(truth.people)))
     petti_runs.topdown_runs.cache_clear()
     try:
         assert petti_file.compute_error(SMALL).verdict == DIFFERS

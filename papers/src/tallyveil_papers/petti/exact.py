@@ -23,7 +23,8 @@ from tallyveil.release.release import Release
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.petti.census import Census, census_of
 from tallyveil_papers.petti.compare import results
-from tallyveil_papers.petti.runs import STRATA, released_at
+from tallyveil_papers.petti.runs import STRATA
+from tallyveil_papers.petti.topdown import released_at
 from tallyveil_papers.registry import Outcome, Setting
 from tallyveil_papers.verdicts import judge, notes_of, printed_cases
 

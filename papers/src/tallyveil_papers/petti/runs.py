@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from time import perf_counter
 from typing import Any, Literal, final
 
 import numpy as np
@@ -22,13 +21,11 @@ from tallyveil.evaluate.epl.settings import Settings, smoothed
 from tallyveil.evaluate.error import error_of
 from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.mechanisms.sampling import sample
-from tallyveil.nouns.histogram import Histogram
 from tallyveil.populations import Population
-from tallyveil.privacy.strategy import Strategy
-from tallyveil.protection.protect import protect
 from tallyveil_papers.petti.census import LEVELS, Census, nation_of
 from tallyveil_papers.petti.census import census_of as census_of  # for others, too
-from tallyveil_papers.petti.releases import EPSILONS, RUNS, read_releases
+from tallyveil_papers.petti.releases import EPSILONS, RUNS
+from tallyveil_papers.petti.topdown import released_at
 from tallyveil_papers.registry import Setting
 
 STRATA = "votingage * hispanic * race"
@@ -121,22 +118,6 @@ def topdown_at(setting: Setting, epsilon: float) -> Runs:
         losses=pd.concat(losses),
         spreads=_spread(truth, released).assign(epsilon=epsilon),
     )
-
-
-def released_at(setting: Setting, epsilon: float) -> tuple[list[Histogram], pd.DataFrame]:
-    """The releases at one budget, read from the Bureau's files or made now, and the seconds that making one took.
-
-    Only counts are kept: measurements would be many times as large.
-    """
-    truth = census_of(setting).population
-    if setting.mdf is not None:
-        return read_releases(setting.mdf, epsilon, truth.people), Runs(figures=pd.DataFrame()).times
-    strategy, start = Strategy.preset("e2e-2018", epsilon=str(epsilon)), perf_counter()
-    released = [
-        protect(truth, strategy, seed=setting.seed, replicate=number).histogram for number in range(setting.replicates)
-    ]
-    seconds = (perf_counter() - start) / setting.replicates
-    return released, pd.DataFrame({"epsilon": [epsilon], "seconds": [seconds]})
 
 
 def samples_at(setting: Setting, fraction: float) -> Runs:

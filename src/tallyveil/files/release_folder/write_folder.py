@@ -86,12 +86,7 @@ def write_release(
     key = None if sign_with is None else read_signing_key(sign_with)
     kept = release.measurements if noisy is None else noisy
     pairs = measured_pairs(release.strategy, measurements)
-    if pairs and kept is None:
-        raise FolderError("the release kept no measurements, so none can be published. Leave them out.")
-    if kept is not None and (kept.published != release.histogram.spine or kept.strategy != release.strategy):
-        raise FolderError(
-            "the measurements are of another spine or strategy than the release. Give those it came from."
-        )
+    _refuse_other_measurements(release, pairs, kept)
     certificate = _stamped(release, kept)
     people = replace(
         release.histogram,
@@ -115,6 +110,15 @@ def write_release(
             _write_measurements(kept, pairs, place)
         write_text(certificate_html(certificate.to_json(), release.strategy), place / PAGE)
         write_certificate(certificate.to_json(), manifest_of(place), place, key=key)
+
+
+def _refuse_other_measurements(release: Release, pairs: Sequence[Pair], kept: Measurements | None) -> None:
+    if pairs and kept is None:
+        raise FolderError("the release kept no measurements, so none can be published. Leave them out.")
+    if kept is not None and (kept.published != release.histogram.spine or kept.strategy != release.strategy):
+        raise FolderError(
+            "the measurements are of another spine or strategy than the release. Give those it came from."
+        )
 
 
 def _stamped(release: Release, kept: Measurements | None) -> Certificate:
