@@ -25,6 +25,7 @@ from tallyveil_papers.petti import figures as petti
 from tallyveil_papers.petti import file as petti_file
 from tallyveil_papers.petti import runs as petti_runs
 from tallyveil_papers.petti import text as petti_text
+from tallyveil_papers.petti import topdown as petti_topdown
 from tallyveil_papers.petti import typical as petti_typical
 from tallyveil_papers.petti.census import NATION, Census
 from tallyveil_papers.petti.compare import lay, results
@@ -58,6 +59,7 @@ class Nation:
 
     stand_in = True
     whole = True
+    their_releases = False
 
     def has_enough(self, _):
         return True
@@ -413,10 +415,10 @@ def with_one_more(people, place=0):
 
 def test_a_person_too_many_or_too_few_in_a_release_is_seen(small):
     census = Census(population=small, stand_in=True)
-    held = petti_exact.held_figures(census, Made(small.people))
+    held = petti_exact.held_figures(census, [small.people])
     assert [figure.at for figure in held] == ["us", "state", "us", "state", "county", "enumdist"]
     assert {figure.verdict for figure in held} == {AGREES}
-    more = petti_exact.held_figures(census, Made(with_one_more(small.people)))
+    more = petti_exact.held_figures(census, [with_one_more(small.people)])
     assert [figure.verdict for figure in more] == [DIFFERS, DIFFERS, AGREES, AGREES, AGREES, AGREES]
     people = small.people
     some = people.leaves.unit() != 5  # nobody is left in a district
@@ -427,7 +429,7 @@ def test_a_person_too_many_or_too_few_in_a_release_is_seen(small):
         cell=people.leaves.cell[some],
         count=people.leaves.count[some],
     )
-    bounds = {figure.at: figure.verdict for figure in petti_exact.held_figures(census, Made(fewer))[2:]}
+    bounds = {figure.at: figure.verdict for figure in petti_exact.held_figures(census, [fewer])[2:]}
     assert bounds == {"us": AGREES, "state": AGREES, "county": AGREES, "enumdist": DIFFERS}
 
 
@@ -476,7 +478,7 @@ def test_a_seed_gives_the_same_figures_again_and_another_seed_others(small):
 
 
 def test_a_release_with_a_person_too_many_differs_in_error_and_in_the_loss_of_states(monkeypatch):
-    monkeypatch.setattr(petti_runs, "protect", lambda truth, *_, **__: Made(with_one_more(truth.people)))
+    monkeypatch.setattr(petti_topdown, "protect", lambda truth, *_, **__: Made(with_one_more(truth.people)))
     petti_runs.topdown_runs.cache_clear()
     try:
         assert petti_file.compute_error(SMALL).verdict == DIFFERS

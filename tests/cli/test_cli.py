@@ -188,7 +188,7 @@ def shown(tmp_path_factory) -> Done:
     assert [one.returncode for one in followed] == [0, 0, 0]
     *checks, conclusion = followed[0].stdout.strip().splitlines()
     assert {line.split()[0] for line in checks} == {"holds", "unchecked"}
-    assert conclusion == "The folder passes 23 checks; signature and post-processing were not checked."
+    assert conclusion == "The folder passes 24 checks; signature and post-processing were not checked."
     assert "Empirical privacy loss" in followed[1].stdout
     assert "Nothing was spent." in followed[2].stdout
     return done

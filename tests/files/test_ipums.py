@@ -16,7 +16,7 @@ from tallyveil import Histogram, Spine
 from tallyveil.errors import InputError
 from tallyveil.files import Census1940, read_ipums_1940, write_ipums_1940
 from tallyveil.files.formats import ipums_write
-from tallyveil.nouns.census_schemas import PERSONS_1940, TYPES_1940, UNITS_2020
+from tallyveil.nouns.census_schemas import PERSONS_1940, PERSONS_1940_IPUMS, TYPES_1940, UNITS_2020
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
 
@@ -121,6 +121,50 @@ def test_stamps_are_written_beside_the_extract_and_read_back(tmp_path, ending):
     write_ipums_1940(census.people, census.facilities, census.housing, file)
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
     assert read_ipums_1940(file).people.stamps == ()
+
+
+def test_every_code_of_hispan_and_race_is_kept_on_the_schema_of_864_cells(read):
+    shape = PERSONS_1940_IPUMS.shape
+    assert shape == (8, 2, 6, 9)
+    assert PERSONS_1940_IPUMS.cells == 864
+    kinds = ((0, "0"), (1, "2"), (7, "9"))
+    people = [
+        (kind, gqtype, adult, origin, hispan, race)
+        for kind, gqtype in kinds
+        for adult in (0, 1)
+        for origin, hispan in enumerate("012349")
+        for race in range(1, 10)
+    ]
+    lines = []
+    for number, (_, gqtype, adult, _, hispan, race) in enumerate(people, 1):
+        lines += [
+            household(number, gqtype=gqtype),
+            person(number, age=f"{17 + adult:03d}", race=f"{race}", hispan=hispan),
+        ]
+    census = read(joined(*lines), schema=PERSONS_1940_IPUMS)
+    expected = [(0, int(np.ravel_multi_index((k, a, o, r - 1), shape))) for k, _, a, o, _, r in people]
+    assert cells(census.people.leaves) == dict.fromkeys(expected, 1)
+    assert cells(census.facilities.leaves) == {(0, kind): 108 for kind, _ in kinds}
+
+
+def test_the_192_cells_are_groups_of_the_864(read):
+    coarse, fine = read(SMALL), read(SMALL, schema=PERSONS_1940_IPUMS)
+    table = fine.people.leaves.dense().reshape(-1, 8, 2, 6, 9)
+    assert not table[..., 6:].any()
+    merged = np.stack([table[..., 0, :6], table[..., 1:, :6].sum(axis=-2)], axis=-2)
+    assert (merged.reshape(len(table), -1) == coarse.people.leaves.dense()).all()
+    assert (fine.facilities.leaves.dense() == coarse.facilities.leaves.dense()).all()
+
+
+def test_another_schema_and_a_race_that_it_does_not_have_are_refused(read):
+    two_races = joined(household(1), person(1, race="8"))
+    with pytest.raises(InputError, match=r"line 2 \(P record\), column 85: RACE '8' is not 1 to 6. Correct the record"):
+        read(two_races)
+    assert read(two_races, schema=PERSONS_1940_IPUMS).people.total() == 1
+    with pytest.raises(InputError, match="RACE '0' is not 1 to 9"):
+        read(joined(household(1), person(1, race="0")), schema=PERSONS_1940_IPUMS)
+    with pytest.raises(InputError, match=r"counted on schemas.PERSONS_1940 or schemas.PERSONS_1940_IPUMS"):
+        read(SMALL, schema=UNITS_2020)
 
 
 def test_a_small_file_is_read_cell_by_cell(read):

@@ -238,7 +238,7 @@ def test_the_line_of_a_wrong_row_counts_metadata_header_and_earlier_pieces(read)
 
 def test_units_are_looked_for_beside_persons_and_asked_for_where_absent(tmp_path):
     (tmp_path / "run1-MDF_PER.dat").write_bytes(PERSONS)
-    text = r"there is no file of units beside it \(run1-MDF_UNIT\.dat\)\. Give units_path\."
+    text = r"there is no file of units beside it \(named with MDF_UNIT in place of MDF_PER\)\. Put it there"
     with pytest.raises(InputError, match=text):
         read_mdf_1940(tmp_path / "run1-MDF_PER.dat")
     (tmp_path / "run1-MDF_UNIT.dat").write_bytes(UNITS)

@@ -34,6 +34,12 @@ def reproduce(
         int | None, typer.Option(help="Size of the synthetic census of 1940 (default 10,000,000).")
     ] = None,
     ipums: Annotated[Path | None, typer.Option(help="A real extract of the census of 1940, used instead.")] = None,
+    mdf: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="With --ipums: the Bureau's releases (0.25/run1/MDF_PER.dat, ...), used for TopDown."
+        ),
+    ] = None,
     replicates: Annotated[int, typer.Option(help="TopDown runs at each budget, pooled.")] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the populations and the noise.")] = 1,
     list_items: Annotated[bool, typer.Option("--list", help="List the items and stop.")] = False,
@@ -52,6 +58,8 @@ def reproduce(
       tallyveil reproduce kazan2022 -o papers
 
       tallyveil reproduce petti2020 --full -o full
+
+      tallyveil reproduce petti2020 --ipums EXT1940USCB.dat --mdf releases -o real
     """
     from tallyveil.report.plots import altair
     from tallyveil_papers import items
@@ -67,7 +75,7 @@ def reproduce(
         raise InputError("reproduce needs a folder to write: -o DIR. Use --list to see the items.")
     if output.exists() and not output.is_dir():
         raise InputError(f"{output}: not a folder. Give a new folder, or one of an earlier run.")
-    setting = _setting(full, persons, ipums, replicates, seed)
+    setting = _setting(full, persons, ipums, mdf, replicates, seed)
     altair()  # raises an error that says how to install it
     done = run_items(chosen, output, setting, progress=_follow(len(chosen)))
     page = _write_page(output, done, setting)
@@ -99,12 +107,16 @@ def _write_page(output: Path, done: Sequence[Done], setting: Setting) -> Path:
     return page
 
 
-def _setting(full: bool, persons: int | None, ipums: Path | None, replicates: int, seed: int) -> Setting:
+def _setting(
+    full: bool, persons: int | None, ipums: Path | None, mdf: Path | None, replicates: int, seed: int
+) -> Setting:
     """The setting of these options, after checking them."""
     from tallyveil_papers import Setting
 
     if sum((full, persons is not None, ipums is not None)) > 1:
         raise InputError("of --full, --persons and --ipums, give only one.")
+    if mdf is not None and ipums is None:
+        raise InputError("--mdf needs --ipums: the releases are compared with the extract that they were made from.")
     if persons is not None and not 1 <= persons <= FULL:
         raise InputError(f"--persons must be from 1 to {FULL:,}. Got {persons:,} instead.")
     if replicates < 2:
@@ -112,12 +124,19 @@ def _setting(full: bool, persons: int | None, ipums: Path | None, replicates: in
     if not 0 <= seed < 2**64:
         raise InputError(f"--seed must be from 0 to 2^64 - 1. Got {seed} instead.")
     size = FULL if full else QUICK if persons is None else persons
-    setting = Setting(persons=size, replicates=replicates, seed=seed, ipums=ipums, map=_map_with_progress)
+    setting = Setting(persons=size, replicates=replicates, seed=seed, ipums=ipums, mdf=mdf, map=_map_with_progress)
     if ipums is not None:
         if not ipums.is_file():
             raise InputError(f"{ipums}: no such file. Give an IPUMS extract of the census of 1940.")
         from tallyveil_papers.petti.census import census_of
+        from tallyveil_papers.petti.releases import RUNS, find_releases
 
+        if mdf is not None:
+            runs = {epsilon: len(files) for epsilon, files in find_releases(mdf).items()}
+            typer.echo(f"{sum(runs.values())} releases at {len(runs)} budgets in {mdf}", err=True)
+            if set(runs.values()) != {RUNS}:
+                words = f"the published figures pool {RUNS} runs at each budget, so these may differ by chance"
+                typer.echo(f"not {RUNS} runs at each budget: {words}", err=True)
         typer.echo(f"reading {ipums}", err=True)
         persons = census_of(setting).persons  # errors in the extract are reported before anything is written
         if persons != FULL:

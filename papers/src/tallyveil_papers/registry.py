@@ -32,6 +32,8 @@ class Setting:
         Seed of populations and noise.
     ipums
         An extract of the real census of 1940, if there is one.
+    mdf
+        The Bureau's releases of the census of 1940, if they are there: a folder by budget and run.
     map
         How pieces of work are run: the built-in ``map``, or that of a pool.
     """
@@ -40,6 +42,7 @@ class Setting:
     replicates: int = 4
     seed: int = 1
     ipums: Path | None = None
+    mdf: Path | None = None
     map: Callable[..., Iterable[Any]] = map
 
 

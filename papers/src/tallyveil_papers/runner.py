@@ -71,6 +71,11 @@ def job_of(setting: Setting) -> dict[str, Any]:
     if setting.ipums is not None:
         status = setting.ipums.stat()
         job |= {"ipums": setting.ipums.name, "bytes": status.st_size, "changed": status.st_mtime_ns}
+    if setting.mdf is not None:
+        files_of = sorted(path for path in setting.mdf.rglob("*MDF_*") if path.is_file())
+        stats = [(path.relative_to(setting.mdf).as_posix(), path.stat()) for path in files_of]
+        listed = repr([(name, status.st_size, status.st_mtime_ns) for name, status in stats])
+        job |= {"mdf": sha256(listed.encode()).hexdigest()[:16]}
     return job
 
 

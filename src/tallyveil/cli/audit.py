@@ -13,8 +13,8 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
+    from tallyveil.cli.reading import People
     from tallyveil.evaluate.audit.result import Audit, EventBound
-    from tallyveil.nouns.histogram import Histogram
 
 GAUSSIAN_DELTA = 1e-3  # a delta that some thousand runs can still resolve
 
@@ -37,7 +37,8 @@ class Holds(StrEnum):
 
 def audit(
     data: options.Data,
-    codebook: options.Codebook,
+    codebook: options.AnyCodebook = None,
+    file_format: options.Format = None,
     mechanism: Annotated[Mechanism, typer.Option(help="Mechanism to audit.")] = Mechanism.topdown,
     strategy: options.StrategyName = None,
     epsilon: options.Epsilon = None,
@@ -86,23 +87,24 @@ def audit(
     """
     from tallyveil.auditing.audit_job import AuditJob
     from tallyveil.auditing.neighbours import choose_neighbour
+    from tallyveil.cli.reading import read_people
     from tallyveil.cli.tables import open_run_store, write_result
     from tallyveil.evaluate.audit.audit import check_audit
-    from tallyveil.files.tables.read import read_counts
     from tallyveil.runs.batches import Execution
     from tallyveil.runs.pool import Batches, check_workers
 
     check_audit(runs, confidence, delta or 0.0)
     options.refuse_unless_resumable(output, "runs")
     check_workers(workers)
-    people = read_counts(data, codebook, units=units)
+    read = read_people(data, codebook, file_format, units=units)
+    people = read.counts
     if mechanism is Mechanism.topdown:
         if neighbours is not None:
             raise InputError(
                 "--neighbours is for the other mechanisms: the strategy of topdown says which it protects."
             )
         run: TopDownRuns | SimpleRuns = _topdown(
-            people, strategy, epsilon=epsilon, rho=rho, delta=delta, invariants=invariant or [],
+            read, strategy, epsilon=epsilon, rho=rho, delta=delta, invariants=invariant or [],
             facilities=facilities, seed=seed,
         )  # fmt: skip
     else:
@@ -130,7 +132,7 @@ def audit(
 
 
 def _topdown(
-    people: Histogram,
+    people: People,
     name: str | None,
     *,
     epsilon: str | None,
@@ -146,12 +148,12 @@ def _topdown(
 
     if epsilon is None and rho is None and name is None:
         raise InputError("audit needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
-    strategy = choose_strategy(people, name, epsilon=epsilon, rho=rho, invariants=invariants)
+    strategy = choose_strategy(people.counts, name, epsilon=epsilon, rho=rho, invariants=invariants)
     if delta is None:
         delta = 0.0 if strategy.mechanism == "geometric" else GAUSSIAN_DELTA
     if strategy.mechanism == "gaussian" and not delta > 0:
         raise InputError("Gaussian noise has an epsilon only at a delta above 0. Use --delta 0.001, or leave it out.")
-    public = find_facilities(facilities, strategy, people)
+    public = find_facilities(facilities, strategy, people.counts, own=people.facilities)
     return TopDownRuns(strategy=strategy, facilities=public, seed=seed, delta=float(delta))
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def compare(
     truth: options.Truth,
     releases: options.Releases,
-    codebook: options.Codebook,
+    codebook: options.AnyCodebook = None,
+    file_format: options.Format = None,
     level: Annotated[
         list[str] | None, typer.Option(help="Level (default: the level above the leaves). Can be repeated.")
     ] = None,
@@ -60,7 +61,7 @@ def compare(
     if output is not None:
         refuse_existing(output)
     older = _older_methods(swap, match, suppress, seed)
-    data = read_truth_and_releases(truth, releases, codebook, units=units)
+    data = read_truth_and_releases(truth, releases, codebook, units=units, file_format=file_format)
     older.check(data.truth)
     results: list[tuple[str, Likeness]] = []
     pairs = _pairs(data.truth, level, query)

@@ -41,6 +41,7 @@ def epl(
     codebook: Annotated[
         Path | None, typer.Option(help="For a release: TOML file that describes the columns of the truth.")
     ] = None,
+    file_format: options.Format = None,
     level: Annotated[str | None, typer.Option(help="For a release: level of the counts.")] = None,
     query: Annotated[str | None, typer.Option(help="For a release: query (default: total).")] = None,
     units: Annotated[Path | None, typer.Option(help="For a release: list of all units, including empty ones.")] = None,
@@ -77,10 +78,12 @@ def epl(
     if output is not None:
         refuse_existing(output)
     if column is not None:
-        _refuse_both(truth=truth, codebook=codebook, level=level, query=query, units=units)
+        _refuse_both(truth=truth, codebook=codebook, format=file_format, level=level, query=query, units=units)
         residuals: Residuals | NDArray[Any] = read_residuals(file, column)
     else:
-        residuals, known = _of_release(file, truth, codebook, level=level, query=query or "total", units=units)
+        residuals, known = _of_release(
+            file, truth, codebook, file_format=file_format, level=level, query=query or "total", units=units
+        )
         theory = known if theory is None else theory
     loss = estimate(
         residuals,
@@ -165,19 +168,26 @@ def _refuse_both(**of_release: object) -> None:
 
 
 def _of_release(
-    file: Path, truth: Path | None, codebook: Path | None, *, level: str | None, query: str, units: Path | None
+    file: Path,
+    truth: Path | None,
+    codebook: Path | None,
+    *,
+    file_format: str | None,
+    level: str | None,
+    query: str,
+    units: Path | None,
 ) -> tuple[Residuals, float | None]:
     """The residuals of a release, and the theoretical log ratio of its noise where it is known."""
     from tallyveil.cli.reading import read_truth_and_releases
     from tallyveil.evaluate.epl.loss import theory_of
     from tallyveil.evaluate.residuals import residuals
 
-    if truth is None or codebook is None or level is None:
+    if truth is None or level is None:
         raise InputError(
             "epl needs --column NAME for a file of residuals, or --truth DATA, --codebook C and --level L for a "
             "release."
         )
-    data = read_truth_and_releases(truth, [file], codebook, units=units)
+    data = read_truth_and_releases(truth, [file], codebook, units=units, file_format=file_format)
     (release,) = data.releases.values()
     compared = residuals(data.truth, release, level=level, query=query)
     return compared, theory_of(release.strategy, compared)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def evaluate(
     truth: options.Truth,
     releases: options.Releases,
-    codebook: options.Codebook,
+    codebook: options.AnyCodebook = None,
+    file_format: options.Format = None,
     areas: options.AreasFile = None,
     level: options.Levels = None,
     query: options.Queries = None,
@@ -47,6 +48,8 @@ def evaluate(
       tallyveil evaluate blocks.parquet release --codebook b.toml --query "age * race" --areas towns.csv
 
       tallyveil evaluate blocks.parquet run0 run1 run2 --codebook blocks.toml --pool -o evaluation
+
+      tallyveil evaluate EXT1940USCB.dat run1/MDF_PER.dat run2/MDF_PER.dat --pool
     """
     from tallyveil.cli.reading import find_areas, find_homes, read_truth_and_releases
     from tallyveil.cli.tables import INTERNAL, records
@@ -57,7 +60,7 @@ def evaluate(
         raise InputError(f"--over must be nonempty or all. Got {over} instead.")
     if output is not None:
         refuse_existing(output)
-    data = read_truth_and_releases(truth, releases, codebook, units=units)
+    data = read_truth_and_releases(truth, releases, codebook, units=units, file_format=file_format)
     off_spine, homes = find_areas(areas, data.truth), find_homes(housing, data)
     results = {
         name: evaluation(

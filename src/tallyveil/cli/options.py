@@ -11,8 +11,12 @@ import typer
 
 from tallyveil.errors import InputError
 
-Data = Annotated[Path, typer.Argument(help="CSV or Parquet file of people or counts.")]
+Data = Annotated[Path, typer.Argument(help="CSV or Parquet file of people or counts, or published microdata.")]
 Codebook = Annotated[Path, typer.Option(help="TOML file that describes the columns.")]
+AnyCodebook = Annotated[
+    Path | None,
+    typer.Option("--codebook", help="TOML file that describes the columns; not needed for published microdata."),
+]
 Units = Annotated[Path | None, typer.Option(help="Public list of all units, including empty ones.")]
 FacilitiesFile = Annotated[
     Path | None, typer.Option("--facilities", help="Table of facilities by leaf and type; bounds are derived from it.")
@@ -44,10 +48,10 @@ ResumableFolder = Annotated[
     Path | None, typer.Option("--output", "-o", help="Folder for the runs. Unfinished runs in it are resumed.")
 ]
 ReleaseFolder = Annotated[Path, typer.Argument(metavar="RELEASE", help="Release folder.")]
-Truth = Annotated[Path, typer.Argument(help="CSV or Parquet file of the true counts.")]
+Truth = Annotated[Path, typer.Argument(help="CSV or Parquet file of the true counts, or published microdata.")]
 Releases = Annotated[
     list[Path],
-    typer.Argument(metavar="RELEASE", help="Release folders, or tables that the same codebook describes."),
+    typer.Argument(metavar="RELEASE", help="Release folders, published microdata, or tables with the same codebook."),
 ]
 Pool = Annotated[bool, typer.Option("--pool", help="Treat several releases as replicates of one strategy.")]
 AreasFile = Annotated[
@@ -60,6 +64,21 @@ Queries = Annotated[
 ]
 Long = Annotated[bool, typer.Option("--long", help="Run even if it will take more than an hour.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+class FileFormat(StrEnum):
+    """Formats of published microdata (``files.read_format``)."""
+
+    ipums_1940 = "ipums-1940"
+    mdf_1940 = "mdf-1940"
+    mdf_2020 = "mdf-2020"
+    ppmf_2010 = "ppmf-2010"
+
+
+Format = Annotated[
+    FileFormat | None,
+    typer.Option("--format", help="Format of published microdata (default: recognised by the first line)."),
+]
 
 
 class CountMechanism(StrEnum):

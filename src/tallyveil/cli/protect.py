@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def protect(
     data: options.Data,
-    codebook: options.Codebook,
+    codebook: options.AnyCodebook = None,
+    file_format: options.Format = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for the release; it must not exist yet.")
     ] = None,
@@ -62,6 +63,10 @@ def protect(
             "covers data that violate the bounds.",
         ),
     ] = False,
+    mdf: Annotated[
+        bool,
+        typer.Option("--mdf", help="Also write the release as a microdata detail file (schemas of 1940 and 2020)."),
+    ] = False,
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the certificate with this private key (see keygen).")
     ] = None,
@@ -81,11 +86,11 @@ def protect(
 
       tallyveil protect t.csv --codebook t.toml --strategy e2e-2018 --epsilon 1 --facilities f.csv -o release
     """
+    from tallyveil.cli.reading import read_people
     from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs
     from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
     from tallyveil.files.release_folder.measurement_files import measured_pairs
-    from tallyveil.files.tables.codebook_toml import read_codebook
-    from tallyveil.files.tables.read import read_counts
 
     if output is None and not plan:
         raise InputError("protect needs a folder to write: -o DIR. To see what would happen: --plan")
@@ -94,8 +99,8 @@ def protect(
     if seed is not None and key_file is not None:
         raise InputError("--seed and --key-file are both given. A seed is for research; a key file for publication.")
     options.check_threads(threads)
-    book = read_codebook(codebook)
-    people = read_counts(data, book, units=units)
+    read = read_people(data, codebook, file_format, units=units)
+    people = read.counts
     chosen = choose_strategy(
         people,
         strategy,
@@ -105,8 +110,10 @@ def protect(
         invariants=invariant or [],
         check_constraints=not unchecked,
     )
-    built = find_facilities(facilities, chosen, people)
+    built = find_facilities(facilities, chosen, people, own=read.facilities)
     published = [] if not measurements else measured_pairs(chosen, parse_pairs(measurements))
+    if mdf:
+        refuse_unless_mdf(people, chosen)
     if plan:
         from tallyveil.cli.planning import print_plan
 
@@ -123,8 +130,9 @@ def protect(
         threads=threads,
         failsafe=failsafe,
         measurements=published,
-        source=book,
+        source=read.codebook,
         sign_with=sign,
+        mdf=mdf,
     )
     summarise(release, output, as_json=as_json)
 

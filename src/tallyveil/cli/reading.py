@@ -1,4 +1,4 @@
-"""What evaluations read: the truth, and releases as folders or tables."""
+"""What commands read: tables and published microdata; and for evaluations the truth and releases."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import typer
 from tallyveil.errors import InputError, UnknownUnitError
 
 if TYPE_CHECKING:
+    from tallyveil.files.formats.by_name import Census
+    from tallyveil.files.tables.codebook import Codebook
     from tallyveil.nouns.areas import Areas
     from tallyveil.nouns.facilities import Facilities
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.release.release import Release
+
+WITH_TYPES = ("ipums-1940", "mdf-1940")  # formats whose facilities have the types that strategies bound people by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,23 +42,84 @@ class TruthAndReleases:
         return {"all together": releases}
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class People:
+    """Counts of people that were read, with the facilities that the file holds and the codebook, if there are any."""
+
+    counts: Histogram
+    facilities: Facilities | None = None
+    codebook: Codebook | None = None
+
+
+def read_people(path: Path, codebook: Path | None, file_format: str | None, *, units: Path | None) -> People:
+    """Read a table that a codebook describes, or published microdata of a named format.
+
+    With neither a codebook nor a format, the format is recognised by the first line of the file.
+    """
+    from tallyveil.files.tables.codebook_toml import read_codebook
+    from tallyveil.files.tables.read import read_counts
+
+    name = format_of(path, codebook, file_format)
+    if name is not None:
+        census = _read_published(path, name, units=units)
+        own = census.facilities if name in WITH_TYPES else None
+        return People(counts=census.people, facilities=own)
+    if codebook is None:
+        raise InputError(
+            f"{path}: what its columns mean is unknown. Give --codebook FILE, or --format for published microdata."
+        )
+    book = read_codebook(codebook)
+    return People(counts=read_counts(path, book, units=units), codebook=book)
+
+
+def format_of(path: Path, codebook: Path | None, file_format: str | None) -> str | None:
+    """The named format, or the one that is recognised; None for a table that a codebook describes."""
+    from tallyveil.files.formats.by_name import recognise_format
+
+    if file_format is not None:
+        if codebook is not None:
+            raise InputError("--codebook and --format are both given. A published format needs no codebook: drop one.")
+        return str(file_format)
+    return recognise_format(path) if codebook is None else None
+
+
+def _read_published(path: Path, name: str, *, units: Path | None) -> Census:
+    """Read published microdata, with progress if the extract is large."""
+    from tallyveil.files.formats.by_name import read_format
+    from tallyveil.files.formats.census import Census1940
+    from tallyveil.runs.progress import following_bytes
+
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder. Check the name.")
+    with following_bytes(path) as progress:
+        census = read_format(path, name, units=units, progress=progress)
+    if isinstance(census, Census1940) and census.dropped:
+        who = f"{census.dropped:,} persons who belong to no household are left out"
+        typer.echo(f"tallyveil: {path}: {who}, as in the Bureau's test.", err=True)
+    return census
+
+
 def read_truth_and_releases(
-    truth: Path, releases: list[Path], codebook: Path, *, units: Path | None
+    truth: Path,
+    releases: list[Path],
+    codebook: Path | None,
+    *,
+    units: Path | None,
+    file_format: str | None = None,
 ) -> TruthAndReleases:
-    """Read the truth and each release: a release folder, or a table that the same codebook describes.
+    """Read the truth and each release: a release folder, published microdata, or a table with the same codebook.
 
     Without a list of units, the units of the first release folder are used, because the truth may leave out empty ones.
+    Without a codebook, the truth is of the format, or it is described by the ``source.toml`` of the first folder.
     """
-    from tallyveil.files.release_folder.read_folder import read_release
-    from tallyveil.files.tables.read import read_counts
-    from tallyveil.release.release import Release
-
-    folder = next((path for path in releases if (path / "spine.parquet").exists()), None) if units is None else None
-    units = units if folder is None else folder / "spine.parquet"
+    folder = next((path for path in releases if (path / "spine.parquet").exists()), None)
+    if format_of(truth, codebook, file_format) is None and codebook is None and folder is not None:
+        codebook = folder / "source.toml" if (folder / "source.toml").exists() else None
+    listed = units or (None if folder is None else folder / "spine.parquet")
     try:
-        people = read_counts(truth, codebook, units=units)
+        people = read_people(truth, codebook, file_format, units=listed).counts
     except UnknownUnitError as problem:
-        if folder is None:
+        if folder is None or units is not None:
             raise
         raise InputError(
             f"{truth}: {problem.code!r} is not a unit of {folder}. Give a release of these data."
@@ -67,15 +132,30 @@ def read_truth_and_releases(
             raise InputError(f"{path}: no such file or folder. Give a release folder, or a table of its counts.")
         if releases.count(path) > 1:
             raise InputError(f"{path}: given twice. Give each release once.")
-        name = path.name if path.name not in by_name else str(path)
-        by_name[name] = (
-            read_release(path) if path.is_dir() else Release(histogram=read_counts(path, codebook, units=units))
-        )
+        name = _name_of(path, releases)
+        by_name[name] = _read_one(path, codebook, units=listed)
         released, true = by_name[name].histogram.total(), people.total()
         if abs(released - true) > 0.1 * max(released, true):
             words = f"{path} has {released:,} persons and {truth} {true:,}. Are they of the same people?"
             typer.echo(f"tallyveil: {words}", err=True)
     return TruthAndReleases(truth=people, releases=by_name)
+
+
+def _name_of(path: Path, releases: list[Path]) -> str:
+    """The last part of a path, or all of it where several releases have the same last part."""
+    return path.name if [other.name for other in releases].count(path.name) == 1 else str(path)
+
+
+def _read_one(path: Path, codebook: Path | None, *, units: Path | None) -> Release:
+    """One release; a folder of published microdata is recognised even if there is a codebook for tables."""
+    from tallyveil.files.formats.by_name import recognise_format
+    from tallyveil.files.release_folder.read_folder import read_release
+    from tallyveil.release.release import Release
+
+    if (path / "certificate.json").exists() or (path.is_dir() and recognise_format(path) is None):
+        return read_release(path)
+    people = read_people(path, None if path.is_dir() else codebook, None, units=units)
+    return Release(histogram=people.counts, facilities=people.facilities)
 
 
 def find_areas(path: Path | None, people: Histogram) -> Areas | None:

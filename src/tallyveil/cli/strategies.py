@@ -61,8 +61,13 @@ def choose_strategy(
     return chosen
 
 
-def find_facilities(file: Path | None, strategy: Strategy, people: Histogram) -> Facilities | None:
-    """The facilities in the file: required if the strategy bounds people by facilities, refused otherwise."""
+def find_facilities(
+    file: Path | None, strategy: Strategy, people: Histogram, *, own: Facilities | None = None
+) -> Facilities | None:
+    """The facilities in the file: required if the strategy bounds people by facilities, refused otherwise.
+
+    Without a file, those that came with the people (``own``) are used.
+    """
     from tallyveil.files.release_folder.read_folder import facility_attribute
     from tallyveil.files.tables.side import read_facilities
 
@@ -73,6 +78,8 @@ def find_facilities(file: Path | None, strategy: Strategy, people: Histogram) ->
                 f"{file}: the strategy has no bounds from facilities. Leave --facilities out, or add them."
             )
         return None
+    if file is None and own is not None and own.attribute == attribute:
+        return own
     if file is None:
         raise InputError(
             f"the strategy bounds persons by {attribute} with counts of facilities. Give them: --facilities FILE "

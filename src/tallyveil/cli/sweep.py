@@ -24,10 +24,11 @@ KEYS = ["allocation", "strategy", "unit", "budget", "replicate", "level", "query
 
 def sweep(
     data: options.Data,
-    codebook: options.Codebook,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for the runs and tables; resumes an existing folder.")
     ],
+    codebook: options.AnyCodebook = None,
+    file_format: options.Format = None,
     epsilon: Annotated[
         str | None, typer.Option(metavar="E,E,...", help="Budgets as epsilon of pure differential privacy.")
     ] = None,
@@ -58,12 +59,12 @@ def sweep(
 
       tallyveil sweep t.csv --codebook t.toml --epsilon 1,4 --allocation even.toml --allocation leaf.toml -o sweep
     """
+    from tallyveil.cli.reading import read_people
     from tallyveil.cli.strategies import find_facilities
     from tallyveil.cli.tables import records, write_internal
     from tallyveil.evaluate.error import asked_of
     from tallyveil.evaluate.sweep import kept_name, trials
     from tallyveil.evaluate.sweep import sweep as run
-    from tallyveil.files.tables.read import read_counts
     from tallyveil.protection.protect import protect
     from tallyveil.runs.progress import Steps
     from tallyveil.runs.store import FrameStore, input_digest
@@ -73,9 +74,10 @@ def sweep(
     if replicates < 1:
         raise InputError(f"--replicates must be 1 or more. Got {replicates} instead.")
     budgets = _budgets(epsilon, rho)
-    people = read_counts(data, codebook, units=units)
+    read = read_people(data, codebook, file_format, units=units)
+    people = read.counts
     strategies = _strategies(people, allocation or [], budgets, invariant or [])
-    built = find_facilities(facilities, _bounded(strategies), people)
+    built = find_facilities(facilities, _bounded(strategies), people, own=read.facilities)
     wanted = trials(strategies, replicates=replicates)
     asked = [(str(name), text) for name, _, text in asked_of(people, level, query, None)]
     store = FrameStore(output / "trials", job={"command": "sweep", "seed": seed, **input_digest(people, built)})

@@ -1,11 +1,13 @@
 """Files in and files out: tables, side tables, and the formats of the Census Bureau and IPUMS."""
 
+from tallyveil.files.formats.by_name import read_format, recognise_format
 from tallyveil.files.formats.census import Census1940, Census2020
 from tallyveil.files.formats.ipums_read import read_ipums_1940
 from tallyveil.files.formats.ipums_write import write_ipums_1940
 from tallyveil.files.formats.mdf_1940 import read_mdf_1940, write_mdf_1940
 from tallyveil.files.formats.mdf_2020 import read_mdf_2020, write_mdf_2020
 from tallyveil.files.formats.nhgis import write_nhgis
+from tallyveil.files.formats.ppmf_2010 import read_ppmf_2010
 from tallyveil.files.release_folder.findings import Finding
 from tallyveil.files.release_folder.margin_columns import write_margins
 from tallyveil.files.release_folder.read_folder import read_release
@@ -32,12 +34,15 @@ __all__ = [
     "read_codebook",
     "read_counts",
     "read_facilities",
+    "read_format",
     "read_housing",
     "read_ipums_1940",
     "read_mdf_1940",
     "read_mdf_2020",
+    "read_ppmf_2010",
     "read_release",
     "read_units",
+    "recognise_format",
     "write_counts",
     "write_ipums_1940",
     "write_margins",

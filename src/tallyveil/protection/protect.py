@@ -17,6 +17,7 @@ from tallyveil.engine.level import Progress, Run
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError
 from tallyveil.files.atomic import refuse_existing
+from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
 from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
 from tallyveil.files.release_folder.write_folder import write_release
@@ -124,12 +125,13 @@ def protect_to_folder(
     measurements: Sequence[Pair] | None = (),
     source: Codebook | None = None,
     sign_with: Path | None = None,
+    mdf: bool = False,
     progress: Progress | None = None,
 ) -> Release:
     """Protect counts and write the release as a new folder; measurements go to disk as they are drawn.
 
-    The parameters are those of :func:`protect` and ``write_release``: ``source`` says how the data were read, and
-    ``sign_with`` names a private key.
+    The parameters are those of :func:`protect` and ``write_release``: ``source`` says how the data were read,
+    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file.
     """
     refuse_existing(folder)
     if not os.access(Path(folder).absolute().parent, os.W_OK):
@@ -141,10 +143,12 @@ def protect_to_folder(
         key=run_key(seed, key), optimised=optimised, failsafe=failsafe, threads=threads, progress=progress,
     )  # fmt: skip
     refuse_clashing_names(run.people)
+    if mdf:
+        refuse_unless_mdf(run.people, strategy)
     pairs = measured_pairs(strategy, measurements)
     release, noisy = _protected(run)
     with _spent(run):
-        write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with)
+        write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
     return release
 
 

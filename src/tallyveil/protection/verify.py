@@ -35,6 +35,7 @@ from tallyveil.files.release_folder.findings import BrokenError, Finding, Findin
 from tallyveil.files.release_folder.layout import CERTIFICATE, SIGNATURE
 from tallyveil.files.release_folder.level_checks import check_children, check_level_tables, read_levels
 from tallyveil.files.release_folder.manifest import Sealed, listed_files, sealed
+from tallyveil.files.release_folder.mdf_files import check_mdf_files
 from tallyveil.files.release_folder.measurement_checks import all_saved, check_measurements, saved_again
 from tallyveil.files.release_folder.signing import read_public_key, read_signing_key
 from tallyveil.files.release_folder.strict import (
@@ -135,6 +136,7 @@ def _check_content(findings: Findings, release: ReadRelease, other: str | None) 
     findings.check("children", lambda: (check_children(tables), None))
     for name, check in NUMBERS.items():
         findings.check(name, lambda check=check: (check(release), None))  # type: ignore[misc]
+    findings.check("microdata", lambda: (check_mdf_files(release), None))
     findings.check("measurements", lambda: (check_measurements(release), None))
     findings.check("declared", lambda: (check_declared(release), None))
     findings.check("post-processing", lambda: (_check_again(findings, release, other), None))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from threading import Timer
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ import typer
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+LARGE = 1 << 28  # bytes from which reading shows progress
 PATIENCE = 2.0  # seconds; small work that takes longer is being compiled
 
 
@@ -105,6 +108,16 @@ class Steps:
             left = (now - self._started) / new * (self._total - self._done)
             words = f", about {left:.0f} s left" if self._done < self._total else ""
             typer.echo(f"{self._done:,} of {self._total:,} {self._what} done{words}", err=True)
+
+
+@contextmanager
+def following_bytes(path: Path) -> Iterator[Callable[[int, int], None] | None]:
+    """What a reader of a large file reports its progress to: bytes read, bytes in all. None for a small file."""
+    if not path.is_file() or path.stat().st_size < LARGE:
+        yield None
+        return
+    with LevelProgress({path.name: 1.0}, what="bytes") as progress:
+        yield partial(progress.update, path.name)
 
 
 @contextmanager

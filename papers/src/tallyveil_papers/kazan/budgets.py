@@ -8,14 +8,15 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 
-from tallyveil.nouns.census_schemas import PERSONS_2020
-from tallyveil.nouns.schema import Schema
+from tallyveil.nouns.census_schemas import PERSONS_1940_IPUMS, PERSONS_2020
 from tallyveil.privacy import Geometric, epsilon_from_rho, implied_epsilon, rho_of_pure
 from tallyveil.privacy.budget import text
 from tallyveil.risk import Intruder, empirical_epsilon, noises_of
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.kazan import plain_sums
+from tallyveil_papers.kazan.extract import extract_of
 from tallyveil_papers.kazan.facts import RHO, beside, bureau, paper_noise, rho_of
+from tallyveil_papers.petti.census import census_of
 from tallyveil_papers.registry import Outcome, Setting, published
 from tallyveil_papers.verdicts import judge, notes_of, printed_cases
 
@@ -106,11 +107,11 @@ def section_2_3(_: Setting) -> Outcome:
     return Outcome(figures=figures, notes=notes_of(item))
 
 
-def section_4_1(_: Setting) -> Outcome:
+def section_4_1(setting: Setting) -> Outcome:
     """Section 4.1: cells of the query in 2020 and in 1940."""
     item = "kazan2022.section4.1"
-    of_1940 = printed_cases(f"{item}.levels_in_1940")
-    schema = Schema(attributes={name: [str(i) for i in range(int(levels))] for name, levels in of_1940.items()})
+    names = {name: "race" if name == "cenrace" else name for name in printed_cases(f"{item}.levels_in_1940")}
+    read = [] if setting.ipums is None else [extract_of(setting.ipums)]
     return Outcome(
         figures=[
             judge(f"{item}.cells", float(PERSONS_2020.cells)),
@@ -118,7 +119,13 @@ def section_4_1(_: Setting) -> Outcome:
                 judge(f"{item}.levels", float(PERSONS_2020.query(name).size), case=name, at=name)
                 for name in printed_cases(f"{item}.levels")
             ),
-            judge(f"{item}.cells_in_1940", float(schema.cells)),
+            *(
+                judge(f"{item}.levels_in_1940", float(PERSONS_1940_IPUMS.query(ours).size), case=name, at=name)
+                for name, ours in names.items()
+            ),
+            judge(f"{item}.cells_in_1940", float(PERSONS_1940_IPUMS.cells)),
+            *(judge(f"{item}.counted", float(p.total()), again=float(census_of(setting).persons)) for p in read),
+            *(judge(f"{item}.met", float((p.at("us").dense() > 0).sum())) for p in read),
         ],
         notes=notes_of(item),
     )

@@ -20,6 +20,7 @@ from tallyveil.privacy.budget import Number
 from tallyveil.risk import Above, Hierarchy, Intruder
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.kazan import plain_sums
+from tallyveil_papers.kazan.extract import extract_of, section_4_3_figures
 from tallyveil_papers.kazan.facts import beside, bureau_noise, paper_noise, rho_of
 from tallyveil_papers.kazan.gibbs import Misfit, Steps, misfit
 from tallyveil_papers.registry import Outcome, Setting
@@ -179,7 +180,7 @@ def _variance(steps: Steps, i: int) -> float:
     return float(shares[i] * (1 - shares[i] + 2 * later))
 
 
-def section_4_3(_: Setting) -> Outcome:
+def section_4_3(setting: Setting) -> Outcome:
     """Section 4.3: the example's posteriors in words."""
     two, (x1, x2, y) = two_levels(), TABLE_5
     left_out = _samplers()[1]
@@ -192,6 +193,8 @@ def section_4_3(_: Setting) -> Outcome:
         judge("kazan2022.section4.3.tail", 100 * float(above[6:].sum()), at=EXACT,
               again=100 * float(plain_sums.given(*TABLE_5)[:, 6:].sum())),
     ]  # fmt: skip
+    if setting.ipums is not None:
+        return Outcome(figures=[*figures, *section_4_3_figures(extract_of(setting.ipums))])
     return Outcome(figures=figures, notes=notes_of("kazan2022.section4.3"))
 
 

@@ -18,6 +18,7 @@ from tallyveil.privacy import DiscreteGaussian
 from tallyveil.risk import Exposure, Intruder
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.kazan import plain_sums
+from tallyveil_papers.kazan.extract import extract_of, table_2_figures
 from tallyveil_papers.kazan.facts import (
     PRIORS,
     beside,
@@ -39,7 +40,7 @@ def exposure(prior: str, noise: DiscreteGaussian | None = None, known: int = 0) 
     return Intruder(prior=prior, known=known).against(noise or paper_noise(rho_of("block")))
 
 
-def table_2(_: Setting) -> Outcome:
+def table_2(setting: Setting) -> Outcome:
     """Table 2 and section 4.2: histogram of enumeration district 28-21."""
     labels = list(PERSONS_1940.attributes.values())
     cells = [
@@ -61,7 +62,10 @@ def table_2(_: Setting) -> Outcome:
     ]
     names = ["HHGQ", "VOTINGAGE", "HISPANIC", "CENRACE"]
     shown = pd.DataFrame([[*row, count] for row, count in TABLE_2.items()], columns=[*names, "Count"])
-    return Outcome(figures=figures, tables={"table 2": shown}, notes=notes_of("kazan2022.table2"))
+    if setting.ipums is None:
+        return Outcome(figures=figures, tables={"table 2": shown}, notes=notes_of("kazan2022.table2"))
+    read, rows = table_2_figures(extract_of(setting.ipums))
+    return Outcome(figures=[*figures, *read], tables={"table 2": shown, "table 2 from the extract": rows})
 
 
 def table_3(_: Setting) -> Outcome:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import final
 
 from tallyveil.files import read_ipums_1940
 from tallyveil.populations import Population, census_1940
+from tallyveil.runs.progress import following_bytes
+from tallyveil_papers.petti.releases import are_theirs
 from tallyveil_papers.registry import Setting
 
 LEVELS = {"state": "state", "county": "county", "enum_dist": "enumdist"}  # published spelling: ours
@@ -26,10 +29,11 @@ FEWEST_UNITS = 20  # of a level in a smaller country
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Census:
-    """A census and whether it stands in for the real one."""
+    """A census, whether it stands in for the real one, and whether the releases of it are those of the authors."""
 
     population: Population
     stand_in: bool
+    their_releases: bool = False
 
     @property
     def persons(self) -> int:
@@ -47,7 +51,9 @@ class Census:
 
     def words(self) -> str:
         """Which census it is."""
-        return f"synthetic census of {self.persons:,} persons" if self.stand_in else "census of 1940"
+        if self.stand_in:
+            return f"synthetic census of {self.persons:,} persons"
+        return "census of 1940, with the Bureau's releases" if self.their_releases else "census of 1940"
 
     def units(self, level: str) -> int:
         """The number of units of a level (published spelling)."""
@@ -65,7 +71,8 @@ def fewest_persons(statistic: str) -> int:
 
 def census_of(setting: Setting) -> Census:
     """The census of a setting, made or read once."""
-    return _census(setting.persons, setting.seed, None if setting.ipums is None else str(setting.ipums))
+    census = _census(setting.persons, setting.seed, None if setting.ipums is None else str(setting.ipums))
+    return replace(census, their_releases=are_theirs(setting.mdf))
 
 
 def nation_of(setting: Setting) -> Setting:
@@ -77,6 +84,7 @@ def nation_of(setting: Setting) -> Setting:
 def _census(persons: int, seed: int, ipums: str | None) -> Census:
     if ipums is None:
         return Census(population=census_1940(persons=persons, seed=seed), stand_in=True)
-    read = read_ipums_1940(ipums, drop_orphans=True)  # as the Bureau did
+    with following_bytes(Path(ipums)) as progress:
+        read = read_ipums_1940(ipums, drop_orphans=True, progress=progress)  # as the Bureau did
     real = Population(people=read.people, facilities=read.facilities, housing=read.housing)
     return Census(population=real, stand_in=False)

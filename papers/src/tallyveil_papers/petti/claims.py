@@ -55,10 +55,10 @@ def compute_claims(setting: Setting) -> Outcome:
         for some, value in ((theirs, "from_the_published_figures"), (mine, "ours"))
     )  # fmt: skip
     table = by_theirs.merge(by_ours, on=["name", "at"], how="left")
-    seconds = float(runs.times.seconds.mean())
+    seconds = [judge("petti2020.claims.seconds", float(runs.times.seconds.mean()))] if len(runs.times) else []
     return Outcome(
-        figures=[*figures, undefined_figure(runs.figures), *next_census(), judge("petti2020.claims.seconds", seconds)],
-        tables={"claims": table, "seconds": runs.times},
+        figures=[*figures, undefined_figure(runs.figures), *next_census(), *seconds],
+        tables={"claims": table} | ({"seconds": runs.times} if seconds else {}),
         notes=[of_the_nation(setting, "Samples and sizes are")],
     )
 

@@ -104,7 +104,7 @@ def figure_of(row: Any, census: Census, reason: str = "") -> Figure:
     stand_in = census.stand_in and not exact
     if stand_in:
         slack, factor = _rule(row, rounding, whole=census.whole)
-    elif not exact and row.method != "precise":
+    elif not exact and not has_no_chance(row, census):
         rounding += REAL_ERRORS * math.sqrt(2) * row.chance
     return Figure(
         name=f"{name_of(row)} (direction)" if factor == math.inf else name_of(row),
@@ -139,6 +139,12 @@ def is_invariant(row: Any) -> bool:
     return bool(row.method == "topdown" and row.level == "state" and row.count == "tc")
 
 
+def has_no_chance(row: Any, census: Census) -> bool:
+    """Whether a figure follows from the real files alone: sizes, and TopDown on the releases that the authors had."""
+    real_runs = row.method == "topdown" and census.their_releases
+    return not census.stand_in and (row.method == "precise" or real_runs)
+
+
 def name_of(row: Any) -> str:
     """A row's statistic in words."""
     if row.method == "precise" and row.statistic == "pct95":
@@ -167,10 +173,10 @@ def _reason(row: Any, census: Census) -> str:
         return f"a country of fewer than {fewest_persons(row.statistic):,} persons is too small for this comparison"
     if not census.has_enough(row.level):
         return f"this smaller country has {census.units(row.level)} of the nation's {NUMBERS[row.level]:,} {level}"
+    if has_no_chance(row, census):
+        return ""
     if pd.isna(row.ours):  # but for units that are not there, a figure that is missing differs
         return f"no {level} here have this homogeneity index" if row.statistic == "bias" else ""
-    if not census.stand_in and row.method == "precise":
-        return ""
     if row.statistic == "bias" and row.n < FEWEST_RESIDUALS:
         return f"fewer than {FEWEST_RESIDUALS} residuals of {level} have this homogeneity index here"
     if row.statistic == "epl" and math.isnan(row.corrected):

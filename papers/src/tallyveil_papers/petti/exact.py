@@ -7,6 +7,7 @@ setting's census.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,7 @@ import pandas as pd
 
 from tallyveil._arrays import Integers
 from tallyveil.nouns.census_schemas import PERSONS_1940
+from tallyveil.nouns.histogram import Histogram
 from tallyveil.privacy.noise import Geometric
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.protect import protect
@@ -22,6 +24,7 @@ from tallyveil_papers.figure import Figure
 from tallyveil_papers.petti.census import Census, census_of
 from tallyveil_papers.petti.compare import results
 from tallyveil_papers.petti.runs import STRATA
+from tallyveil_papers.petti.topdown import released_at
 from tallyveil_papers.registry import Outcome, Setting
 from tallyveil_papers.verdicts import judge, notes_of, printed_cases
 
@@ -72,6 +75,7 @@ def compute_setup(setting: Setting) -> Outcome:
         seed=setting.seed,
         measurements=[(STRATA, "enumdist")],
     )
+    held = [release.histogram] if setting.mdf is None else released_at(setting, float(SMALLEST))[0]
     bias = results(method="topdown", statistic="bias").groupby("level").homogeneity.max()
     budgets = pd.DataFrame({"epsilon": sorted(results(method="topdown").epsilon.unique())})
     return Outcome(
@@ -79,7 +83,7 @@ def compute_setup(setting: Setting) -> Outcome:
             *share_figures(strategy),
             *noise_figures(strategy),
             *schema_figures(),
-            *held_figures(census, release),
+            *held_figures(census, held),
             spread_figure(census, release),
         ],
         tables={
@@ -127,18 +131,18 @@ def schema_figures() -> list[Figure]:
     ]
 
 
-def held_figures(census: Census, release: Release) -> list[Figure]:
-    """What a release preserves: totals of the nation and the states, and at least one person per occupied household."""
+def held_figures(census: Census, released: Sequence[Histogram]) -> list[Figure]:
+    """What releases preserve: totals of the nation and the states, and at least one person per occupied household."""
     people, housing = census.population.people, census.population.housing
     figures = []
     for level in ("us", "state"):
-        changed = _totals(release.histogram, level) != _totals(people, level)
-        figures.append(judge("petti2020.setup.totals", int(changed.sum()), at=level))
+        changed = sum(int((_totals(each, level) != _totals(people, level)).sum()) for each in released)
+        figures.append(judge("petti2020.setup.totals", changed, at=level))
     if housing is not None:
         for level in LEVELS:
             occupied = housing.answer("h1", level=level).dense()[:, 1]
-            fewer = _totals(release.histogram, level) < occupied
-            figures.append(judge("petti2020.setup.bounds", int(fewer.sum()), at=level))
+            fewer = sum(int((_totals(each, level) < occupied).sum()) for each in released)
+            figures.append(judge("petti2020.setup.bounds", fewer, at=level))
     return figures
 
 

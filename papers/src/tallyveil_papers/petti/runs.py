@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from time import perf_counter
 from typing import Any, Literal, final
 
 import numpy as np
@@ -23,10 +22,10 @@ from tallyveil.evaluate.error import error_of
 from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.mechanisms.sampling import sample
 from tallyveil.populations import Population
-from tallyveil.privacy.strategy import Strategy
-from tallyveil.protection.protect import protect
 from tallyveil_papers.petti.census import LEVELS, Census, nation_of
 from tallyveil_papers.petti.census import census_of as census_of  # for others, too
+from tallyveil_papers.petti.releases import EPSILONS, RUNS
+from tallyveil_papers.petti.topdown import released_at
 from tallyveil_papers.registry import Setting
 
 STRATA = "votingage * hispanic * race"
@@ -40,11 +39,9 @@ DEFINITIONS: dict[Definition, str] = {
 }  # of the homogeneity index: our name of the statistic
 KEYS = ["method", "count", "level", "epsilon", "fraction", "homogeneity", "statistic"]
 COLUMNS = [*KEYS, "value", "chance", "n", "corrected"]
-EPSILONS = (0.25, 0.5, 0.75, 1.0, 2.0, 4.0, 6.0, 8.0)
 FRACTIONS = tuple(step / 20 for step in range(1, 20))
 FIGURE_2 = ("county", "sc")  # the counts of Figure 2 and Table 1
 SHOWN = (0.5, 1.0, 2.0)  # budgets of Figures 1 and 3
-THEIR_RUNS = {"topdown": 4, "srs": 1}  # pooled by the authors
 TEXT_FRACTIONS = (0.05, 0.5, 0.95)  # of samples whose loss the text gives too
 TEXT_LOSS = "epl of the text"
 TEXT_PERCENTILE, TEXT_MULTIPLIER = 99.0, 1.5  # its search range, of an earlier version of the authors' code
@@ -92,20 +89,16 @@ def sample_runs(setting: Setting) -> Runs:
 
 def setting_only(setting: Setting) -> Setting:
     """The setting without its pool, which other processes need not get."""
-    return Setting(persons=setting.persons, replicates=setting.replicates, seed=setting.seed, ipums=setting.ipums)
+    return replace(setting, map=map)
 
 
 def topdown_at(setting: Setting, epsilon: float) -> Runs:
-    """TopDown at one budget: error, loss and bias of the pooled replicates."""
+    """TopDown at one budget: error, loss and bias of the pooled runs."""
     census = census_of(setting)
     truth = census.population
-    strategy, start = Strategy.preset("e2e-2018", epsilon=str(epsilon)), perf_counter()
-    released = [
-        protect(truth, strategy, seed=setting.seed, replicate=number).histogram for number in range(setting.replicates)
-    ]  # counts alone: measurements would be many times as large
-    times = pd.DataFrame({"epsilon": [epsilon], "seconds": [(perf_counter() - start) / setting.replicates]})
+    released, times = released_at(setting, epsilon)
     at = {"method": "topdown", "epsilon": epsilon}
-    scale = math.sqrt(setting.replicates / THEIR_RUNS["topdown"])
+    scale = math.sqrt(len(released) / RUNS)
     shown = epsilon in SHOWN
     frames, counted, losses = [], [], []
     for level, count in _places():
@@ -231,6 +224,8 @@ def _spread(truth: Population, released: Sequence[Any]) -> pd.DataFrame:
 
 def _loss_of_text(values: Any) -> float:
     """The loss alone, without the band of :func:`tallyveil.evaluate.epl`, which takes long over so wide a range."""
+    if len(values) < 2:  # an extract of one county
+        return math.nan
     _, log_p = smoothed(value_counts(values), Settings(percentile=TEXT_PERCENTILE, multiplier=TEXT_MULTIPLIER))
     return float(np.abs(np.diff(log_p)).max()) if len(log_p) > 1 else math.nan
 

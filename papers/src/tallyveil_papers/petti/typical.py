@@ -54,7 +54,7 @@ def beyond_a_factor(table: pd.DataFrame) -> str:
 def _bias_size(group: pd.DataFrame, census: Census, keys: Any) -> Figure:
     level, epsilon = keys
     published = group.published.abs()
-    chance = math.sqrt((group.chance**2).sum()) / len(group)
+    chance = 0.0 if census.their_releases else math.sqrt((group.chance**2).sum()) / len(group)
     return Figure(
         name=f"size of the bias, mean of {len(group)} {'index' if len(group) == 1 else 'indices'}",
         at=f"{PLACES[level]}, totals, epsilon {epsilon:g}",

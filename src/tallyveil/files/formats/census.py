@@ -49,14 +49,16 @@ class Census1940:
     dropped: int = 0
 
     @classmethod
-    def from_counts(cls, persons: PlaceCounts, units: PlaceCounts, *, dropped: int = 0) -> Census1940:
+    def from_counts(
+        cls, persons: PlaceCounts, units: PlaceCounts, *, schema: Schema = PERSONS_1940, dropped: int = 0
+    ) -> Census1940:
         """Build from persons by cell and units by kind (eight types, then vacant)."""
         districts = np.unique(units.place)
         spine = spine_from_numbers(districts, DISTRICT)
         district, kind, count = np.searchsorted(districts, units.place), units.cell, units.count
         built, home = kind < VACANT, (kind == 0) | (kind == VACANT)
         return cls(
-            people=_histogram(spine, PERSONS_1940, persons, districts),
+            people=_histogram(spine, schema, persons, districts),
             facilities=Facilities.from_entries(
                 spine, attribute="hhgq", types=TYPES_1940, unit=district[built], kind=kind[built], count=count[built]
             ),

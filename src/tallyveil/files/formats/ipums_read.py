@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from tallyveil._compiled import compiled
-from tallyveil.errors import DataError
-from tallyveil.files.formats.census import GQTYPE_OF, KINDS, PER_TYPE, VACANT, Census1940
+from tallyveil.errors import DataError, InputError
+from tallyveil.files.formats.census import GQTYPE_OF, KINDS, VACANT, Census1940
 from tallyveil.files.formats.lines import PIECE_BYTES, Bytes, opened, quoted
 from tallyveil.files.formats.piecewise import (
     STRIDE,
@@ -25,13 +26,16 @@ from tallyveil.files.formats.piecewise import (
 )
 from tallyveil.files.tables.stamps import STAMPS, read_stamps
 from tallyveil.files.tables.write import beside
-from tallyveil.nouns.census_schemas import PERSONS_1940
+from tallyveil.nouns.census_schemas import PERSONS_1940, PERSONS_1940_IPUMS
+from tallyveil.nouns.schema import Schema
 
 # Widths of the records in the Bureau's extract, and how many of their columns are needed.
 H_WIDTH, P_WIDTH = 159, 273
 H_NEEDED, P_NEEDED = 128, 89
-
-
+# Codes of HISPAN by its value, -1 where there is none: the Bureau's two, and all six of IPUMS.
+HISPAN_CODES = (0, 1, 2, 3, 4, 9)
+EACH_HISPANIC = np.array([HISPAN_CODES.index(i) if i in HISPAN_CODES else -1 for i in range(10)], dtype=np.int64)
+ANY_HISPANIC = np.minimum(EACH_HISPANIC, 1)
 # Fields of a household and of a person: name, first and last column (from 1), legal codes, and these in words.
 H_FIELDS = (
     ("SERIAL", 8, 15, None, ""),
@@ -44,18 +48,19 @@ H_FIELDS = (
 P_FIELDS = (
     ("SERIAL", 8, 15, None, ""),
     ("AGE", 74, 76, range(136), "000 to 135"),
-    ("RACE", 85, 85, range(1, 7), "1 to 6"),
-    ("HISPAN", 89, 89, (0, 1, 2, 3, 4, 9), "0, 1, 2, 3, 4 or 9"),
+    ("RACE", 85, 85, None, ""),  # as many as the schema has
+    ("HISPAN", 89, 89, HISPAN_CODES, "0, 1, 2, 3, 4 or 9"),
 )
 # Our type by GQTYPE, recoded as the Bureau does; -1 is illegal.
 TYPE_OF = np.array([GQTYPE_OF.index(code) if code in GQTYPE_OF else -1 for code in range(10)], dtype=np.int64)
 # Cells are those of persons, then the kinds of unit; the last is for persons without a household, at place -1.
-UNITS, DROPPED = PERSONS_1940.cells, STRIDE - 1
+DROPPED = STRIDE - 1
 
 
 def read_ipums_1940(
     path: str | os.PathLike[str],
     *,
+    schema: Schema = PERSONS_1940,
     threads: int = 2,
     progress: BytesRead | None = None,
     drop_orphans: bool = False,
@@ -71,6 +76,8 @@ def read_ipums_1940(
     ----------
     path
         The extract.
+    schema
+        ``PERSONS_1940``, or ``PERSONS_1940_IPUMS`` for every code of HISPAN and RACE.
     threads
         How many threads to count with.
     progress
@@ -81,25 +88,35 @@ def read_ipums_1940(
     piece
         Bytes read at a time.
     """
+    if schema not in (PERSONS_1940, PERSONS_1940_IPUMS):
+        raise InputError("an extract is counted on schemas.PERSONS_1940 or schemas.PERSONS_1940_IPUMS. Give one.")
+    origins = ANY_HISPANIC if schema == PERSONS_1940 else EACH_HISPANIC
+    races, of_persons = len(schema.attributes["race"]), schema.cells
 
     def count(data: Bytes) -> PieceCounts:
-        key, number, status = _count_records(data, drop_orphans)
+        key, number, status = _count_records(data, drop_orphans, origins, races)
         return PieceCounts(counts=PlaceCounts(key=key, count=number), status=status)
 
     with opened(path) as source:
         parts = count_pieces(
-            source, count, explain=_explanation, starts=b"\nH", piece=piece, threads=threads, progress=progress
+            source,
+            count,
+            explain=partial(_explanation, races),
+            starts=b"\nH",
+            piece=piece,
+            threads=threads,
+            progress=progress,
         )
         counts = add_up(part.counts for part in parts)
-    units = counts.cells(UNITS, UNITS + KINDS)
+    units = counts.cells(of_persons, of_persons + KINDS)
     if len(units.key) == 0:
         raise DataError(f"{path}: the file has no household 'H'. Check that it is the right file.")
     dropped = int(counts.cells(DROPPED, STRIDE).count.sum())
-    census = Census1940.from_counts(counts.cells(0, UNITS), units, dropped=dropped)
+    census = Census1940.from_counts(counts.cells(0, of_persons), units, schema=schema, dropped=dropped)
     return census.stamped(read_stamps(beside(Path(path), STAMPS)))
 
 
-def _explanation(line: bytes, before: bytes) -> str:
+def _explanation(races: int, line: bytes, before: bytes) -> str:
     """What is wrong with the record at which the kernel stopped."""
     kind, record = line[:1].decode("latin-1"), line.removesuffix(b"\n").removesuffix(b"\r")
     if kind not in ("H", "P"):
@@ -129,6 +146,8 @@ def _explanation(line: bytes, before: bytes) -> str:
     for (*_, codes, legal), value, place in zip(fields, values, places, strict=True):
         if codes is not None and int(value) not in codes:
             return f"{place} is not {legal}. Correct the record."
+    if kind == "P" and not 1 <= int(values[2]) <= races:
+        return f"{places[2]} is not 1 to {races}. Correct the record."
     if not before.startswith(b"H"):
         return ", column 1: a person 'P' comes before any household 'H'. Begin the file with the person's household."
     above = before[before.rfind(b"\nH") + 1 :]
@@ -142,9 +161,11 @@ _H, _P, _END, _RETURN = b"HP\n\r"
 
 
 @compiled
-def _count_records(data, drop_orphans):  # type: ignore[no-untyped-def]
+def _count_records(data, drop_orphans, origins, races):  # type: ignore[no-untyped-def]
     """Count persons and units by district and cell; stop at the first wrong record."""
     n = len(data)
+    per_age = (origins.max() + 1) * races
+    first_unit = 2 * per_age * len(GQTYPE_OF)
     key, count = np.empty(n // P_NEEDED + 3, np.int64), np.empty(n // P_NEEDED + 3, np.int64)
     latest, status = np.zeros(STRIDE, np.int64), np.zeros(3, np.int64)
     size, start, one = np.int64(0), np.int64(0), np.int64(1)  # typed, so that callees compile once
@@ -170,14 +191,14 @@ def _count_records(data, drop_orphans):  # type: ignore[no-untyped-def]
             if min(serial, state, county, gq, gqtype, enumdist) >= 0 and gq <= 6 and TYPE_OF[gqtype] >= 0:
                 district = place = state * 100_000_000 + county * 10_000 + enumdist
                 kind = np.int64(TYPE_OF[gqtype])
-                cell = UNITS + (kind if kind > 0 or gq > 0 else np.int64(VACANT))
+                cell = first_unit + (kind if kind > 0 or gq > 0 else np.int64(VACANT))
         elif data[start] == _P:
             of, age = _digits(data, start + 7, start + 15), _digits(data, start + 73, start + 76)
             race, hispan = _digits(data, start + 84, start + 85), _digits(data, start + 88, start + 89)
-            if min(of, age, hispan) < 0 or age > 135 or race < 1 or race > 6 or 4 < hispan < 9:
+            if min(of, age, hispan) < 0 or age > 135 or race < 1 or race > races or origins[hispan] < 0:
                 pass
             elif of == serial:
-                cell = kind * PER_TYPE + (age >= 18) * 12 + (hispan > 0) * 6 + race - 1
+                cell = (2 * kind + (age >= 18)) * per_age + origins[hispan] * races + race - 1
             elif drop_orphans:
                 district, cell = -one, np.int64(DROPPED)
         status[0] += 1

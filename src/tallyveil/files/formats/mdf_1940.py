@@ -19,7 +19,7 @@ from tallyveil.files.formats.deal import Deal
 from tallyveil.files.formats.lines import PIECE_BYTES, opened
 from tallyveil.files.formats.mdf_layout import PERSONS, PLACE, UNIT_NUMBER, Column, FileLayout
 from tallyveil.files.formats.mdf_read import LIVING, count_rows, refuse_no_rows
-from tallyveil.files.formats.mdf_write import Rows, heads, rendered, write_pair
+from tallyveil.files.formats.mdf_write import Pieces, Rows, heads, rendered, write_pair
 from tallyveil.files.formats.piecewise import STRIDE, PieceCounts, PlaceCounts, add_up
 from tallyveil.files.tables.stamps import HOUSING, stamp_lines, stamps_in
 from tallyveil.nouns.census_schemas import PERSONS_1940
@@ -38,6 +38,11 @@ def write_mdf_1940(
     row. The first lines of both files hold the stamps of people and housing; the file of units also states there that
     no noise was added to them. Either both files are written or none.
     """
+    return write_pair(folder, *mdf_1940_pieces(people, facilities, housing))
+
+
+def mdf_1940_pieces(people: Histogram, facilities: Facilities, housing: Histogram) -> tuple[Pieces, Pieces]:
+    """The content of both files, in pieces; counts that they cannot hold are refused at once."""
     stamps = stamp_lines(people, housing)
     deal = Deal.of(people, facilities, housing)
 
@@ -63,7 +68,7 @@ def write_mdf_1940(
         middles=[_unit_middle(kind) for kind in range(KINDS)],
         tails=[_UNIT_TAIL] * KINDS,
     )
-    return write_pair(folder, persons, units)
+    return persons, units
 
 
 def read_mdf_1940(
@@ -154,7 +159,7 @@ def _beside(persons: Path) -> Path:
     if path == persons or not path.exists():
         raise InputError(
             f"{persons}: a file of persons does not give their type of group quarters, and there is no file of units "
-            f"beside it ({path.name}). Give units_path."
+            f"beside it (named with MDF_UNIT in place of MDF_PER). Put it there, or give units_path."
         )
     return path
 

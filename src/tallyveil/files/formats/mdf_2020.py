@@ -7,7 +7,7 @@ number of group quarters is read back.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tallyveil.files.formats.deal import spread
 from tallyveil.files.formats.lines import PIECE_BYTES, Bytes, opened
 from tallyveil.files.formats.mdf_layout import BLOCK_GROUP, PLACE, Column, FileLayout
 from tallyveil.files.formats.mdf_read import count_rows, refuse_no_rows
-from tallyveil.files.formats.mdf_write import Rows, heads, rendered, write_pair
+from tallyveil.files.formats.mdf_write import Pieces, Rows, heads, rendered, write_pair
 from tallyveil.files.formats.piecewise import PlaceCounts, add_up
 from tallyveil.files.formats.places import leaf_digits
 from tallyveil.files.tables.geography import unit_code
@@ -30,6 +30,7 @@ from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 
+LaidOut = tuple[str | os.PathLike[str], FileLayout]  # a file and its layout
 VACANT_UNIT, OCCUPIED_UNIT, GROUP_QUARTERS = range(3)
 _CUTS = (slice(0, 2), slice(2, 5), slice(5, 11), slice(11, 12), slice(11, 15))
 
@@ -47,9 +48,15 @@ def write_mdf_2020(
     _refuse_other_homes(facilities, housing)
     places = leaf_digits(people.spine, BLOCK)
     built, kinds = _built(facilities, housing), (b"2|2\n", b"2|1\n", b"4|0\n")
-    persons = _rendered(_PERSONS, b"MPD2020|1.1.0|", places, people.leaves, tails=_person_tails(), numbered=True)
-    units = _rendered(_UNITS, b"MUD2020|1.1.0|", places, built, tails=kinds, numbered=False)
+    persons = mdf_2020_persons(people)
+    units = _rendered(UNITS_LAYOUT, b"MUD2020|1.1.0|", places, built, tails=kinds, numbered=False)
     return write_pair(folder, persons, units, remarks=[*stamp_lines(people, housing), f"MDF_UNIT.dat: {HOUSING}"])
+
+
+def mdf_2020_persons(people: Histogram) -> Pieces:
+    """The content of ``MDF_PER.dat``, in pieces."""
+    places = leaf_digits(people.spine, BLOCK)
+    return _rendered(PERSONS_LAYOUT, b"MPD2020|1.1.0|", places, people.leaves, tails=_person_tails(), numbered=True)
 
 
 def read_mdf_2020(
@@ -63,10 +70,18 @@ def read_mdf_2020(
 
     The counts get the stamps in ``STAMPS.txt`` beside the file of persons.
     """
-    persons = _place_counts(persons_path, _PERSONS, threads=threads, piece=piece)
-    units = None if units_path is None else _place_counts(units_path, _UNITS, threads=threads, piece=piece)
-    refuse_no_rows(units_path or persons_path, persons if units is None else add_up([persons, units]))
-    return Census2020.from_counts(persons, units).stamped(read_stamps(Path(persons_path).with_name(STAMPS)))
+    return read_blocks(
+        (persons_path, PERSONS_LAYOUT), None if units_path is None else (units_path, UNITS_LAYOUT),
+        threads=threads, piece=piece,
+    )  # fmt: skip
+
+
+def read_blocks(persons: LaidOut, units: LaidOut | None, *, threads: int, piece: int) -> Census2020:
+    """Read files of persons and units by block, each with its layout."""
+    people = _place_counts(*persons, threads=threads, piece=piece)
+    built = None if units is None else _place_counts(*units, threads=threads, piece=piece)
+    refuse_no_rows((units or persons)[0], people if built is None else add_up([people, built]))
+    return Census2020.from_counts(people, built).stamped(read_stamps(Path(persons[0]).with_name(STAMPS)))
 
 
 def _place_counts(path: str | os.PathLike[str], layout: FileLayout, *, threads: int, piece: int) -> PlaceCounts:
@@ -76,7 +91,7 @@ def _place_counts(path: str | os.PathLike[str], layout: FileLayout, *, threads: 
 
 def _rendered(
     layout: FileLayout, prefix: bytes, places: Bytes, counts: Counts, *, tails: Sequence[bytes], numbered: bool
-) -> Iterator[bytes | memoryview]:
+) -> Pieces:
     """A file with one row per person or unit counted; ``numbered`` rows carry their number."""
     ends = np.append(0, np.cumsum(counts.count, dtype=np.int64))
 
@@ -141,7 +156,7 @@ _PLACES = (
     Column(name="TABBLK", role=PLACE, width=4),
 )
 _START = ("SCHEMA_TYPE_CODE", "SCHEMA_BUILD_ID", *(column.name for column in _PLACES))
-_PERSONS = FileLayout(
+PERSONS_LAYOUT = FileLayout(
     what="persons",
     names=(*_START, "EPNUM", "RTYPE", "GQTYPE_PL", "VOTING_AGE", "CENHISP", "CENRACE"),
     columns=(
@@ -155,7 +170,7 @@ _PERSONS = FileLayout(
     cell_of=_cells_of_persons(),
     header=True,
 )
-_UNITS = FileLayout(
+UNITS_LAYOUT = FileLayout(
     what="units",
     names=(*_START, "RTYPE", "HH_STATUS"),
     columns=(

@@ -1,4 +1,4 @@
-"""Layouts of microdata detail files (MDF) of the Census Bureau, whose fields are separated by ``|``.
+"""Layouts of microdata files of the Census Bureau (MDF, PPMF), whose fields are separated by ``|`` or commas.
 
 A layout states which columns give the place, which are codes of a cell, and which number a unit.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tallyveil._arrays import Integers
 
 IGNORED, PLACE, CODE, BLOCK_GROUP, UNIT_NUMBER, PERSONS = range(6)  # what a column is for
-LARGEST = 200  # codes are below this
+LARGEST = 1000  # codes are below this
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,8 @@ class FileLayout:
         The cell of each combination of codes, -1 where the codes contradict each other.
     header
         Whether a header line is needed.
+    separators
+        What may separate fields; the header decides.
     """
 
     what: str
@@ -58,6 +60,11 @@ class FileLayout:
     columns: tuple[Column, ...]
     cell_of: NDArray[np.int32]
     header: bool
+    separators: bytes = b"|"
+
+    def listed(self) -> str:
+        """All columns as a header names them."""
+        return self.separators[:1].decode().join(self.names)
 
 
 def tables(names: Sequence[str], layout: FileLayout) -> tuple[Integers, NDArray[np.int32]]:

@@ -1,9 +1,9 @@
-"""Reading microdata detail files (MDF): one compiled kernel counts the rows of the layouts of 1940 and 2020."""
+"""Reading microdata detail files (MDF): one compiled kernel counts the rows of all layouts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -41,17 +41,25 @@ def count_rows(
     With ``units`` (the key of each unit's place and kind, by its number; -1 for no unit) the type of a person's
     quarters comes from the unit. With ``note_units`` the numbers of units and their keys are returned, row by row.
     """
-    names, lines, begun = _read_head(source, layout)
+    names, separator, lines, begun = _read_head(source, layout)
     table = tables(names, layout)
     grouped = any(column.role == BLOCK_GROUP for column in layout.columns)
     known = np.empty(0, np.int64) if units is None else units
 
     def count(data: Bytes) -> PieceCounts:
-        key, number, unit, unit_key, status = _count_rows(data, *table, grouped, layout.cell_of, known, note_units)
+        key, number, unit, unit_key, status = _count_rows(
+            data, ord(separator), *table, grouped, layout.cell_of, known, note_units
+        )
         return PieceCounts(counts=PlaceCounts(key=key, count=number), status=status, units=(unit, unit_key))
 
     def explain(line: bytes, _: bytes) -> str:
-        return _explanation(line.removesuffix(b"\n").removesuffix(b"\r").split(b"|"), names, layout, known)
+        fields = line.removesuffix(b"\n").removesuffix(b"\r").split(separator)
+        if len(fields) != len(names):
+            return (
+                f" has {len(fields)} fields, but a row of {layout.what} has {len(names)}. It is truncated, or its "
+                f"fields are not separated by {quoted(separator)}: correct the row, or fetch the file again."
+            )
+        return _explanation(dict(zip(names, fields, strict=True)), names, layout, known)
 
     return count_pieces(
         source, count, explain=explain, starts=b"\n", piece=piece, threads=threads, begun=begun, lines=lines
@@ -64,8 +72,8 @@ def refuse_no_rows(path: str | os.PathLike[str], counts: PlaceCounts) -> None:
         raise DataError(f"{path}: the file has no rows. Fetch it again, or name another.")
 
 
-def _read_head(source: TextFile, layout: FileLayout) -> tuple[tuple[str, ...], int, bytes]:
-    """The names of the columns, the number of lines before the first row, and what was read of that row."""
+def _read_head(source: TextFile, layout: FileLayout) -> tuple[tuple[str, ...], bytes, int, bytes]:
+    """The names of the columns, what separates them, the number of lines before the first row, and its beginning."""
     lines = 1
     while (line := source.readline()).startswith(b"#"):
         lines += 1
@@ -74,29 +82,24 @@ def _read_head(source: TextFile, layout: FileLayout) -> tuple[tuple[str, ...], i
         if layout.header:
             raise DataError(
                 f"{source.name}, line {lines:,}: the header is missing; it starts {quoted(start[:40])}. The first line "
-                f"must name the columns: {'|'.join(layout.names)}."
+                f"must name the columns: {layout.listed()}."
             )
-        return layout.names, lines - 1, start
-    names = tuple(start.decode("ascii", "backslashreplace").rstrip("\r\n").split("|"))
+        return layout.names, layout.separators[:1], lines - 1, start
+    separator = bytes([max(layout.separators, key=start.count)])
+    names = tuple(start.decode("ascii", "backslashreplace").rstrip("\r\n").split(separator.decode()))
     missing = [column.name for column in layout.columns if column.name not in names]
     if missing:
         raise DataError(
             f"{source.name}, line {lines:,}: the header has no column {', '.join(missing)}. A file of {layout.what} "
-            f"has the columns {'|'.join(layout.names)}."
+            f"has the columns {layout.listed()}."
         )
     if len(set(names)) != len(names):
         raise DataError(f"{source.name}, line {lines:,}: the header names a column twice. Name each column once.")
-    return names, lines, b""
+    return names, separator, lines, b""
 
 
-def _explanation(fields: list[bytes], names: Sequence[str], layout: FileLayout, units: Integers) -> str:
-    """What is wrong with the row at which the kernel stopped."""
-    if len(fields) != len(names):
-        return (
-            f" has {len(fields)} fields, but a row of {layout.what} has {len(names)}. It is truncated, or its "
-            f"fields are not separated by '|': correct the row, or fetch the file again."
-        )
-    value = dict(zip(names, fields, strict=True))
+def _explanation(value: Mapping[str, bytes], names: Sequence[str], layout: FileLayout, units: Integers) -> str:
+    """What is wrong with the values of the row at which the kernel stopped."""
     for column in sorted(layout.columns, key=lambda column: names.index(column.name)):
         text, here = value[column.name], f", column {column.name}: {quoted(value[column.name])}"
         if not text.isdigit() or (column.width == 0 and len(text) > 9):
@@ -130,11 +133,11 @@ def _explanation(fields: list[bytes], names: Sequence[str], layout: FileLayout, 
     return f", column EUID: {quoted(value['EUID'])} is {why}. Give the two files of one run."
 
 
-_BAR, _HASH, _END, _RETURN = b"|#\n\r"
+_HASH, _END, _RETURN = b"#\n\r"
 
 
 @compiled
-def _count_rows(data, columns, adds, grouped, cell_of, units, note):  # type: ignore[no-untyped-def]
+def _count_rows(data, separator, columns, adds, grouped, cell_of, units, note):  # type: ignore[no-untyped-def]
     """Count rows by place and cell; stop at the first wrong one."""
     n = len(data)
     room = n // len(columns) + 2  # a row has a byte for each field
@@ -150,7 +153,7 @@ def _count_rows(data, columns, adds, grouped, cell_of, units, note):  # type: ig
                 at += 1
             at += 1
             continue
-        at, good = _read_row(data, at, columns, adds, row)
+        at, good = _read_row(data, at, separator, columns, adds, row)
         cell = _cell(row, grouped, cell_of, units) if good else -one
         if cell < 0:
             status[1], status[2] = start, min(at, n)
@@ -165,7 +168,7 @@ def _count_rows(data, columns, adds, grouped, cell_of, units, note):  # type: ig
 
 
 @compiled
-def _read_row(data, at, columns, adds, row):  # type: ignore[no-untyped-def]
+def _read_row(data, at, separator, columns, adds, row):  # type: ignore[no-untyped-def]
     """Read the fields of a row into ``row`` by role; returns where the next row starts and if this one is valid."""
     row[:] = 0
     n, field, good = len(data), 0, True
@@ -175,7 +178,7 @@ def _read_row(data, at, columns, adds, row):  # type: ignore[no-untyped-def]
         at += 1
         if letter == _RETURN and (at >= n or data[at] == _END):
             continue
-        if letter != _BAR and letter != _END:
+        if letter != separator and letter != _END:
             digit = np.int64(letter) - 48
             if digit < 0 or digit > 9:
                 plain = False

@@ -15,6 +15,7 @@ from tallyveil._compiled import compiled
 from tallyveil.files.formats.lines import Bytes, in_order, put_digits, written
 from tallyveil.files.tables.stamps import STAMPS
 
+Pieces = Iterator[bytes | memoryview]  # of a file
 ROWS = 1 << 18  # rows written at a time
 
 
@@ -51,7 +52,7 @@ def write_pair(
 
 def rendered(
     rows: Callable[[int, int], Rows], total: int, *, start: bytes, middles: Sequence[bytes], tails: Sequence[bytes]
-) -> Iterator[bytes | memoryview]:
+) -> Pieces:
     """A file in pieces: its start, then ``total`` rows with the middle and tail of their cells."""
     middle, tail = _texts(middles), _texts(tails)
 

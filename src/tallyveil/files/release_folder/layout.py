@@ -28,6 +28,7 @@ CERTIFICATE, SIGNATURE, PAGE = "certificate.json", "certificate.sig", "certifica
 STRATEGY, CODEBOOK, SOURCE = "strategy.toml", "codebook.toml", "source.toml"
 RELEASE, SPINE, FACILITIES = "release.parquet", "spine.parquet", "facilities.parquet"
 MEASURED_SPINE = "measurements/spine.parquet"
+MDF_FILES = ("MDF_PER.dat", "MDF_UNIT.dat", "STAMPS.txt")  # the release as microdata, where asked for
 FIELDS = ("declared", "observed")  # of a certificate, besides its list of files
 ALWAYS = (CERTIFICATE, PAGE, STRATEGY, CODEBOOK, RELEASE, SPINE)
 
@@ -75,7 +76,7 @@ def required_files(strategy: Strategy, schema: Schema, levels: Iterable[str], th
 
 def allowed_files(strategy: Strategy, schema: Schema, levels: Iterable[str], there: Collection[str]) -> set[str]:
     """The files that a folder may have; ``there`` are those it has."""
-    names = required_files(strategy, schema, levels, there) | {SIGNATURE, SOURCE, MEASURED_SPINE}
+    names = required_files(strategy, schema, levels, there) | {SIGNATURE, SOURCE, MEASURED_SPINE, *MDF_FILES}
     return names | {measurement_name(query, level) for query, level in measured_pairs(strategy)}
 
 

@@ -32,6 +32,7 @@ from tallyveil.files.release_folder.layout import (
     measurement_name,
 )
 from tallyveil.files.release_folder.manifest import manifest_of
+from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf, write_mdf_files
 from tallyveil.files.release_folder.measurement_files import exact_pieces, measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
 from tallyveil.files.tables.codebook import Codebook
@@ -57,6 +58,7 @@ def write_release(
     noisy: Measurements | None = None,
     source: Codebook | None = None,
     sign_with: str | PathLike[str] | None = None,
+    mdf: bool = False,
 ) -> None:
     """Write a release as a new folder.
 
@@ -74,18 +76,17 @@ def write_release(
         The codebook with which the input was read, written as ``source.toml``.
     sign_with
         The file of a private key (``tallyveil keygen``) to sign the certificate with.
+    mdf
+        Also write the release as a microdata detail file, for counts on the schemas of 1940 and 2020.
     """
     if release.strategy is None:
         raise FolderError("a release without a strategy cannot be written as a folder. Write its counts: write_counts.")
+    if mdf:
+        refuse_unless_mdf(release.histogram, release.strategy)
     key = None if sign_with is None else read_signing_key(sign_with)
     kept = release.measurements if noisy is None else noisy
     pairs = measured_pairs(release.strategy, measurements)
-    if pairs and kept is None:
-        raise FolderError("the release kept no measurements, so none can be published. Leave them out.")
-    if kept is not None and (kept.published != release.histogram.spine or kept.strategy != release.strategy):
-        raise FolderError(
-            "the measurements are of another spine or strategy than the release. Give those it came from."
-        )
+    _refuse_other_measurements(release, pairs, kept)
     certificate = _stamped(release, kept)
     people = replace(
         release.histogram,
@@ -97,6 +98,8 @@ def write_release(
         _write_counts(people, release.strategy, place)
         if release.facilities is not None:
             write_table(facilities_table(release.facilities), place / FACILITIES)
+        if mdf:
+            write_mdf_files(people, release.facilities, place)
         write_text(strategy_to_toml(release.strategy), place / STRATEGY)
         if source is not None:
             write_text(codebook_to_toml(source), place / SOURCE)
@@ -107,6 +110,15 @@ def write_release(
             _write_measurements(kept, pairs, place)
         write_text(certificate_html(certificate.to_json(), release.strategy), place / PAGE)
         write_certificate(certificate.to_json(), manifest_of(place), place, key=key)
+
+
+def _refuse_other_measurements(release: Release, pairs: Sequence[Pair], kept: Measurements | None) -> None:
+    if pairs and kept is None:
+        raise FolderError("the release kept no measurements, so none can be published. Leave them out.")
+    if kept is not None and (kept.published != release.histogram.spine or kept.strategy != release.strategy):
+        raise FolderError(
+            "the measurements are of another spine or strategy than the release. Give those it came from."
+        )
 
 
 def _stamped(release: Release, kept: Measurements | None) -> Certificate:
