@@ -17,6 +17,7 @@ from tallyveil_papers import items
 from tallyveil_papers.figure import AGREES, DIFFERS, ERRATUM, SHOWN
 from tallyveil_papers.kazan import budgets as kazan_budgets
 from tallyveil_papers.kazan import curves as kazan_curves
+from tallyveil_papers.kazan import empirical as kazan_empirical
 from tallyveil_papers.kazan import levels as kazan_levels
 from tallyveil_papers.kazan import plain_sums as kazan_by_hand
 from tallyveil_papers.kazan import right as kazan_right
@@ -47,6 +48,8 @@ def outcomes():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kazan_right, "GRID_6", ("1", "4", "100"))
         patch.setattr(kazan_curves, "GRID", np.geomspace(0.01, 10, 13))
+        patch.setattr(kazan_empirical, "CHILDREN", (1, 1, 1, 2, 2))
+        patch.setattr(kazan_empirical, "RUNS", 25)
         return {key: item.compute(Setting()) for key, item in BY_KEY.items()}
 
 

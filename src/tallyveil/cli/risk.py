@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli import options, risk_choose, risk_scan, risk_simulate
+from tallyveil.cli import options, risk_choose, risk_empirical, risk_scan, risk_simulate
 from tallyveil.cli.options import Json, emit_json
 from tallyveil.errors import InputError
 
@@ -41,6 +41,7 @@ DECISION = ("right_decision", "gain", "loss", "tie", "truncation", "draws", "rig
 app = typer.Typer(invoke_without_command=True, no_args_is_help=True)
 app.command("scan")(risk_scan.scan)
 app.command("choose")(risk_choose.choose)
+app.command("empirical")(risk_empirical.empirical)
 app.command("simulate")(risk_simulate.simulate)
 
 

@@ -37,23 +37,14 @@ def scan(
     invariant: options.Invariants = None,
     facilities: options.FacilitiesFile = None,
     units: options.Units = None,
-    prior: Annotated[
-        list[str] | None, typer.Option(help="Prior of an intruder (default: 1/2). Can be repeated.")
-    ] = None,
+    prior: options.Priors = None,
     level: Annotated[list[str] | None, typer.Option(help="Level to scan (default: all). Can be repeated.")] = None,
-    query: Annotated[
-        list[str] | None, typer.Option(help="Query that the intruder uses (default: all). Can be repeated.")
-    ] = None,
+    query: options.UsedQueries = None,
     detail_only: Annotated[
         bool, typer.Option("--detail-only", help="Use the detailed query only, as in the paper.")
     ] = False,
-    attack: Annotated[
-        str,
-        typer.Option(help="What the intruder wants to know: characteristics, responded, truthful, attribute or cell."),
-    ] = "characteristics",
-    attribute: Annotated[
-        str | None, typer.Option(help="Attribute that is unknown to the intruder (for --attack attribute).")
-    ] = None,
+    attack: options.AttackName = "characteristics",
+    attribute: options.UnknownAttribute = None,
     above: Annotated[
         bool,
         typer.Option(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.risk.simulate.simulated import Simulated
     from tallyveil.risk.target.target import Target
+    from tallyveil.runs.batches import Execution
     from tallyveil.runs.store import FolderStore
 
 BATCH = 100  # runs that are made, and kept, together
@@ -84,13 +87,13 @@ def simulate(
     Intruder(prior=prior)  # refuses what is not a prior
     people = read_counts(data, codebook, units=units)
     check_simulation(people, runs)
-    run = _mechanism(people, strategy, epsilon, rho, invariant or [], facilities, seed)
-    target = _target(people, run, unit, cell, instead)
-    _check_hypotheses(run, people, target)
+    run = topdown_runs(people, strategy, epsilon, rho, invariant or [], facilities, seed)
+    target = target_of(people, run, unit, cell, instead)
+    check_hypotheses(run, people, target)
     counts = _released(released, people)
-    words = _in_words(people, target)
+    words = in_words(people, target)
     typer.echo(f"simulating topdown on {people}\n{words}", err=True)
-    store = open_run_store(output, _job(people, run, words))
+    store = open_run_store(output, job_of(people, run, words))
     found = _simulated(run, people, target, prior=prior, runs=runs, workers=workers, store=store, long=long)
     result = {"hypotheses": words, **found.as_json(), "note": INTERNAL}
     if counts is not None:
@@ -115,6 +118,16 @@ def _simulated(
 ) -> Simulated:
     """Make the runs that are missing, in several processes where that pays, and learn from all of them."""
     from tallyveil.risk.simulate.simulated import simulate
+
+    with execution_of(run, people, runs=runs, workers=workers, store=store, long=long) as execution:
+        return simulate(run, people, target, prior=prior, runs=runs, strategy=run.strategy, execution=execution)
+
+
+@contextmanager
+def execution_of(
+    run: TopDownRuns, people: Histogram, *, runs: int, workers: int | None, store: FolderStore | None, long: bool
+) -> Iterator[Execution]:
+    """How runs of both hypotheses are executed, after announcing the time that they need."""
     from tallyveil.risk.simulate.target_runs import SIDES
     from tallyveil.runs.batches import Execution, batches_of
     from tallyveil.runs.pool import Batches
@@ -124,11 +137,10 @@ def _simulated(
     work = Batches(run=run, people=people, names=names, batch=batch, store=store)
     so_many, remedy = f"{runs:,} runs of each hypothesis", "Cut the tree to fewer leaves"
     with work.made(workers, so_many, remedy, long=long) as (pool_map, progress):
-        execution = Execution(batch=batch, map=pool_map, store=store, progress=progress)
-        return simulate(run, people, target, prior=prior, runs=runs, strategy=run.strategy, execution=execution)
+        yield Execution(batch=batch, map=pool_map, store=store, progress=progress)
 
 
-def _mechanism(
+def topdown_runs(
     people: Histogram,
     strategy: str | None,
     epsilon: str | None,
@@ -137,18 +149,20 @@ def _mechanism(
     facilities: Path | None,
     seed: int,
 ) -> TopDownRuns:
+    """The mechanism of the options: TopDown with a seed."""
     from tallyveil.auditing.mechanism_runs import TopDownRuns
     from tallyveil.cli.strategies import choose_strategy, find_facilities
 
     if epsilon is None and rho is None and strategy is None:
-        raise InputError("risk simulate needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
+        raise InputError("a simulation needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
     chosen = choose_strategy(people, strategy, epsilon=epsilon, rho=rho, invariants=invariants)
     return TopDownRuns(
         strategy=chosen, facilities=find_facilities(facilities, chosen, people), seed=seed, delta=float(chosen.delta)
     )
 
 
-def _target(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: str | None) -> Target:
+def target_of(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: str | None) -> Target:
+    """The target of the options, and the alternative."""
     from tallyveil.auditing.neighbours import place_of
     from tallyveil.risk.target.target import Target, most_common_other
 
@@ -161,7 +175,7 @@ def _target(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: 
     return Target(leaf=leaf, cell=number, instead=other)
 
 
-def _check_hypotheses(run: TopDownRuns, people: Histogram, target: Target) -> None:
+def check_hypotheses(run: TopDownRuns, people: Histogram, target: Target) -> None:
     """Refuse hypotheses that invariants tell apart or constraints rule out: then there is nothing to learn."""
     from tallyveil.risk.target.target import check_target
 
@@ -184,17 +198,19 @@ def _released(text: str | None, people: Histogram) -> list[int] | None:
     return numbers
 
 
-def _in_words(people: Histogram, target: Target) -> str:
+def in_words(people: Histogram, target: Target) -> str:
+    """The two hypotheses."""
     labels, leaf = people.schema.query("detailed").labels(), people.spine.leaf
     code = people.spine.labels(leaf)[target.leaf]
     other = "or not there" if target.instead is None else f"or in {labels[target.instead]}"
     return f"the target: {leaf} {code}, in {labels[target.cell]} {other}"
 
 
-def _job(people: Histogram, run: TopDownRuns, words: str) -> dict[str, Any]:
+def job_of(people: Histogram, run: TopDownRuns, words: str, command: str = "risk simulate") -> dict[str, Any]:
+    """What the stored runs depend on."""
     from tallyveil.runs.store import input_digest
 
-    return {"command": "risk simulate", **input_digest(people, run.facilities), **run.settings(), "hypotheses": words}
+    return {"command": command, **input_digest(people, run.facilities), **run.settings(), "hypotheses": words}
 
 
 def _show(result: dict[str, Any], found: Simulated) -> None:

@@ -7,9 +7,11 @@ from tallyveil.risk.budget.allocation import Allocation, allocate
 from tallyveil.risk.budget.choose import Choice, choose
 from tallyveil.risk.budget.curve import curve
 from tallyveil.risk.budget.empirical import Empirical, empirical_epsilon
+from tallyveil.risk.budget.empirical_levels import empirical_levels
 from tallyveil.risk.scan.result import Scan
 from tallyveil.risk.scan.scan import scan
 from tallyveil.risk.scan.scan_above import scan_above
+from tallyveil.risk.simulate.empirical_release import EmpiricalRelease, empirical_release
 from tallyveil.risk.simulate.simulated import Simulated, simulate
 from tallyveil.risk.target import priors
 from tallyveil.risk.target.attacks import Attack, noises_of
@@ -27,6 +29,7 @@ __all__ = [
     "Choice",
     "Decision",
     "Empirical",
+    "EmpiricalRelease",
     "Evidence",
     "Exposure",
     "Hierarchy",
@@ -41,6 +44,8 @@ __all__ = [
     "choose",
     "curve",
     "empirical_epsilon",
+    "empirical_levels",
+    "empirical_release",
     "noises_of",
     "priors",
     "scan",
