@@ -72,6 +72,13 @@ UnknownAttribute = Annotated[
     str | None,
     typer.Option("--attribute", help="Attribute that is unknown to the intruder (for --attack attribute)."),
 ]
+UnknownPeople = Annotated[
+    int, typer.Option("--unknown", help="Number of people besides the target whom the intruder does not know.")
+]
+UnknownShare = Annotated[
+    str | None,
+    typer.Option("--share", help="Probability that an unknown person is counted like the target (default: the prior)."),
+]
 UsedQueries = Annotated[
     list[str] | None,
     typer.Option("--query", help="Query that the intruder uses (default: all). Can be repeated."),

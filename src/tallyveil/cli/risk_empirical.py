@@ -67,7 +67,8 @@ def empirical(
 
       tallyveil risk empirical blocks.csv --codebook blocks.toml --rho 1 --unit 11 --cell adult -o empirical
     """
-    from tallyveil.cli.risk_simulate import in_words, target_of, topdown_runs
+    from tallyveil.cli.risk_simulate import in_words, target_of
+    from tallyveil.cli.simulated_mechanisms import topdown_runs
     from tallyveil.cli.strategies import find_strategy
     from tallyveil.cli.tables import records, write_result
     from tallyveil.files.tables.read import read_counts
@@ -85,7 +86,7 @@ def empirical(
     else:
         people = read_counts(data, codebook or Path(), units=units)
         run = topdown_runs(people, strategy, epsilon, rho, invariant or [], facilities, seed)
-        target, plan = target_of(people, run, unit or "", cell or "", instead), run.strategy
+        target, plan = target_of(people, run.strategy, unit or "", cell or "", instead), run.strategy
     before, expected = empirical_levels(plan, priors=priors, attack=asked), Expected.of(plan)
     result: dict[str, Any] = {"attack": attack, "expected": expected.as_json(), "before": records(before)}
     found: dict[bool, list[EmpiricalRelease]] = {}

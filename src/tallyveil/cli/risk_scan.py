@@ -45,6 +45,8 @@ def scan(
     ] = False,
     attack: options.AttackName = "characteristics",
     attribute: options.UnknownAttribute = None,
+    unknown: options.UnknownPeople = 0,
+    share: options.UnknownShare = None,
     above: Annotated[
         bool,
         typer.Option(
@@ -73,6 +75,8 @@ def scan(
       tallyveil risk scan p.csv --codebook p.toml --units u.csv --strategy pl94-2020-us-persons --facilities f.csv
 
       tallyveil risk scan blocks.parquet --codebook b.toml --release release -o exposed
+
+      tallyveil risk scan blocks.parquet --codebook b.toml --rho 1 --level block --unknown 10
     """
     from tallyveil.cli.risk_scan_output import scan_as_json, show_hierarchy, show_scan, write_scan
     from tallyveil.files.atomic import refuse_existing
@@ -83,6 +87,10 @@ def scan(
     options.check_threads(threads)
     if most < 0:
         raise InputError(f"--most must be 0 or more. Got {most} instead.")
+    if unknown and above:
+        raise InputError(
+            "--above is for an intruder who knows everyone but the target. Leave out --unknown or --above."
+        )
     if detail_only and query:
         raise InputError("--detail-only and --query are both given. Give one.")
     saved: Measurements | None = None
@@ -105,6 +113,8 @@ def scan(
         levels=noise.levels,
         attack=Attack(kind=attack, attribute=attribute, queries=queries),  # type: ignore[arg-type]
         facilities=public,
+        unknown=unknown,
+        share=share,
         most=most,
     )
     _note_expected_figures(found)

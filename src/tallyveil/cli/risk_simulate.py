@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli import options
+from tallyveil.cli.simulated_mechanisms import SimulatedMechanism
 from tallyveil.cli.tables import INTERNAL
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.auditing.mechanism_runs import TopDownRuns
+    from tallyveil.cli.simulated_mechanisms import SimulatedRuns
     from tallyveil.nouns.histogram import Histogram
+    from tallyveil.privacy import Strategy
     from tallyveil.risk.simulate.simulated import Simulated
     from tallyveil.risk.target.target import Target
     from tallyveil.runs.batches import Execution
@@ -50,6 +53,17 @@ def simulate(
     facilities: options.FacilitiesFile = None,
     units: options.Units = None,
     invariant: options.Invariants = None,
+    mechanism: Annotated[
+        SimulatedMechanism, typer.Option(help="What is released: TopDown, or a sample or swapping for comparison.")
+    ] = SimulatedMechanism.topdown,
+    fraction: Annotated[str | None, typer.Option(help="Fraction of the people in a sample (sample).")] = None,
+    rate: Annotated[str | None, typer.Option(help="Share of the people who are drawn to be swapped (swap).")] = None,
+    match: Annotated[
+        str | None, typer.Option(metavar="QUERY", help="Attributes on which swapped people must agree (swap).")
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="Level within whose units people are swapped (swap).")
+    ] = None,
     released: Annotated[
         str | None,
         typer.Option(metavar="X,X,...", help="Released counts of the cell, leaf first, to compute the posterior for."),
@@ -68,6 +82,7 @@ def simulate(
     TopDown runs many times with the target in its cell and many times with the alternative. The intruder sees the
     counts of the target's cell in its leaf and in all units above. The result is shown next to a bound: what the
     measurements reveal before post-processing. It is computed from the true counts, so it is not for publication.
+    For comparison, samples and swapping can be simulated in the same way; they have no such bound.
 
     [bold]Examples[/bold]
 
@@ -75,7 +90,17 @@ def simulate(
 
       tallyveil risk simulate blocks.csv --codebook blocks.toml --epsilon 2 --unit 11 --cell "adult*f"
       --instead "adult*m" --prior 1/5 -o simulated
+
+      tallyveil risk simulate blocks.csv --codebook blocks.toml --mechanism swap --rate 0.1 --match age --within county
+      --unit 11 --cell "adult*f" --prior 1/2
     """
+    from tallyveil.auditing.mechanism_runs import TopDownRuns
+    from tallyveil.cli.simulated_mechanisms import (
+        comparison_runs,
+        refuse_comparison_options,
+        refuse_strategy_options,
+        topdown_runs,
+    )
     from tallyveil.cli.tables import open_run_store, write_result
     from tallyveil.files.tables.read import read_counts
     from tallyveil.risk.simulate.simulated import check_simulation
@@ -87,12 +112,19 @@ def simulate(
     Intruder(prior=prior)  # refuses what is not a prior
     people = read_counts(data, codebook, units=units)
     check_simulation(people, runs)
-    run = topdown_runs(people, strategy, epsilon, rho, invariant or [], facilities, seed)
-    target = target_of(people, run, unit, cell, instead)
-    check_hypotheses(run, people, target)
+    if mechanism is SimulatedMechanism.topdown:
+        refuse_comparison_options(fraction=fraction, rate=rate, match=match, within=within)
+        run: SimulatedRuns = topdown_runs(people, strategy, epsilon, rho, invariant or [], facilities, seed)
+    else:
+        refuse_strategy_options(mechanism, strategy, epsilon, rho, invariant, facilities)
+        run = comparison_runs(people, mechanism, fraction=fraction, rate=rate, match=match, within=within, seed=seed)
+    plan = run.strategy if isinstance(run, TopDownRuns) else None
+    target = target_of(people, plan, unit, cell, instead)
+    if isinstance(run, TopDownRuns):
+        check_hypotheses(run, people, target)
     counts = _released(released, people)
     words = in_words(people, target)
-    typer.echo(f"simulating topdown on {people}\n{words}", err=True)
+    typer.echo(f"simulating {mechanism.value} on {people}\n{words}", err=True)
     store = open_run_store(output, job_of(people, run, words))
     found = _simulated(run, people, target, prior=prior, runs=runs, workers=workers, store=store, long=long)
     result = {"hypotheses": words, **found.as_json(), "note": INTERNAL}
@@ -106,7 +138,7 @@ def simulate(
 
 
 def _simulated(
-    run: TopDownRuns,
+    run: SimulatedRuns,
     people: Histogram,
     target: Target,
     *,
@@ -120,12 +152,13 @@ def _simulated(
     from tallyveil.risk.simulate.simulated import simulate
 
     with execution_of(run, people, runs=runs, workers=workers, store=store, long=long) as execution:
-        return simulate(run, people, target, prior=prior, runs=runs, strategy=run.strategy, execution=execution)
+        plan = getattr(run, "strategy", None)  # samples and swapping have none
+        return simulate(run, people, target, prior=prior, runs=runs, strategy=plan, execution=execution)
 
 
 @contextmanager
 def execution_of(
-    run: TopDownRuns, people: Histogram, *, runs: int, workers: int | None, store: FolderStore | None, long: bool
+    run: SimulatedRuns, people: Histogram, *, runs: int, workers: int | None, store: FolderStore | None, long: bool
 ) -> Iterator[Execution]:
     """How runs of both hypotheses are executed, after announcing the time that they need."""
     from tallyveil.risk.simulate.target_runs import SIDES
@@ -140,28 +173,7 @@ def execution_of(
         yield Execution(batch=batch, map=pool_map, store=store, progress=progress)
 
 
-def topdown_runs(
-    people: Histogram,
-    strategy: str | None,
-    epsilon: str | None,
-    rho: str | None,
-    invariants: list[str],
-    facilities: Path | None,
-    seed: int,
-) -> TopDownRuns:
-    """The mechanism of the options: TopDown with a seed."""
-    from tallyveil.auditing.mechanism_runs import TopDownRuns
-    from tallyveil.cli.strategies import choose_strategy, find_facilities
-
-    if epsilon is None and rho is None and strategy is None:
-        raise InputError("a simulation needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
-    chosen = choose_strategy(people, strategy, epsilon=epsilon, rho=rho, invariants=invariants)
-    return TopDownRuns(
-        strategy=chosen, facilities=find_facilities(facilities, chosen, people), seed=seed, delta=float(chosen.delta)
-    )
-
-
-def target_of(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: str | None) -> Target:
+def target_of(people: Histogram, strategy: Strategy | None, unit: str, cell: str, instead: str | None) -> Target:
     """The target of the options, and the alternative."""
     from tallyveil.auditing.neighbours import place_of
     from tallyveil.risk.target.target import Target, most_common_other
@@ -170,7 +182,7 @@ def target_of(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead
     other: int | None = None
     if instead is not None:
         other = place_of(people, f"{unit}:{instead}", "--unit and --instead")[1]
-    elif run.strategy.neighbours == "replace-one":
+    elif strategy is None or strategy.neighbours == "replace-one":
         other = most_common_other(people, leaf=leaf, cell=number)
     return Target(leaf=leaf, cell=number, instead=other)
 
@@ -206,7 +218,7 @@ def in_words(people: Histogram, target: Target) -> str:
     return f"the target: {leaf} {code}, in {labels[target.cell]} {other}"
 
 
-def job_of(people: Histogram, run: TopDownRuns, words: str, command: str = "risk simulate") -> dict[str, Any]:
+def job_of(people: Histogram, run: SimulatedRuns, words: str, command: str = "risk simulate") -> dict[str, Any]:
     """What the stored runs depend on."""
     from tallyveil.runs.store import input_digest
 
