@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli import options, risk_attribute, risk_choose, risk_curve, risk_empirical, risk_scan, risk_simulate
+from tallyveil.cli import (
+    options,
+    risk_attribute,
+    risk_choose,
+    risk_curve,
+    risk_empirical,
+    risk_invert,
+    risk_scan,
+    risk_simulate,
+)
 from tallyveil.cli.noises import count_noise
 from tallyveil.cli.options import Json, emit_json
 from tallyveil.errors import InputError
@@ -45,6 +54,7 @@ app.command("choose")(risk_choose.choose)
 app.command("attribute")(risk_attribute.attribute)
 app.command("curve")(risk_curve.curve)
 app.command("empirical")(risk_empirical.empirical)
+app.command("invert")(risk_invert.invert)
 app.command("simulate")(risk_simulate.simulate)
 
 
