@@ -51,7 +51,7 @@ ROWS = [
             "privacy.strategy_toml",
         ),
         *("privacy.presets", "privacy.shares", "privacy.streams", "privacy.ledger", "privacy.loss", "privacy.pld"),
-        *("privacy.guarantee", "privacy.several_releases", "privacy"),
+        *("privacy.guarantee", "privacy.theorems", "privacy.several_releases", "privacy"),
     ],
     [
         *("release.solved", "release.canonical", "release.typed_json", "release.declaration", "release.certificate"),

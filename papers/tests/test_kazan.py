@@ -5,6 +5,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Schema
 from tallyveil.privacy import DiscreteGaussian, Strategy
-from tallyveil.risk import Attribute, Exposure, Hierarchy, Intruder
+from tallyveil.risk import Attribute, Exposure, Hierarchy, Intruder, empirical_levels
 from tallyveil_papers import items
 from tallyveil_papers.figure import AGREES, DIFFERS, ERRATUM, SHOWN
 from tallyveil_papers.kazan import budgets as kazan_budgets
 from tallyveil_papers.kazan import curves as kazan_curves
+from tallyveil_papers.kazan import empirical as kazan_empirical
 from tallyveil_papers.kazan import levels as kazan_levels
 from tallyveil_papers.kazan import plain_sums as kazan_by_hand
 from tallyveil_papers.kazan import right as kazan_right
@@ -47,6 +49,8 @@ def outcomes():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kazan_right, "GRID_6", ("1", "4", "100"))
         patch.setattr(kazan_curves, "GRID", np.geomspace(0.01, 10, 13))
+        patch.setattr(kazan_empirical, "CHILDREN", (1, 1, 1, 2, 2))
+        patch.setattr(kazan_empirical, "RUNS", 25)
         return {key: item.compute(Setting()) for key, item in BY_KEY.items()}
 
 
@@ -56,6 +60,8 @@ def compute(key, monkeypatch):
     monkeypatch.setattr(kazan_right, "STEPS_6", ("0.2", "0.5", "1", "2", "10", "100"))
     monkeypatch.setattr(kazan_right, "COUNTS_5", (1, 4, 10, 20, 30))
     monkeypatch.setattr(kazan_curves, "GRID", np.array([0.1, 1.0]))
+    monkeypatch.setattr(kazan_empirical, "CHILDREN", (1, 1, 1, 1, 2))
+    monkeypatch.setattr(kazan_empirical, "RUNS", 25)
     return BY_KEY[key].compute(Setting())
 
 
@@ -174,6 +180,18 @@ RIGHT, VARIANCE, POSTERIOR = Exposure.right_decision, DiscreteGaussian.actual_va
 SUM, LIKE = kazan_sums.sum_of_noise, kazan_sums.approximate_sum
 EPSILON, CLAIMED = kazan_budgets.epsilon_from_rho, Chains.claimed
 TWO_LEVELS = ["table5", "table6", "table7", "figure4", "figure5", "figure6"]
+
+
+def larger_empirical_epsilon(strategy):
+    table = empirical_levels(strategy)
+    return table.assign(implied_epsilon=1.001 * table.implied_epsilon)
+
+
+def more_after_than_before(*_):
+    rows = {"seen": list(kazan_empirical.SEEN), "marginal_posterior": [0.6, 0.7, 0.6], "marginal_posterior_se": 0.01}
+    return kazan_empirical.TargetFigures(figures=pd.DataFrame(rows).assign(implied_epsilon=1.0))
+
+
 BROKEN = [  # where, what, by what, and which items must notice
     (DiscreteGaussian, "pmf", ten_percent_more(DiscreteGaussian.pmf), ["table3", "figure4"]),
     (DiscreteGaussian, "tail", ten_percent_more(DiscreteGaussian.tail), ["section2.1"]),
@@ -256,6 +274,8 @@ BROKEN = [  # where, what, by what, and which items must notice
         lambda _: SimpleNamespace(implied_epsilon=3 * 0.3148),
         ["section6"],
     ),
+    (kazan_empirical, "empirical_levels", larger_empirical_epsilon, ["empirical"]),
+    (kazan_empirical, "simulated", more_after_than_before, ["empirical"]),
     (kazan_sums, "sum_of_noise", lambda noises: SUM(noises[: len(noises) // 2]), ["figure8"]),
     (kazan_sums, "approximate_sum", lambda noises: LIKE(2 * noises), ["figure8"]),
 ]

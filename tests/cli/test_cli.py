@@ -36,6 +36,30 @@ def test_account_of_an_epsilon_gives_the_largest_rho_that_keeps_it():
     assert figures("account", "--rho", repr(rho), "--delta", "1e-6")["epsilon"] == pytest.approx(1, abs=1e-9)
 
 
+def test_account_of_an_epsilon_shows_both_theorems_and_their_two_rhos():
+    """Section 2.1 of kazan2022: pure epsilon 1 gives rho 1/2; at delta 1e-10, rho is 0.0132."""
+    at_delta, pure = figures("account", "--epsilon", "1", "--delta", "1e-10")["conversions"]
+    assert (at_delta["theorem"], at_delta["delta"], round(at_delta["rho"], 4)) == (3, 1e-10, 0.0132)
+    assert (pure["theorem"], pure["delta"], pure["rho"]) == (2, 0, 0.5)
+    back = figures("account", "--rho", repr(at_delta["rho"]), "--delta", "1e-10")
+    assert back["epsilon"] == pytest.approx(1, abs=1e-9)
+    printed = run("account", "--epsilon", "1", "--delta", "1e-10").stdout
+    assert "Theorem 3: epsilon 1, delta 1e-10, rho 0.01324: " in printed
+    assert "Theorem 2: epsilon 1, delta 0, rho 0.5: " in printed
+
+
+def test_account_of_a_rho_says_that_the_implied_epsilon_guarantees_nothing():
+    exact, implied = figures("account", "--rho", "1/2")["conversions"]
+    assert (exact["theorem"], round(exact["epsilon"], 3), exact["guarantee"]) == (3, 6.839, True)
+    assert (implied["theorem"], implied["epsilon"], implied["guarantee"]) == (2, 1, False)
+
+
+def test_account_of_a_pure_strategy_uses_theorem_2_alone():
+    (pure,) = figures("account", "--strategy", "e2e-2018", "--epsilon", "1/2")["conversions"]
+    assert (pure["theorem"], pure["epsilon"], pure["rho"], pure["guarantee"]) == (2, 0.5, 0.125, True)
+    assert figures("account", "--strategy", "e2e-2018", "--epsilon", "1e200")["conversions"] == []
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

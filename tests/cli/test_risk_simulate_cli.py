@@ -145,7 +145,7 @@ def test_a_simulation_of_hours_must_be_asked_for(town, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([*CHILD], "risk simulate needs a budget: --epsilon E, --rho R, or a --strategy that has one."),
+        ([*CHILD], "a simulation needs a budget: --epsilon E, --rho R, or a --strategy that has one."),
         (["--rho", "1", *CHILD, "--unit", "99"], "'99' is not among the 4 units of level 'block'."),
         (["--rho", "1", *CHILD, "--cell", "baby"], "'baby' is not a cell. Cells are child, adult"),
         (["--rho", "1", *CHILD, "--instead", "baby"], "--unit and --instead '11:baby': 'baby' is not a cell."),

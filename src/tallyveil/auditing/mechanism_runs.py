@@ -19,12 +19,14 @@ from tallyveil.mechanisms.averaged import averaged
 from tallyveil.mechanisms.geometric import geometric
 from tallyveil.mechanisms.measure import exact_answers, measure
 from tallyveil.mechanisms.raked import raked
+from tallyveil.mechanisms.sampling import sample
+from tallyveil.mechanisms.swapping import swap
 from tallyveil.nouns.estimates import Estimates
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy import Invariant, RunKey, Strategy, account_of
-from tallyveil.privacy.budget import rounded_up
+from tallyveil.privacy.budget import Number, rounded_up
 from tallyveil.privacy.strategy import Neighbours
 from tallyveil.privacy.strategy_toml import strategy_to_toml
 
@@ -134,3 +136,43 @@ class SimpleRuns:
         """What the runs depend on besides the data."""
         budget = f"epsilon {self.epsilon}"
         return {"mechanism": self.name, "budget": budget, "seed": self.seed, "holds for": self.neighbours}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SampleRuns:
+    """Simple random samples; the released counts are those of the sample. No epsilon is proven for them."""
+
+    fraction: Number
+    seed: int
+    facilities: None = None
+
+    def __call__(self, people: Histogram, runs: range) -> Iterator[Histogram]:
+        """The sample of each run."""
+        return (sample(people, self.fraction, seed=self.seed, replicate=run).people for run in runs)
+
+    def settings(self) -> dict[str, Any]:
+        """What the runs depend on besides the data."""
+        return {"mechanism": "sample", "fraction": str(self.fraction), "seed": self.seed}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SwapRuns:
+    """Swapping of similar people between leaves. No epsilon is proven for it."""
+
+    rate: Number
+    match: str
+    level: str
+    seed: int
+    facilities: None = None
+
+    def __call__(self, people: Histogram, runs: range) -> Iterator[Histogram]:
+        """The counts after swapping, run by run."""
+        for run in runs:
+            yield swap(people, rate=self.rate, match=self.match, level=self.level, seed=self.seed, replicate=run).people
+
+    def settings(self) -> dict[str, Any]:
+        """What the runs depend on besides the data."""
+        return {"mechanism": "swap", "rate": str(self.rate), "match": self.match, "level": self.level,
+                "seed": self.seed}  # fmt: skip

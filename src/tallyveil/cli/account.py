@@ -11,8 +11,11 @@ from tallyveil.cli import options
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tallyveil.privacy import Account
     from tallyveil.privacy.loss import Loss
+    from tallyveil.privacy.theorems import Conversion
 
 OTHER = "*"  # the key of every attribute that a strategy does not name
 
@@ -35,6 +38,9 @@ def account(
 ) -> None:
     """Convert a privacy-loss budget, or compute the total loss of a strategy or of several releases.
 
+    Each conversion names its theorem in Kazan & Reiter (2022). An epsilon is read both at delta (Theorem 3) and as pure
+    differential privacy (Theorem 2), which give different values of rho.
+
     [bold]Examples[/bold]
 
       tallyveil account --rho 2.56 --delta 1e-10
@@ -47,6 +53,7 @@ def account(
     """
     from tallyveil.cli.strategies import find_strategy
     from tallyveil.privacy import account_of, account_of_epsilon, account_of_rho
+    from tallyveil.privacy.theorems import conversions_from_epsilon, conversions_of
 
     if release:
         if (rho, epsilon, strategy) != (None, None, None):
@@ -65,16 +72,19 @@ def account(
         figures = account_of_rho(rho, delta or "1e-10")
     else:
         figures = account_of_epsilon(epsilon or "", delta or "1e-10")
+    from_epsilon = strategy is None and epsilon is not None
+    used = conversions_from_epsilon(figures, epsilon or "") if from_epsilon else conversions_of(figures)
     if as_json:
-        options.emit_json(figures.as_json())
+        options.emit_json(figures.as_json() | {"conversions": [one.as_json() for one in used]})
     else:
-        print_account(figures)
+        print_account(figures, used)
 
 
 def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -> None:
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
     from tallyveil.privacy.budget import text
-    from tallyveil.privacy.several_releases import account_together
+    from tallyveil.privacy.several_releases import account_together, kinds_of
+    from tallyveil.privacy.theorems import conversions_of
     from tallyveil.release.guarantee_words import constraints_in_words, invariants_in_words
 
     twice = next((folder for i, folder in enumerate(folders) if folder.resolve() in _resolved(folders[:i])), None)
@@ -84,12 +94,13 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     for folder in folders:
         losses[str(folder)], stamps[str(folder)] = _loss_and_stamps(folder)
     figures, how = account_together(list(losses.values()), delta=delta)
+    used = conversions_of(figures) if len(kinds_of(losses.values())) == 1 else []  # otherwise, ``how`` names them
     budgets = {name: f"{loss.strategy.unit} {text(loss.strategy.budget)}" for name, loss in losses.items()}
     exact = {name: invariants_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     held = {name: constraints_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     if as_json:
         details = {"releases": budgets, "how": how, "stamps": stamps, "invariants": exact, "constraints": held}
-        options.emit_json({**figures.as_json(), **details})
+        options.emit_json({**figures.as_json(), "conversions": [one.as_json() for one in used], **details})
         return
     for name, budget in budgets.items():
         typer.echo(f"{name}: {budget}")
@@ -100,7 +111,7 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
         for stamp in stamps[name]:
             typer.echo(f"  stamped: {stamp}")
     typer.echo(f"together ({how}):")
-    print_account(figures, stamped=any(stamps.values()))
+    print_account(figures, used, stamped=any(stamps.values()))
     if any(stamps.values()):
         typer.echo("\nA release above is stamped, so these figures are no guarantee for it as it stands.")
 
@@ -134,8 +145,8 @@ def _resolved(folders: list[Path]) -> set[Path]:
     return {folder.resolve() for folder in folders}
 
 
-def print_account(figures: Account, *, stamped: bool = False) -> None:
-    """Print the figures as a table, with a word on what each means."""
+def print_account(figures: Account, used: Sequence[Conversion] = (), *, stamped: bool = False) -> None:
+    """Print the figures as a table, with a word on what each means, and the theorem behind each conversion."""
     from rich.console import Console
     from rich.table import Table
 
@@ -148,7 +159,7 @@ def print_account(figures: Account, *, stamped: bool = False) -> None:
     at = "" if figures.delta is None else f" at delta {figures.delta:g}"
     table.add_row("epsilon", rounded_up_text(figures.epsilon), f"{'the loss' if stamped else 'the guarantee'}{at}")
     if figures.rho is not None:
-        table.add_row("rho", up_to_digits(figures.rho, 6), "the same as zero-concentrated differential privacy")
+        table.add_row("rho", up_to_digits(figures.rho, 6), "the budget of zero-concentrated differential privacy")
     if figures.pld_epsilon is not None:
         table.add_row("pld epsilon", rounded_up_text(figures.pld_epsilon), "the same, computed more tightly")
     elif figures.pld_reason is not None:
@@ -164,6 +175,9 @@ def print_account(figures: Account, *, stamped: bool = False) -> None:
         table.add_row(f"epsilon, within {name}", rounded_up_text(value), first)
         first = '"'
     Console().print(table)
+    for one in used:
+        sides = f"epsilon {one.epsilon:.4g}, delta {one.delta:g}, rho {one.rho:.4g}"
+        typer.echo(f"Theorem {one.theorem}: {sides}: {one.words}.")
     if max((figures.per_attribute or {}).values(), default=0.0) > figures.epsilon:
         typer.echo(
             "Changing an attribute or a place takes one record out and puts another in: two counts differ, not one."

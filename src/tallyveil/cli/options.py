@@ -62,6 +62,31 @@ Queries = Annotated[
     list[str] | None,
     typer.Option("--query", help="Query (default: the total, each attribute and all cells). Can be repeated."),
 ]
+Priors = Annotated[
+    list[str] | None, typer.Option("--prior", help="Prior of an intruder (default: 1/2). Can be repeated.")
+]
+AttackName = Annotated[
+    str,
+    typer.Option(
+        "--attack",
+        help="What the intruder wants to know: characteristics, responded, truthful, attribute or cell.",
+    ),
+]
+UnknownAttribute = Annotated[
+    str | None,
+    typer.Option("--attribute", help="Attribute that is unknown to the intruder (for --attack attribute)."),
+]
+UnknownPeople = Annotated[
+    int, typer.Option("--unknown", help="Number of people besides the target whom the intruder does not know.")
+]
+UnknownShare = Annotated[
+    str | None,
+    typer.Option("--share", help="Probability that an unknown person is counted like the target (default: the prior)."),
+]
+UsedQueries = Annotated[
+    list[str] | None,
+    typer.Option("--query", help="Query that the intruder uses (default: all). Can be repeated."),
+]
 Long = Annotated[bool, typer.Option("--long", help="Run even if it will take more than an hour.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallyveil.cli import options, risk_choose, risk_scan, risk_simulate
+from tallyveil.cli import (
+    options,
+    risk_attribute,
+    risk_choose,
+    risk_curve,
+    risk_empirical,
+    risk_invert,
+    risk_scan,
+    risk_simulate,
+)
+from tallyveil.cli.noises import count_noise
 from tallyveil.cli.options import Json, emit_json
 from tallyveil.errors import InputError
 
@@ -41,6 +51,10 @@ DECISION = ("right_decision", "gain", "loss", "tie", "truncation", "draws", "rig
 app = typer.Typer(invoke_without_command=True, no_args_is_help=True)
 app.command("scan")(risk_scan.scan)
 app.command("choose")(risk_choose.choose)
+app.command("attribute")(risk_attribute.attribute)
+app.command("curve")(risk_curve.curve)
+app.command("empirical")(risk_empirical.empirical)
+app.command("invert")(risk_invert.invert)
 app.command("simulate")(risk_simulate.simulate)
 
 
@@ -65,6 +79,16 @@ def risk(
     upper_count: Annotated[int | None, typer.Option(help="True count of the unit above, including the target.")] = None,
     upper_released: Annotated[int | None, typer.Option(help="Released noisy count of the unit above.")] = None,
     siblings_released: Annotated[int | None, typer.Option(help="Sum of the siblings' released noisy counts.")] = None,
+    siblings_prior: Annotated[
+        str,
+        typer.Option(
+            metavar="PRIOR",
+            help="Prior on how many people of the siblings have the characteristics: flat, poisson:MEAN, "
+            "negative-binomial:MEAN:VARIANCE or at-most:COUNT.",
+        ),
+    ] = "flat",
+    unknown: options.UnknownPeople = 0,
+    share: options.UnknownShare = None,
     as_json: Json = False,
 ) -> None:
     """Measure what an intruder who knows everyone in a unit but one person learns from its count (Kazan & Reiter 2022).
@@ -76,24 +100,62 @@ def risk(
       tallyveil risk --mechanism geometric --epsilon 0.5 --prior 1/5
 
       tallyveil risk --rho 0.099 --prior 1/2 --upper-rho 0.2465 --siblings 27 --upper-count 1
+
+      tallyveil risk --rho 0.099 --prior 1/2 --unknown 10 --share 1/20
     """
-    from tallyveil.risk import Intruder
+    from tallyveil.risk import Intruder, Several
 
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
     if prior is None:
         raise InputError("an intruder needs a prior: --prior P, such as 1/2.")
-    noise = _noise(mechanism, rho=rho, variance=variance, epsilon=epsilon)
+    noise = count_noise(mechanism, rho=rho, variance=variance, epsilon=epsilon)
     intruder = Intruder(prior=prior, known=known)
-    result: dict[str, Any] = intruder.against(noise).as_json(released)
+    several = Several(intruder=intruder, others=unknown, share=share)
+    if share is not None and not unknown:
+        raise InputError("--share is that of unknown people. Give their number too: --unknown N.")
+    result: dict[str, Any] = (several if unknown else intruder).against(noise).as_json(released)
     above = {"upper_count": upper_count, "upper_released": upper_released, "siblings_released": siblings_released}
     if upper_rho is not None or siblings is not None or any(value is not None for value in above.values()):
-        result["hierarchy"] = _hierarchy(intruder, noise, upper_rho, siblings, released, **above)
+        if unknown:
+            raise InputError(
+                "the unit above is for an intruder who knows everyone but the target. Leave out --unknown."
+            )
+        result["hierarchy"] = _hierarchy(
+            intruder, noise, upper_rho, siblings, released, prior=_siblings_prior(siblings_prior), **above
+        )
+    elif siblings_prior != "flat":
+        raise InputError("--siblings-prior is for a unit above. Give --upper-rho R and --siblings D too.")
     if as_json:
         emit_json(result)
         return
-    _show(result, intruder)
+    _show(result, intruder, unknown, siblings_prior)
+
+
+def _siblings_prior(text: str) -> Any:
+    """The prior on the siblings' count; None for a flat one."""
+    from tallyveil.risk import priors
+
+    kind, *numbers = text.split(":")
+    makers: dict[str, tuple[int, Any]] = {
+        "flat": (0, lambda: None),
+        "poisson": (1, lambda mean: priors.Poisson(mean=float(mean))),
+        "negative-binomial": (
+            2,
+            lambda mean, variance: priors.NegativeBinomial(mean=float(mean), variance=float(variance)),
+        ),
+        "at-most": (1, lambda count: priors.AtMost(count=int(count))),
+    }
+    wanted, make = makers.get(kind, (-1, None))
+    if len(numbers) == wanted:
+        try:
+            return make(*numbers)
+        except ValueError:
+            pass
+    raise InputError(
+        f"--siblings-prior {text!r}: write flat, poisson:MEAN, negative-binomial:MEAN:VARIANCE or at-most:COUNT."
+    )
 
 
 def _refuse_options(context: typer.Context) -> None:
@@ -105,21 +167,6 @@ def _refuse_options(context: typer.Context) -> None:
         raise InputError(f"--{option} before {command} would be ignored. Put it behind: tallyveil risk {command} ...")
 
 
-def _noise(
-    mechanism: options.CountMechanism, *, rho: str | None, variance: str | None, epsilon: str | None
-) -> Geometric | DiscreteGaussian:
-    from tallyveil.privacy import DiscreteGaussian, Geometric
-    from tallyveil.privacy.budget import exact
-
-    if mechanism is options.CountMechanism.geometric:
-        if epsilon is None or rho is not None or variance is not None:
-            raise InputError("geometric noise has one parameter: --epsilon E. Leave --rho and --variance out.")
-        return Geometric(z=exact(epsilon, "epsilon"))
-    if epsilon is not None or (rho is None) == (variance is None):
-        raise InputError("Gaussian noise has one parameter: --rho R or --variance V, one of them, and no --epsilon.")
-    return DiscreteGaussian(variance=exact(variance, "variance") if variance else 1 / (2 * exact(rho or "", "rho")))
-
-
 def _hierarchy(
     intruder: Intruder,
     noise: Geometric | DiscreteGaussian,
@@ -127,6 +174,7 @@ def _hierarchy(
     siblings: int | None,
     released: int | None,
     *,
+    prior: Any,
     upper_count: int | None,
     upper_released: int | None,
     siblings_released: int | None,
@@ -142,7 +190,9 @@ def _hierarchy(
     if siblings < 1:
         raise InputError(f"--siblings must be 1 or more. Got {siblings} instead.")
     upper = DiscreteGaussian(variance=1 / (2 * exact(upper_rho, "upper-rho")))
-    two = Hierarchy(intruder=intruder, noise=noise, above=[Above(noise=upper, siblings=[noise] * siblings)])
+    two = Hierarchy(
+        intruder=intruder, noise=noise, above=[Above(noise=upper, siblings=[noise] * siblings, prior=prior)]
+    )
     result: dict[str, Any] = {}
     if upper_count is not None:
         decision = two.decision([upper_count])
@@ -157,7 +207,7 @@ def _hierarchy(
     return result
 
 
-def _show(result: dict[str, Any], intruder: Intruder) -> None:
+def _show(result: dict[str, Any], intruder: Intruder, unknown: int, siblings_prior: str) -> None:
     from tallyveil.cli.tables import with_error
 
     def line(name: str, value: Any, label: str, error: float | None = None) -> None:
@@ -165,7 +215,9 @@ def _show(result: dict[str, Any], intruder: Intruder) -> None:
         shown = " ".join(f"{p:.4f}" for p in value if p >= 5e-5) if listed else with_error(value, error)
         typer.echo(f"{name:<19} {shown:>8}  {label}")
 
-    typer.echo(f"prior {intruder.prior}, {intruder.known} known; figures are exact unless they are marked as drawn\n")
+    others = f", {unknown} unknown besides the target" if unknown else ""
+    figures = "figures are exact unless they are marked as drawn"
+    typer.echo(f"prior {intruder.prior}, {intruder.known} known{others}; {figures}\n")
     for name, label in LABELS.items():
         if name in result:
             never = name == "threshold" and result[name] is None
@@ -173,7 +225,8 @@ def _show(result: dict[str, Any], intruder: Intruder) -> None:
             words = f"{'always' if always else 'never'} claims it" if never else label
             line(name, result[name], words)
     if "hierarchy" in result:
-        typer.echo("\nwith the unit above (an intruder who uses the siblings' sum only; flat prior on their count)\n")
+        prior = f"{siblings_prior} prior on their count"
+        typer.echo(f"\nwith the unit above (an intruder who uses the siblings' sum only; {prior})\n")
         upper = result["hierarchy"]
         for name, label in HIERARCHY.items():
             if name in upper:

@@ -37,23 +37,16 @@ def scan(
     invariant: options.Invariants = None,
     facilities: options.FacilitiesFile = None,
     units: options.Units = None,
-    prior: Annotated[
-        list[str] | None, typer.Option(help="Prior of an intruder (default: 1/2). Can be repeated.")
-    ] = None,
+    prior: options.Priors = None,
     level: Annotated[list[str] | None, typer.Option(help="Level to scan (default: all). Can be repeated.")] = None,
-    query: Annotated[
-        list[str] | None, typer.Option(help="Query that the intruder uses (default: all). Can be repeated.")
-    ] = None,
+    query: options.UsedQueries = None,
     detail_only: Annotated[
         bool, typer.Option("--detail-only", help="Use the detailed query only, as in the paper.")
     ] = False,
-    attack: Annotated[
-        str,
-        typer.Option(help="What the intruder wants to know: characteristics, responded, truthful, attribute or cell."),
-    ] = "characteristics",
-    attribute: Annotated[
-        str | None, typer.Option(help="Attribute that is unknown to the intruder (for --attack attribute).")
-    ] = None,
+    attack: options.AttackName = "characteristics",
+    attribute: options.UnknownAttribute = None,
+    unknown: options.UnknownPeople = 0,
+    share: options.UnknownShare = None,
     above: Annotated[
         bool,
         typer.Option(
@@ -82,6 +75,8 @@ def scan(
       tallyveil risk scan p.csv --codebook p.toml --units u.csv --strategy pl94-2020-us-persons --facilities f.csv
 
       tallyveil risk scan blocks.parquet --codebook b.toml --release release -o exposed
+
+      tallyveil risk scan blocks.parquet --codebook b.toml --rho 1 --level block --unknown 10
     """
     from tallyveil.cli.risk_scan_output import scan_as_json, show_hierarchy, show_scan, write_scan
     from tallyveil.files.atomic import refuse_existing
@@ -92,6 +87,10 @@ def scan(
     options.check_threads(threads)
     if most < 0:
         raise InputError(f"--most must be 0 or more. Got {most} instead.")
+    if unknown and above:
+        raise InputError(
+            "--above is for an intruder who knows everyone but the target. Leave out --unknown or --above."
+        )
     if detail_only and query:
         raise InputError("--detail-only and --query are both given. Give one.")
     saved: Measurements | None = None
@@ -114,6 +113,8 @@ def scan(
         levels=noise.levels,
         attack=Attack(kind=attack, attribute=attribute, queries=queries),  # type: ignore[arg-type]
         facilities=public,
+        unknown=unknown,
+        share=share,
         most=most,
     )
     _note_expected_figures(found)

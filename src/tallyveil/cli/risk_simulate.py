@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tallyveil.cli import options
+from tallyveil.cli.simulated_mechanisms import SimulatedMechanism
 from tallyveil.cli.tables import INTERNAL
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.auditing.mechanism_runs import TopDownRuns
+    from tallyveil.cli.simulated_mechanisms import SimulatedRuns
     from tallyveil.nouns.histogram import Histogram
+    from tallyveil.privacy import Strategy
     from tallyveil.risk.simulate.simulated import Simulated
     from tallyveil.risk.target.target import Target
+    from tallyveil.runs.batches import Execution
     from tallyveil.runs.store import FolderStore
 
 BATCH = 100  # runs that are made, and kept, together
@@ -47,6 +53,17 @@ def simulate(
     facilities: options.FacilitiesFile = None,
     units: options.Units = None,
     invariant: options.Invariants = None,
+    mechanism: Annotated[
+        SimulatedMechanism, typer.Option(help="What is released: TopDown, or a sample or swapping for comparison.")
+    ] = SimulatedMechanism.topdown,
+    fraction: Annotated[str | None, typer.Option(help="Fraction of the people in a sample (sample).")] = None,
+    rate: Annotated[str | None, typer.Option(help="Share of the people who are drawn to be swapped (swap).")] = None,
+    match: Annotated[
+        str | None, typer.Option(metavar="QUERY", help="Attributes on which swapped people must agree (swap).")
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="Level within whose units people are swapped (swap).")
+    ] = None,
     released: Annotated[
         str | None,
         typer.Option(metavar="X,X,...", help="Released counts of the cell, leaf first, to compute the posterior for."),
@@ -65,6 +82,7 @@ def simulate(
     TopDown runs many times with the target in its cell and many times with the alternative. The intruder sees the
     counts of the target's cell in its leaf and in all units above. The result is shown next to a bound: what the
     measurements reveal before post-processing. It is computed from the true counts, so it is not for publication.
+    For comparison, samples and swapping can be simulated in the same way; they have no such bound.
 
     [bold]Examples[/bold]
 
@@ -72,7 +90,17 @@ def simulate(
 
       tallyveil risk simulate blocks.csv --codebook blocks.toml --epsilon 2 --unit 11 --cell "adult*f"
       --instead "adult*m" --prior 1/5 -o simulated
+
+      tallyveil risk simulate blocks.csv --codebook blocks.toml --mechanism swap --rate 0.1 --match age --within county
+      --unit 11 --cell "adult*f" --prior 1/2
     """
+    from tallyveil.auditing.mechanism_runs import TopDownRuns
+    from tallyveil.cli.simulated_mechanisms import (
+        comparison_runs,
+        refuse_comparison_options,
+        refuse_strategy_options,
+        topdown_runs,
+    )
     from tallyveil.cli.tables import open_run_store, write_result
     from tallyveil.files.tables.read import read_counts
     from tallyveil.risk.simulate.simulated import check_simulation
@@ -84,13 +112,20 @@ def simulate(
     Intruder(prior=prior)  # refuses what is not a prior
     people = read_counts(data, codebook, units=units)
     check_simulation(people, runs)
-    run = _mechanism(people, strategy, epsilon, rho, invariant or [], facilities, seed)
-    target = _target(people, run, unit, cell, instead)
-    _check_hypotheses(run, people, target)
+    if mechanism is SimulatedMechanism.topdown:
+        refuse_comparison_options(fraction=fraction, rate=rate, match=match, within=within)
+        run: SimulatedRuns = topdown_runs(people, strategy, epsilon, rho, invariant or [], facilities, seed)
+    else:
+        refuse_strategy_options(mechanism, strategy, epsilon, rho, invariant, facilities)
+        run = comparison_runs(people, mechanism, fraction=fraction, rate=rate, match=match, within=within, seed=seed)
+    plan = run.strategy if isinstance(run, TopDownRuns) else None
+    target = target_of(people, plan, unit, cell, instead)
+    if isinstance(run, TopDownRuns):
+        check_hypotheses(run, people, target)
     counts = _released(released, people)
-    words = _in_words(people, target)
-    typer.echo(f"simulating topdown on {people}\n{words}", err=True)
-    store = open_run_store(output, _job(people, run, words))
+    words = in_words(people, target)
+    typer.echo(f"simulating {mechanism.value} on {people}\n{words}", err=True)
+    store = open_run_store(output, job_of(people, run, words))
     found = _simulated(run, people, target, prior=prior, runs=runs, workers=workers, store=store, long=long)
     result = {"hypotheses": words, **found.as_json(), "note": INTERNAL}
     if counts is not None:
@@ -103,7 +138,7 @@ def simulate(
 
 
 def _simulated(
-    run: TopDownRuns,
+    run: SimulatedRuns,
     people: Histogram,
     target: Target,
     *,
@@ -115,6 +150,17 @@ def _simulated(
 ) -> Simulated:
     """Make the runs that are missing, in several processes where that pays, and learn from all of them."""
     from tallyveil.risk.simulate.simulated import simulate
+
+    with execution_of(run, people, runs=runs, workers=workers, store=store, long=long) as execution:
+        plan = getattr(run, "strategy", None)  # samples and swapping have none
+        return simulate(run, people, target, prior=prior, runs=runs, strategy=plan, execution=execution)
+
+
+@contextmanager
+def execution_of(
+    run: SimulatedRuns, people: Histogram, *, runs: int, workers: int | None, store: FolderStore | None, long: bool
+) -> Iterator[Execution]:
+    """How runs of both hypotheses are executed, after announcing the time that they need."""
     from tallyveil.risk.simulate.target_runs import SIDES
     from tallyveil.runs.batches import Execution, batches_of
     from tallyveil.runs.pool import Batches
@@ -124,31 +170,11 @@ def _simulated(
     work = Batches(run=run, people=people, names=names, batch=batch, store=store)
     so_many, remedy = f"{runs:,} runs of each hypothesis", "Cut the tree to fewer leaves"
     with work.made(workers, so_many, remedy, long=long) as (pool_map, progress):
-        execution = Execution(batch=batch, map=pool_map, store=store, progress=progress)
-        return simulate(run, people, target, prior=prior, runs=runs, strategy=run.strategy, execution=execution)
+        yield Execution(batch=batch, map=pool_map, store=store, progress=progress)
 
 
-def _mechanism(
-    people: Histogram,
-    strategy: str | None,
-    epsilon: str | None,
-    rho: str | None,
-    invariants: list[str],
-    facilities: Path | None,
-    seed: int,
-) -> TopDownRuns:
-    from tallyveil.auditing.mechanism_runs import TopDownRuns
-    from tallyveil.cli.strategies import choose_strategy, find_facilities
-
-    if epsilon is None and rho is None and strategy is None:
-        raise InputError("risk simulate needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
-    chosen = choose_strategy(people, strategy, epsilon=epsilon, rho=rho, invariants=invariants)
-    return TopDownRuns(
-        strategy=chosen, facilities=find_facilities(facilities, chosen, people), seed=seed, delta=float(chosen.delta)
-    )
-
-
-def _target(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: str | None) -> Target:
+def target_of(people: Histogram, strategy: Strategy | None, unit: str, cell: str, instead: str | None) -> Target:
+    """The target of the options, and the alternative."""
     from tallyveil.auditing.neighbours import place_of
     from tallyveil.risk.target.target import Target, most_common_other
 
@@ -156,12 +182,12 @@ def _target(people: Histogram, run: TopDownRuns, unit: str, cell: str, instead: 
     other: int | None = None
     if instead is not None:
         other = place_of(people, f"{unit}:{instead}", "--unit and --instead")[1]
-    elif run.strategy.neighbours == "replace-one":
+    elif strategy is None or strategy.neighbours == "replace-one":
         other = most_common_other(people, leaf=leaf, cell=number)
     return Target(leaf=leaf, cell=number, instead=other)
 
 
-def _check_hypotheses(run: TopDownRuns, people: Histogram, target: Target) -> None:
+def check_hypotheses(run: TopDownRuns, people: Histogram, target: Target) -> None:
     """Refuse hypotheses that invariants tell apart or constraints rule out: then there is nothing to learn."""
     from tallyveil.risk.target.target import check_target
 
@@ -184,17 +210,19 @@ def _released(text: str | None, people: Histogram) -> list[int] | None:
     return numbers
 
 
-def _in_words(people: Histogram, target: Target) -> str:
+def in_words(people: Histogram, target: Target) -> str:
+    """The two hypotheses."""
     labels, leaf = people.schema.query("detailed").labels(), people.spine.leaf
     code = people.spine.labels(leaf)[target.leaf]
     other = "or not there" if target.instead is None else f"or in {labels[target.instead]}"
     return f"the target: {leaf} {code}, in {labels[target.cell]} {other}"
 
 
-def _job(people: Histogram, run: TopDownRuns, words: str) -> dict[str, Any]:
+def job_of(people: Histogram, run: SimulatedRuns, words: str, command: str = "risk simulate") -> dict[str, Any]:
+    """What the stored runs depend on."""
     from tallyveil.runs.store import input_digest
 
-    return {"command": "risk simulate", **input_digest(people, run.facilities), **run.settings(), "hypotheses": words}
+    return {"command": command, **input_digest(people, run.facilities), **run.settings(), "hypotheses": words}
 
 
 def _show(result: dict[str, Any], found: Simulated) -> None:

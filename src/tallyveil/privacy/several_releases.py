@@ -7,7 +7,7 @@ added to the epsilon of the sum of rho.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from tallyveil.errors import BudgetError
@@ -47,11 +47,21 @@ def account_together(losses: Sequence[Loss], *, delta: Number | None = None) -> 
     whole = account_of_rho(as_rho, delta_)
     separately = rounded_up(sum(pure, Fraction(0)) + Fraction(epsilon_from_rho(rho, delta_)))
     if whole.epsilon <= separately:
-        return whole, "pure and zCDP releases mixed: each pure epsilon counted as rho = epsilon^2 / 2, rhos added"
+        return (
+            whole,
+            "pure and zCDP releases mixed: each pure epsilon counted as rho = epsilon^2 / 2 (Theorem 2), rhos added "
+            "and converted at delta (Theorem 3)",
+        )
     return (
         Account(epsilon=separately, rho=whole.rho, delta=whole.delta, implied_epsilon=whole.implied_epsilon),
-        "pure and zCDP releases mixed: the pure epsilons added to the epsilon of the rhos' sum (rho: all as zCDP)",
+        "pure and zCDP releases mixed: the pure epsilons added to the epsilon of the rhos' sum (Theorem 3; rho: all as "
+        "zCDP, Theorem 2)",
     )
+
+
+def kinds_of(losses: Iterable[Loss]) -> set[str]:
+    """The mechanisms of several measurements: one kind, whose budgets add up, or two."""
+    return {loss.strategy.mechanism for loss in losses}
 
 
 def _common_delta(strategies: Sequence[Strategy], delta: Number | None) -> Fraction:

@@ -7,9 +7,13 @@ from tallyveil.risk.budget.allocation import Allocation, allocate
 from tallyveil.risk.budget.choose import Choice, choose
 from tallyveil.risk.budget.curve import curve
 from tallyveil.risk.budget.empirical import Empirical, empirical_epsilon
+from tallyveil.risk.budget.empirical_levels import empirical_levels
+from tallyveil.risk.inversion.ranges import measurement_ranges
+from tallyveil.risk.inversion.shares import bound_shares
 from tallyveil.risk.scan.result import Scan
 from tallyveil.risk.scan.scan import scan
 from tallyveil.risk.scan.scan_above import scan_above
+from tallyveil.risk.simulate.empirical_release import EmpiricalRelease, empirical_release
 from tallyveil.risk.simulate.simulated import Simulated, simulate
 from tallyveil.risk.target import priors
 from tallyveil.risk.target.attacks import Attack, noises_of
@@ -27,6 +31,7 @@ __all__ = [
     "Choice",
     "Decision",
     "Empirical",
+    "EmpiricalRelease",
     "Evidence",
     "Exposure",
     "Hierarchy",
@@ -38,9 +43,13 @@ __all__ = [
     "Target",
     "allocate",
     "before_postprocessing",
+    "bound_shares",
     "choose",
     "curve",
     "empirical_epsilon",
+    "empirical_levels",
+    "empirical_release",
+    "measurement_ranges",
     "noises_of",
     "priors",
     "scan",

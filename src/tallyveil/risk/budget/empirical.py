@@ -100,3 +100,18 @@ def empirical_epsilon(exposed: Exposure | float, prior: Number | None = None) ->
         gaussian_rho=rho,
         implied_epsilon=implied_epsilon(rho),
     )
+
+
+def implied_epsilon_of(marginal_posterior: float, prior: Number) -> float | None:
+    """The implied epsilon of a single Gaussian count that reveals this much; 0 if no more than the prior, None if all.
+
+    >>> round(implied_epsilon_of(0.52408, "1/2"), 2), implied_epsilon_of(0.49, "1/2"), implied_epsilon_of(1.0, "1/2")
+    (0.45, 0.0, None)
+    """
+    intruder, wanted = Intruder(prior=prior), Fraction(marginal_posterior)
+    if wanted >= 1:
+        return None
+    if wanted <= Fraction(intruder.prior):
+        return 0.0
+    rho = inverse_posterior(unit_noises("gaussian"), intruder, wanted)
+    return 0.0 if rho is None else implied_epsilon(rho)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import get_args
 
@@ -11,7 +11,7 @@ from tallyveil.privacy.budget import Number, exact
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy import Mechanism, Strategy
 from tallyveil.risk.budget.intervals import Noises, at_budget
-from tallyveil.risk.target.attacks import noises_of
+from tallyveil.risk.target.attacks import Attack, noises_of
 from tallyveil.risk.target.evidence import Evidence
 from tallyveil.risk.target.intruder import Exposure, Intruder
 
@@ -31,10 +31,25 @@ def unit_noises(mechanism: Mechanism) -> Noises:
     return (DiscreteGaussian(variance=Fraction(1, 2)) if mechanism == "gaussian" else Geometric(z=Fraction(1)),)
 
 
-def strategy_noises(strategy: Strategy, level: str | None = None, queries: Iterable[str] | None = None) -> Noises:
-    """The noise of the counts of a level (by default the leaf level) at a whole budget of one."""
+def strategy_noises(
+    strategy: Strategy,
+    level: str | None = None,
+    queries: Iterable[str] | None = None,
+    *,
+    attack: Attack | None = None,
+    levels: Sequence[str] | None = None,
+) -> Noises:
+    """The noise of the counts of a level (by default the leaf level), or of several, at a whole budget of one."""
     whole = strategy.with_budget(**{strategy.unit: 1})
-    return noises_of(whole, list(strategy.levels)[-1] if level is None else level, queries=queries)
+    if levels is None:
+        levels = [list(strategy.levels)[-1] if level is None else level]
+    asked = attack or Attack(queries=None if queries is None else tuple(queries))
+    noises = [
+        noise
+        for name in levels
+        for noise in noises_of(whole, name, attack=asked.kind, attribute=asked.attribute, queries=asked.queries)
+    ]
+    return tuple(noises)
 
 
 def exposures(noises: Noises, intruders: Iterable[Intruder], budget: Number) -> list[Exposure]:

@@ -11,11 +11,14 @@ import numpy as np
 from scipy.special import expit
 
 from tallyveil._arrays import Floats
+from tallyveil.privacy.budget import Number
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.risk.scan.groups import Group
 from tallyveil.risk.target.attacks import Attack, noises_of
 from tallyveil.risk.target.evidence import CountNoise, Evidence
 from tallyveil.risk.target.intruder import Exposure, Intruder
+from tallyveil.risk.target.several import Several, SeveralExposure
+from tallyveil.risk.target.several_counts import SeveralCounts, exposure_of
 
 POSTERIOR_BINS = np.linspace(0, 1, 21)
 
@@ -33,12 +36,17 @@ class GroupEvidence:
         Whether exact counts alone decide the attack.
     drawn
         Whether the noise that was drawn is known and used.
+    unknown, share
+        The number of people besides the target whom the intruder does not know, and the probability that one of them
+        is counted like the target; None for the prior.
     """
 
     counts: tuple[tuple[str, str], ...]
     noises: tuple[CountNoise, ...]
     certain: bool
     drawn: bool
+    unknown: int = 0
+    share: Number | None = None
 
     @classmethod
     def of(cls, group: Group, strategy: Strategy, attack: Attack, saved: Mapping[str, Sequence[str]]) -> GroupEvidence:
@@ -68,7 +76,7 @@ class GroupEvidence:
         """Posterior, right decision and tie, averaged over the noise."""
         if self.evidence is None:
             return self._without_noise(intruder)
-        exposed = Exposure(intruder=intruder, evidence=self.evidence)
+        exposed = self._exposure(intruder)
         return exposed.marginal_posterior, exposed.right_decision, exposed.tie
 
     def given_ratios(self, intruder: Intruder, logs: Floats) -> Floats:
@@ -83,8 +91,15 @@ class GroupEvidence:
         """Probability of a posterior in each interval of ``POSTERIOR_BINS``."""
         if self.evidence is None:
             return np.histogram([self._without_noise(intruder)[0]], POSTERIOR_BINS)[0].astype(float)
-        posterior = expit(intruder.log_prior_odds + self.evidence.logs())
-        return np.histogram(posterior, POSTERIOR_BINS, weights=self.evidence.probabilities)[0]
+        if self.unknown:
+            several = Several(intruder=intruder, others=self.unknown, share=self.share)
+            posterior, chances = SeveralCounts(several=several, evidence=self.evidence).posteriors()
+        else:
+            posterior, chances = expit(intruder.log_prior_odds + self.evidence.logs()), self.evidence.probabilities
+        return np.histogram(posterior, POSTERIOR_BINS, weights=chances)[0]
+
+    def _exposure(self, intruder: Intruder) -> Exposure | SeveralExposure | SeveralCounts:
+        return exposure_of(Several(intruder=intruder, others=self.unknown, share=self.share), self.noises)
 
     def _without_noise(self, intruder: Intruder) -> tuple[float, float, float]:
         if self.certain:

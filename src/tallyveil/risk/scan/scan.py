@@ -8,7 +8,7 @@ they use the noise that was drawn, person by person. Everything here is computed
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,12 +25,13 @@ from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Measurements
 from tallyveil.risk.scan.frames import level_frames
 from tallyveil.risk.scan.group_evidence import NO_ALTERNATIVE, GroupEvidence
-from tallyveil.risk.scan.groups import grouped
+from tallyveil.risk.scan.groups import Group, grouped
 from tallyveil.risk.scan.pieces import Sums, adder, pieces
 from tallyveil.risk.scan.result import FRAMES, Scan
 from tallyveil.risk.scan.saved import check_counts_match, levels_to_scan, saved_by_level
 from tallyveil.risk.target.attacks import Attack
 from tallyveil.risk.target.intruder import Intruder
+from tallyveil.risk.target.several import Several
 from tallyveil.runs.batches import Map
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def scan(
     levels: Sequence[str] | None = None,
     attack: Attack = DEFAULT_ATTACK,
     facilities: Facilities | None = None,
+    unknown: int = 0,
+    share: Number | None = None,
     most: int = 20,
     run: Map = map,
     progress: Progress | None = None,
@@ -70,6 +73,10 @@ def scan(
         ``Attack(queries=["detailed"])`` is the paper's intruder.
     facilities
         Public counts of facilities, which may settle the type of some people.
+    unknown, share
+        The number of people besides the target whom the intruder does not know, and the probability that one of them
+        is counted like the target (by default the prior). Before a release only, with Gaussian noise, and where no
+        exact count matters.
     most
         The number of most exposed units that are listed for each level.
     run, progress
@@ -78,14 +85,18 @@ def scan(
     import pandas as pd
 
     _check_inputs(truth, strategy, measurements, attack, facilities)
+    intruders = _intruders(priors)
+    _check_unknown(unknown, share, intruders, strategy, measurements)
     scanner = _Scanner(
         truth=truth,
         strategy=strategy,
         attack=attack,
-        intruders=_intruders(priors),
+        intruders=intruders,
         measurements=measurements,
         facilities=facilities,
         most=most,
+        unknown=unknown,
+        share=share,
     )
     by_level = [scanner.frames(level, run, progress) for level in levels_to_scan(strategy, levels, attack.queries)]
     return Scan(
@@ -106,12 +117,17 @@ class _Scanner:
     measurements: Measurements | None
     facilities: Facilities | None
     most: int
+    unknown: int
+    share: Number | None
 
     def frames(self, level: str, run: Map, progress: Progress | None) -> dict[str, pd.DataFrame]:
         """The tables of one level, by name."""
         counts = self.truth.at(level)
         kinds = grouped(self.truth, self.strategy, level, self.facilities)
         evidence = [GroupEvidence.of(group, self.strategy, self.attack, self.saved) for group in kinds.groups]
+        if self.unknown:
+            _refuse_exact_counts(level, kinds.groups, evidence)
+            evidence = [replace(against, unknown=self.unknown, share=self.share) for against in evidence]
         if self.measurements is not None:
             _check_saved(level, evidence)
         evidence.append(NO_ALTERNATIVE)
@@ -154,6 +170,40 @@ def _check_inputs(
         check_counts_match(truth, measurements)
     if facilities is not None and facilities.spine != truth.spine:
         raise InputError("the facilities are of other units than the counts. Give those of these units.")
+
+
+def _check_unknown(
+    unknown: int,
+    share: Number | None,
+    intruders: Sequence[Intruder],
+    strategy: Strategy,
+    measurements: Measurements | None,
+) -> None:
+    """Refuse unknown others where nothing is known of what they do."""
+    for intruder in intruders:
+        Several(intruder=intruder, others=unknown, share=share)
+    if not unknown:
+        if share is not None:
+            raise InputError("a share is that of unknown others. Give their number too (unknown).")
+        return
+    if measurements is not None:
+        raise InputError(
+            "after a release, who else is unknown would matter for each person. Scan before the release, or leave out "
+            "the number of unknown others."
+        )
+    if strategy.mechanism != "gaussian":
+        raise InputError(
+            "unknown others are for Gaussian noise in a scan. Leave them out, or scan a Gaussian strategy."
+        )
+
+
+def _refuse_exact_counts(level: str, groups: Sequence[Group], evidence: Sequence[GroupEvidence]) -> None:
+    """Refuse exact counts: they would tell how many of the unknown people are counted, which is not modelled."""
+    if any(group.settled or against.certain for group, against in zip(groups, evidence, strict=True)):
+        raise InputError(
+            f"counts of level {level!r} are published exactly, which would tell how many of the unknown people are "
+            f"there; this is not modelled. Scan other levels (--level), or leave out the unknown others."
+        )
 
 
 def _check_saved(level: str, evidence: Sequence[GroupEvidence]) -> None:

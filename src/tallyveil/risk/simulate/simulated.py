@@ -30,16 +30,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tallyveil._arrays import Floats, Integers
+from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.privacy.budget import Number
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.risk.simulate.judging import judged
 from tallyveil.risk.simulate.target_runs import SIDES, TargetRuns
 from tallyveil.risk.target.intruder import Intruder
 from tallyveil.risk.target.learned import Learned
@@ -49,7 +51,6 @@ from tallyveil.runs.batches import Execution, RunMechanism, outputs
 MOST_LEAVES = 200
 FEWEST = 100  # runs of each hypothesis
 BATCH = 250  # runs that are made together
-_CLAIMED = 0.5 + 1e-9  # posterior above which the target is claimed, strictly (Eq. 18)
 
 
 @final
@@ -184,7 +185,7 @@ def simulate(
         prior=Fraction(intruder.prior),
         runs=runs,
         levels=tuple(job.path),
-        **_judged(has, has_not, known, float(intruder.prior)),
+        **judged(has, has_not, partial(Learned.from_runs, known=known), float(intruder.prior)),
         bound=bound,
         alone=alone,
         learned=Learned.from_runs(has, has_not, known),
@@ -200,31 +201,3 @@ def check_simulation(people: Histogram, runs: int) -> None:
         )
     if runs < FEWEST:
         raise InputError(f"{runs} runs of each hypothesis are too few. Use {FEWEST} or more; 20,000 is usual.")
-
-
-def _judged(has: Integers, has_not: Integers, known: Integers, prior: float) -> dict[str, float]:
-    """The figures and their standard errors: learned on each half of the runs and judged on the other."""
-    runs, p = len(has), prior
-    half = runs // 2
-    squared, claimed, right = np.empty(runs), np.empty(runs), np.empty(runs)
-    for learn, judge in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
-        learned = Learned.from_runs(has[learn], has_not[learn], known)
-        q, q_not = (learned.posterior(side[judge], p) for side in (has, has_not))
-        squared[judge] = 2 * q - q**2 - (1 - p) / p * q_not**2
-        claimed[judge] = q > _CLAIMED
-        right[judge] = p * claimed[judge] + (1 - p) * (q_not <= _CLAIMED)
-    swing = abs(claimed[:half].mean() - claimed[half:].mean()) / 2
-    return {
-        "marginal_posterior": float(squared.mean()),
-        "marginal_posterior_se": _standard_error(squared),
-        "right_decision": float(claimed.mean()),
-        "right_decision_se": max(_standard_error(claimed), float(swing)),
-        "accuracy": float(right.mean()),
-        "accuracy_se": _standard_error(right),
-    }
-
-
-def _standard_error(values: Floats) -> float:
-    if np.ptp(values) == 0:  # an outcome that was not seen in n runs may still have a probability of about 1/n
-        return 1 / len(values)
-    return float(values.std(ddof=1) / np.sqrt(len(values)))

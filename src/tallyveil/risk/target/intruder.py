@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -196,16 +196,7 @@ class Exposure:
 
     def as_json(self, released: int | None = None) -> dict[str, Any]:
         """The figures under their JSON keys; ``posterior`` and ``ratio`` where a released count is given."""
-        figures: dict[str, Any] = {}
-        if released is not None:
-            figures = {"posterior": float(self.posterior(released)), "ratio": float(self.ratio(released))}
-        return figures | {
-            "marginal_posterior": self.marginal_posterior,
-            "risk": self.risk,
-            "threshold": None if math.isinf(self.threshold) else int(self.threshold),
-            "right_decision": self.right_decision,
-            "tie": self.tie,
-        }
+        return figures_as_json(self, released)
 
     @cached_property
     def _claimed_from(self) -> int:
@@ -226,3 +217,34 @@ def _known(number: Any) -> int:
             f"known is the number of others who have the characteristics, 0 or more. Got {number!r} instead."
         )
     return int(number)
+
+
+class _OfOneCount(Protocol):
+    """What an intruder learns from one count."""
+
+    def posterior(self, released: ArrayLike, /) -> Floats: ...
+    def ratio(self, released: ArrayLike, /) -> Floats: ...
+    @property
+    def marginal_posterior(self) -> float: ...
+    @property
+    def risk(self) -> float: ...
+    @property
+    def threshold(self) -> float: ...
+    @property
+    def right_decision(self) -> float: ...
+    @property
+    def tie(self) -> float: ...
+
+
+def figures_as_json(exposed: _OfOneCount, released: int | None = None) -> dict[str, Any]:
+    """The figures under their JSON keys; ``posterior`` and ``ratio`` where a released count is given."""
+    figures: dict[str, Any] = {}
+    if released is not None:
+        figures = {"posterior": float(exposed.posterior(released)), "ratio": float(exposed.ratio(released))}
+    return figures | {
+        "marginal_posterior": exposed.marginal_posterior,
+        "risk": exposed.risk,
+        "threshold": None if math.isinf(exposed.threshold) else int(exposed.threshold),
+        "right_decision": exposed.right_decision,
+        "tie": exposed.tie,
+    }

@@ -36,7 +36,7 @@ class Learned:
         tuples, place = np.unique(both, axis=0, return_inverse=True)
         counts = np.stack([np.bincount(place.ravel()[is_target == side], minlength=len(tuples)) for side in (1, 0)])
         scale = np.maximum(both.std(axis=0), 1.0)
-        weights = _logistic(_terms(both, known, scale), is_target)
+        weights = logistic(_terms(both, known, scale), is_target)
         fit = _fitted(tuples, known, scale, weights)
         likely = [  # log likelihood of the tuples' frequencies around the fit (beta-binomial)
             float((betaln(counts[0] + s * fit, counts[1] + s * (1 - fit)) - betaln(s * fit, s * (1 - fit))).sum())
@@ -68,12 +68,12 @@ def _fitted(tuples: Integers, known: Integers, scale: Floats, weights: Floats) -
     return np.asarray(np.clip(expit(_terms(tuples, known, scale) @ weights), 1e-9, 1 - 1e-9))
 
 
-def _logistic(terms: Floats, is_target: Floats) -> Floats:
-    """Weights of a logistic regression by Newton's method, with a prior of variance 1 on each."""
-    weights, ridge = np.zeros(terms.shape[1]), np.eye(terms.shape[1])
+def logistic(terms: Floats, is_target: Floats, strength: float = 1.0) -> Floats:
+    """Weights of a logistic regression by Newton's method, with a prior of variance 1/strength on each."""
+    weights, ridge = np.zeros(terms.shape[1]), strength * np.eye(terms.shape[1])
     for _ in range(50):
         fit = expit(terms @ weights)
-        slope = terms.T @ (is_target - fit) - weights
+        slope = terms.T @ (is_target - fit) - strength * weights
         step = np.linalg.solve((terms * (fit * (1 - fit))[:, None]).T @ terms + ridge, slope)
         weights += step
         if np.abs(step).max() < 1e-9:

@@ -23,7 +23,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, repeat
 from operator import mul
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,11 +31,11 @@ from scipy.special import expit, log_softmax, logsumexp
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
-from tallyveil.privacy.budget import Number, exact
+from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.thresholds import ball_of, precision
 from tallyveil.risk.target.evidence import CountNoise
-from tallyveil.risk.target.intruder import Exposure, Intruder, log_ratio
+from tallyveil.risk.target.intruder import Exposure, Intruder, figures_as_json, log_ratio
 
 _REACH = 39  # standard deviations; what lies beyond is no normal float
 
@@ -169,6 +169,13 @@ class SeveralExposure:
             return 0.0
         d = self.threshold - 1 - self._known
         return float(self._share @ self.noise.pmf(d - 1 - np.arange(self.several.others + 1)))
+
+    def as_json(self, released: int | None = None) -> dict[str, Any]:
+        """The figures under their JSON keys; ``posterior`` and ``ratio`` where a released count is given."""
+        return figures_as_json(self, released) | {
+            "unknown": self.several.others,
+            "share": text(Fraction(self.several.share or 0)),
+        }
 
     @property
     def _known(self) -> int:
