@@ -10,7 +10,6 @@ from typing import Any
 import numba
 
 Kernel = Callable[..., Any]
-_UNWRAPPED: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 _SUMS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz", "nnan"}, "error_model": "numpy"}
 _PART: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -37,19 +36,6 @@ def part(kernel: Kernel) -> Kernel:
 def summing_part(kernel: Kernel) -> Kernel:
     """Compile a part of other kernels whose sums may be added in any order."""
     result: Kernel = numba.njit(nogil=True, **_SUMS, **_PART)(kernel)
-    return result
-
-
-def part(kernel: Kernel) -> Kernel:
-    """Compile a kernel called by kernels only: it gets no wrapper for Python and no cache file of its own."""
-    result: Kernel = numba.njit(nogil=True, **_UNWRAPPED)(kernel)
-    return result
-
-
-def summing_part(kernel: Kernel) -> Kernel:
-    """Compile a kernel like ``summing`` that is called by kernels only, without a wrapper and a cache file."""
-    flags = {"reassoc", "contract", "nsz", "nnan"}
-    result: Kernel = numba.njit(nogil=True, fastmath=flags, error_model="numpy", **_UNWRAPPED)(kernel)
     return result
 
 
