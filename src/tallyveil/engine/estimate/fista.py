@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallyveil._compiled import summing_part
+from tallyveil._compiled import inlined, summing_part
 from tallyveil.engine.estimate.bound import gap_of
 from tallyveil.engine.estimate.gradient import gradient, majorised, pull_rows
 from tallyveil.engine.estimate.one_nest import CLOSED, FAR
@@ -67,7 +67,7 @@ class Solution(NamedTuple):
     value: Any
 
 
-@summing_part
+@inlined
 def solve(columns, queries, rows, goal):  # type: ignore[no-untyped-def]
     """Solve one nest. It stops when the gap and the distance are below the goal for certain."""
     m, n = queries.noisy_own.shape
@@ -149,7 +149,7 @@ def _start_limited(rows):  # type: ignore[no-untyped-def]
     return limited
 
 
-@summing_part
+@inlined
 def _start(columns, queries, metric, rows, limited):  # type: ignore[no-untyped-def]
     """The first point: the cells' own answers, projected. All multipliers are 0 afterwards."""
     m, n = queries.noisy_own.shape

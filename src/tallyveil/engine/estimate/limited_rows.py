@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import part
+from tallyveil._compiled import inlined, part
 from tallyveil.engine.estimate.one_nest import Desk, Rows
 
 
-@part
+@inlined
 def limited_rows(nests, limits, p, queries, place):  # type: ignore[no-untyped-def]
     """The limited rows that the support has, and the queries that the projection meets; and which entries are open."""
     n, m = nests.child_start[p + 1] - nests.child_start[p], nests.cell_start[p + 1] - nests.cell_start[p]
@@ -24,10 +24,11 @@ def limited_rows(nests, limits, p, queries, place):  # type: ignore[no-untyped-d
         np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64), np.empty((size, m), np.int64),
         np.empty((size, n), np.int64), np.ones(size, np.bool_), np.zeros((size, m + 1), np.int64),
         np.empty((size, m), np.int64), np.zeros((size, n + 1), np.int64), np.empty((size, n), np.int64),
-        np.zeros(total), np.full(total, np.inf), np.zeros(total), np.zeros(total), _desk(n, m if size > 0 else 0),
+        np.zeros(total), np.empty(total), np.zeros(total), np.zeros(total), _desk(n, m if size > 0 else 0),
     )  # fmt: skip
-    open_ = np.ones((m, n), np.bool_)
-    used = 0
+    open_, used = np.ones((m, n), np.bool_), 0
+    for j in range(total):
+        rows.most[j] = np.inf
     for k in range(kinds):
         rows.first[k] = used
         base = _index_owners(nests, limits, p, k, rows)
@@ -49,8 +50,10 @@ def _index_owners(nests, limits, p, k, rows):  # type: ignore[no-untyped-def]
     """The children of each owner of a limit; gives the first owner."""
     c0, n = nests.child_start[p], nests.child_start[p + 1] - nests.child_start[p]
     owner = limits.owner[k, c0 : c0 + n]
-    base = owner.min()
-    rows.owners[k] = owner.max() - base + 1
+    base = last = owner[0]
+    for c in range(n):
+        base, last = min(base, owner[c]), max(last, owner[c])
+    rows.owners[k] = last - base + 1
     for c in range(n):
         rows.owner[k, c] = owner[c] - base
         rows.plain[k] = rows.plain[k] and rows.owner[k, c] == c
@@ -104,7 +107,8 @@ def _soften(n, m, q, k, queries, rows):  # type: ignore[no-untyped-def]
     rows.rows[k], rows.owners[k] = queries.rows[q], n
     for c in range(n):
         rows.owner[k, c], rows.children[k, c], rows.child_ptr[k, c + 1] = c, c, c + 1
-    rows.into[k] = queries.local[q]
+    for s in range(m):
+        rows.into[k, s] = queries.local[q, s]
     _index_rows(m, queries.rows[q], rows.into[k], rows.ptr[k], rows.cells[k])
     j = rows.first[k]
     for r in range(queries.rows[q]):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import part
+from tallyveil._compiled import inlined, part
 from tallyveil.engine.estimate.one_nest import Queries
 
 OUTWEIGHING = 200.0  # a query of so much more weight than all others is met in the projection
 
 
-@part
+@inlined
 def merged_queries(nests, asked, p, place):  # type: ignore[no-untyped-def]
     """The queries of a nest, those with the same rows on its support merged; and what merging took from the objective.
 
@@ -19,8 +19,11 @@ def merged_queries(nests, asked, p, place):  # type: ignore[no-untyped-def]
     """
     c0, s0 = nests.child_start[p], nests.cell_start[p]
     n, m, size = nests.child_start[p + 1] - c0, nests.cell_start[p + 1] - s0, asked.row_of_cell.shape[0]
-    own = asked.weight[size, c0 : c0 + n].copy()
-    own_noisy = asked.noisy_own[nests.block_start[p] : nests.block_start[p + 1]].reshape(n, m).T.copy()
+    own, own_noisy, block = np.empty(n), np.empty((m, n)), nests.block_start[p]
+    for c in range(n):
+        own[c] = asked.weight[size, c0 + c]
+        for s in range(m):
+            own_noisy[s, c] = asked.noisy_own[block + c * m + s]
     total_rows = 0
     for q in range(size):
         total_rows += asked.row_start[q, p + 1] - asked.row_start[q, p]
@@ -42,7 +45,7 @@ def merged_queries(nests, asked, p, place):  # type: ignore[no-untyped-def]
         for s in range(m):
             across[s if t < 0 else local[t, s]] = place[asked.row_of_cell[q, nests.cell[s0 + s]]]
         start = asked.noisy_start[q, p]
-        noisy, weight = asked.noisy[start : start + n * k].reshape(n, k), asked.weight[q, c0 : c0 + n]
+        noisy, weight = asked.noisy[start : start + n * k], asked.weight[q, c0 : c0 + n]
         if k == finer:  # the same rows as the finer query's: one weighted mean
             alias[q] = t
             if t < 0:
@@ -52,11 +55,14 @@ def merged_queries(nests, asked, p, place):  # type: ignore[no-untyped-def]
             continue
         alias[q] = kept
         made_from[kept], rows[kept], offset[kept] = t, k, used
-        into[kept, :finer] = across[:finer]
+        for i in range(finer):
+            into[kept, i] = across[i]
         for s in range(m):
             local[kept, s] = place[asked.row_of_cell[q, nests.cell[s0 + s]]]
-        weights[kept] = weight
-        values[used : used + k] = noisy.T
+        for c in range(n):
+            weights[kept, c] = weight[c]
+            for r in range(k):
+                values[used + r, c] = noisy[c * k + r]
         used += k
         kept += 1
     soft = _outweighing(n, m, kept, rows, local, weights, own)
@@ -89,7 +95,7 @@ def _average(values, weights, noisy, weight, across):  # type: ignore[no-untyped
     constant = 0.0
     for i in range(values.shape[0]):
         for c in range(values.shape[1]):
-            y, w, old, old_weight = noisy[c, across[i]], weight[c], values[i, c], weights[c]
+            y, w, old, old_weight = noisy[c * values.shape[0] + across[i]], weight[c], values[i, c], weights[c]
             both = w + old_weight
             if both > 0.0:
                 constant += 0.5 * w * old_weight / both * (y - old) ** 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import summing_part
+from tallyveil._compiled import inlined, summing_part
 from tallyveil.engine.estimate.one_nest import CLOSED
 
 _NEWTON = 60  # steps of a one-dimensional Newton iteration, which ends by itself: a guard against dust
@@ -114,7 +114,7 @@ def _pull_by_rows(s, nu, rows, pull):  # type: ignore[no-untyped-def]
                 pull[c] += nu[base + rows.owner[k, c]]
 
 
-@summing_part
+@inlined
 def _fit_rows(u, metric, rows, tolerance):  # type: ignore[no-untyped-def]
     """Shift each limited row that is out of its bounds, or that its multiplier holds where it need not be.
 
