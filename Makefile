@@ -21,7 +21,7 @@ $(VENV)/docs: pyproject.toml | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,docs]' --editable ./papers && touch $@
 
 $(VENV)/kernels: $(VENV)/user
-	$(BIN)/python -m tallyveil.cli.compiling && touch $@
+	$(BIN)/tallyveil compile && touch $@
 
 demo: $(VENV)/kernels   ## protect a synthetic census, and see the error by level (in tallyveil-demo)
 	rm -rf tallyveil-demo && $(BIN)/tallyveil demo

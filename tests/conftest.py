@@ -10,6 +10,14 @@ settings.register_profile("new", deadline=None, max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
+def pytest_configure(config):
+    """Forget kernels compiled from older sources, once: not in the processes that pytest-xdist starts."""
+    if not hasattr(config, "workerinput"):
+        from tallyveil.protection.kernels import forget_stale_kernels
+
+        forget_stale_kernels()
+
+
 @pytest.fixture
 def no_noise(monkeypatch):
     """Any noise drawn is an error."""

@@ -1,18 +1,40 @@
-"""``python -m tallyveil.cli.compiling``: compile the kernels before the first run, as a part of setting up."""
+"""``tallyveil compile``: compile the kernels before the first run. Commands that need them do it by themselves."""
+
+from __future__ import annotations
+
+import typer
 
 
-def compile_kernels() -> None:
-    """Protect and evaluate a small census, so that all kernels of a run are compiled and cached."""
-    from tallyveil.evaluate import epl, error, residuals
-    from tallyveil.populations import census_1940
-    from tallyveil.privacy import Strategy
-    from tallyveil.protection.protect import protect
+def compile_() -> None:
+    """Compile the kernels of this installation, so that the first run need not wait for it.
 
-    census = census_1940(persons=5_000, seed=1)
-    release = protect(census, Strategy.preset("e2e-2018", epsilon=1), seed=1)
-    error(census, release)
-    epl(residuals(census, release, level="enumdist", query="race"))
+    The machine code is kept beside the package (or in the user's cache folder), for this version on this processor.
+    Commands that need it compile it by themselves if it is missing.
+
+    [bold]Example[/bold]
+
+      tallyveil compile
+    """
+    from tallyveil.protection.kernels import kernels_are_compiled
+
+    if kernels_are_compiled():
+        typer.echo("The kernels are compiled already.", err=True)
+    else:
+        compile_first()
 
 
-if __name__ == "__main__":
-    compile_kernels()
+def compile_first() -> None:
+    """Compile the kernels unless that has been done, and show how far it is."""
+    import time
+
+    from tallyveil.protection.kernels import ABOUT, compile_kernels, kernels_are_compiled
+    from tallyveil.runs.progress import Steps
+
+    if kernels_are_compiled():
+        return
+    typer.echo("Compiling the kernels of this installation, once (about 20 seconds on two cores).", err=True)
+    start = time.monotonic()
+    with Steps("kernels", ABOUT) as steps:
+        kept = compile_kernels(steps.step)
+    where = "kept for later runs" if kept else "but they could not be kept for later runs"
+    typer.echo(f"The kernels are compiled, after {time.monotonic() - start:.0f} seconds, {where}.", err=True)

@@ -30,15 +30,16 @@ def demo(
 
       tallyveil demo -o another-folder
     """
+    from tallyveil.cli.compiling import compile_first
     from tallyveil.cli.synth import write_population
     from tallyveil.files.atomic import new_folder, refuse_existing
     from tallyveil.populations import census_1940
     from tallyveil.privacy import Strategy
-    from tallyveil.runs.progress import compiling_aloud
 
     refuse_existing(output)
     strategy = Strategy.preset("e2e-2018", epsilon=1)
-    with compiling_aloud(), new_folder(output) as place:
+    compile_first()
+    with new_folder(output) as place:
         typer.echo(f"making {PERSONS:,} persons", err=True)
         census = census_1940(persons=PERSONS, seed=CENSUS_SEED)
         typer.echo("protecting them", err=True)

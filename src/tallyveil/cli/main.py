@@ -20,6 +20,7 @@ from tallyveil.cli import (
     cite,
     codebook,
     compare,
+    compiling,
     demo,
     epl,
     evaluate,
@@ -58,6 +59,7 @@ app.command("uncertainty")(uncertainty.uncertainty)
 app.command("compare")(compare.compare)
 app.command("epl")(epl.epl)
 app.command("sweep")(sweep.sweep)
+app.command("compile")(compiling.compile_)
 app.command("audit")(audit.audit)
 app.add_typer(risk.app, name="risk")
 _ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

@@ -187,10 +187,12 @@ def _key(seed: int | None, key_file: Path | None) -> RunKey | None:
 
 
 def _run(people: Histogram, strategy: Strategy, output: Path, **given: Any) -> Release:
+    from tallyveil.cli.compiling import compile_first
     from tallyveil.protection.protect import protect_to_folder
     from tallyveil.release.plan import effort_of, public_persons
     from tallyveil.runs.progress import LevelProgress
 
+    compile_first()
     persons = public_persons(people, strategy)
     work = effort_of(strategy, people.spine, people.schema, persons=persons).work
     with LevelProgress(work) as progress:

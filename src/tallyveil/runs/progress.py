@@ -123,7 +123,7 @@ def following_bytes(path: Path) -> Iterator[Callable[[int, int], None] | None]:
 @contextmanager
 def compiling_aloud() -> Iterator[None]:
     """Announce on stderr that kernels are being compiled if the small work inside takes long."""
-    timer = Timer(PATIENCE, typer.echo, ["compiling kernels (once; about a minute)"], {"err": True})
+    timer = Timer(PATIENCE, typer.echo, ["compiling kernels (once; about half a minute)"], {"err": True})
     timer.start()
     try:
         yield

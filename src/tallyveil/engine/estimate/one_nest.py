@@ -74,10 +74,10 @@ class Rows(NamedTuple):
 class Desk(NamedTuple):
     """Scratch of the projection, for one row of a kind at a time.
 
-    By owner, ``total`` is the row's sum, and ``moving`` lists the owners that are off. By place in that list, ``wanted`` is
-    what they should sum to, ``shift`` the change of nu, and ``fall`` how fast the sum last fell with it. By place of their
-    children, ``child`` is the child, ``place`` that of its owner, ``move`` its part of the shift, and ``sum`` and ``slope``
-    its parts of the row's sum and fall. ``table`` has the entries: cells x places.
+    By owner, ``total`` is the row's sum, and ``moving`` lists the owners that are off. By place in that list,
+    ``wanted`` is what they should sum to, ``shift`` the change of nu, and ``fall`` how fast the sum last fell with it.
+    By place of their children, ``child`` is the child, ``place`` that of its owner, ``move`` its part of the shift, and
+    ``sum`` and ``slope`` its parts of the row's sum and fall. ``table`` has the entries: cells x places.
     """
 
     total: Any

@@ -216,7 +216,13 @@ def _solve_fast(
     limit_first = np.cumsum([len(one.reshape(-1)) for one in least])[: len(limits)]
     gap, distance, steps = wanted
     solve_nests(
-        NestArrays(nests.child_start, nests.cell_start, nests.cell, nests.count.astype(np.float64), nests.block_start),
+        NestArrays(
+            _whole(nests.child_start),
+            _whole(nests.cell_start),
+            _whole(nests.cell),
+            nests.count.astype(np.float64),
+            _whole(nests.block_start),
+        ),
         AskedArrays(
             _stacked([query.row_of_cell for query in queries], cells),
             _sources(queries),
@@ -244,3 +250,8 @@ def _solve_fast(
 
 def _stacked(partitions: Sequence[NDArray[np.int32]], cells: int) -> NDArray[np.int32]:
     return np.stack(partitions) if partitions else np.zeros((0, cells), np.int32)
+
+
+def _whole(array: Integers) -> Integers:
+    """The same whole numbers as one type of array, for which kernels are compiled once."""
+    return np.require(array, np.int64, ["C", "W"])
