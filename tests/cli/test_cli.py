@@ -241,7 +241,7 @@ def test_compiling_is_announced_only_where_it_takes_long(monkeypatch, capsys):
     monkeypatch.setattr(progress, "PATIENCE", 0.01)
     with progress.compiling_aloud():
         sleep(0.2)
-    assert capsys.readouterr().err == "compiling kernels (once; about a minute)\n"
+    assert capsys.readouterr().err == "compiling kernels (once; about half a minute)\n"
 
 
 def test_an_interrupted_run_exits_with_130_and_leaves_nothing(tmp_path, monkeypatch):
