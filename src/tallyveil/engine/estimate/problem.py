@@ -1,7 +1,7 @@
 """Estimate: for each parent and all its children jointly, the non-negative table nearest to the measurements.
 
 Nearest in weighted least squares (weights 1/variance), with the children summing to the parent in every cell and all
-limits kept. The problem and the method are in ``solver``, for which ``prepare`` sets up each nest; what it cannot
+limits kept. The problem and the method are in ``fista``, for which ``reductions`` prepares each nest; what it cannot
 certify goes to a general solver (``general``).
 """
 
