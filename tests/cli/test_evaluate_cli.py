@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from command_line import Done, run
-from tallyveil.evaluate import error
+from tallyveil.evaluate import error, segregation
 from tallyveil.files import read_counts, read_release
 from tallyveil.report import plots
 
@@ -331,3 +331,52 @@ def test_plots_need_nothing_but_the_frames(tmp_path):
     plots.write_plot(plots.epl_plot(curve), tmp_path / "epl")
     assert (tmp_path / "epl.png").read_bytes()[:4] == b"\x89PNG"
     assert "county: total" in (tmp_path / "epl.svg").read_text()
+
+
+# -- what people do with counts
+
+
+def test_segregation_indices_have_their_error_and_margins(town, tmp_path):
+    words = ["--query", "total", "--segregation", "race:black:white", "--segregation", "race:black", "--pool"]
+    both = [str(town / "r1"), str(town / "r2")]
+    done = ask(town, "evaluate", *both, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    (told,) = json.loads(done.stdout)["releases"]
+    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "r1" / "spine.parquet")
+    releases = [read_release(town / name) for name in ("r1", "r2")]
+    table = segregation(truth, releases, query="race", group="black", other="white", within="county")
+    mine = [row for row in told["segregation"] if row["level"] == "county" and row["other"] == "white"]
+    assert [row["released"] for row in mine] == pytest.approx(table.released.tolist())
+    assert [row["moe90"] for row in mine] == pytest.approx(table.moe90.tolist())
+    assert {row["level"] for row in told["segregation_error"]} == {"us", "state", "county"}
+    assert {row["other"] for row in told["segregation_error"]} == {"white", "everybody else"}
+    printed = ask(town, "evaluate", *both, *words, "-o", str(tmp_path / "o"))
+    assert "Segregation indices, race: black and white" in printed.stdout
+    assert "The largest bias is" in printed.stdout
+    assert (pd.read_csv(tmp_path / "o" / "segregation.csv").internal != "").all()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--segregation race", "--segregation 'race': write it as QUERY:GROUP or QUERY:GROUP:OTHER"),
+        ("--segregation race:green", "'green' is not a group of 'race'. Its groups are white"),
+        ("--segregation rice:black", "rice"),
+        ("--segregation race:black --level enumdist", "only enumdist is asked for. Add a --level above it."),
+    ],
+)
+def test_a_use_that_cannot_be_computed_is_refused_with_one_line(town, words, line):
+    done = ask(town, "evaluate", str(town / "r1"), "--query", "total", *words.split())
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_authors_homogeneity_index_is_an_option(town):
+    words = ["--query", "total", "--level", "enumdist", "--homogeneity", "votingage * hispanic * race", "--json"]
+    done = ask(town, "evaluate", str(town / "r1"), *words, "--homogeneity-index", "product")
+    groups = {row["group"] for row in json.loads(done.stdout)["releases"][0]["bias"]}
+    possible = {24 - a * b * c for a in range(1, 3) for b in range(1, 3) for c in range(1, 7)}
+    assert groups <= possible
+    plain = json.loads(ask(town, "evaluate", str(town / "r1"), *words).stdout)["releases"][0]["bias"]
+    assert not {row["group"] for row in plain} <= possible

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from tallyveil.nouns.histogram import Histogram
 
 
+class HomogeneityIndex(StrEnum):
+    """How the homogeneity of a unit is counted."""
+
+    cells = "cells"
+    product = "product"
+
+
 def evaluate(
     truth: options.Truth,
     releases: options.Releases,
@@ -28,12 +36,27 @@ def evaluate(
     homogeneity: Annotated[
         str, typer.Option(metavar="QUERY", help="Query that defines homogeneity: the number of its empty cells.")
     ] = "detailed",
+    homogeneity_index: Annotated[
+        HomogeneityIndex,
+        typer.Option(
+            help='How homogeneity is counted: "cells" (empty cells), or "product" (cells minus the product of the '
+            "numbers of labels that occur, as the authors of petti2020 computed it)."
+        ),
+    ] = HomogeneityIndex.cells,
     over: Annotated[
         str, typer.Option(help='Cells to compare: "nonempty" (in the truth or the release) or "all".')
     ] = "nonempty",
     units: options.Units = None,
     housing: Annotated[
         Path | None, typer.Option(help="Table of housing units, with columns for leaf code, occupied and vacant.")
+    ] = None,
+    segregation: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="QUERY:GROUP[:OTHER]",
+            help="Segregation indices of a group, such as race:black:white, in all units above the finest ones. "
+            "Without OTHER, compared with everybody else. Can be repeated.",
+        ),
     ] = None,
     pool: options.Pool = False,
     output: options.NewFolder = None,
@@ -50,7 +73,10 @@ def evaluate(
       tallyveil evaluate blocks.parquet run0 run1 run2 --codebook blocks.toml --pool -o evaluation
 
       tallyveil evaluate EXT1940USCB.dat run1/MDF_PER.dat run2/MDF_PER.dat --pool
+
+      tallyveil evaluate blocks.parquet release --codebook blocks.toml --segregation race:black:white
     """
+    from tallyveil.cli.evaluate_uses import Uses, show_uses
     from tallyveil.cli.reading import find_areas, find_homes, read_truth_and_releases
     from tallyveil.cli.tables import INTERNAL, records
     from tallyveil.evaluate.evaluation import evaluation
@@ -61,6 +87,7 @@ def evaluate(
     if output is not None:
         refuse_existing(output)
     data = read_truth_and_releases(truth, releases, codebook, units=units, file_format=file_format)
+    uses = Uses.of(data.truth, segregation=segregation)
     off_spine, homes = find_areas(areas, data.truth), find_homes(housing, data)
     results = {
         name: evaluation(
@@ -71,13 +98,15 @@ def evaluate(
             areas=off_spine,
             over="all" if over == "all" else "nonempty",
             homogeneity=homogeneity,
+            definition="product" if homogeneity_index is HomogeneityIndex.product else "cells",
             housing=homes,
         )
         for name, sources in data.groups(pool=pool).items()
     }
+    used = {name: uses.frames(data.truth, sources, levels=level) for name, sources in data.groups(pool=pool).items()}
     if as_json:
         tables = [
-            {"release": name} | {kind: records(frame) for kind, frame in result.frames().items()}
+            {"release": name} | {kind: records(frame) for kind, frame in (result.frames() | used[name]).items()}
             for name, result in results.items()
         ]
         options.emit_json({"note": INTERNAL, "over": over, "releases": tables})
@@ -85,8 +114,9 @@ def evaluate(
         typer.echo(f"{INTERNAL}\n")
         for name, result in results.items():
             _show(name, result, data.truth, over=over)
+            show_uses(used[name])
     if output is not None:
-        _write(results, output)
+        _write(results, used, output)
 
 
 def _show(name: str, result: Evaluation, truth: Histogram, *, over: str) -> None:
@@ -155,24 +185,26 @@ def _show_losses(losses: pd.DataFrame) -> None:
         typer.echo(f"Undefined for {which}: {reason}\n")
 
 
-def _write(results: dict[str, Evaluation], output: Path) -> None:
+def _write(results: dict[str, Evaluation], used: dict[str, dict[str, pd.DataFrame]], output: Path) -> None:
     """Write the tables of all releases, and the plots."""
     from tallyveil.cli.tables import can_draw, write_frames
     from tallyveil.files.atomic import new_folder
 
     with new_folder(output) as folder:
-        write_frames(_joined(results), folder, internal=True)
+        write_frames(_joined(results, used), folder, internal=True)
         drawn = can_draw()
         if drawn:
             _write_plots(results, folder)
     typer.echo(f"{output}: tables{' and plots' if drawn else ''} (internal: they show the truth)", err=True)
 
 
-def _joined(results: dict[str, Evaluation]) -> dict[str, pd.DataFrame]:
+def _joined(
+    results: dict[str, Evaluation], used: dict[str, dict[str, pd.DataFrame]] | None = None
+) -> dict[str, pd.DataFrame]:
     """Each kind of table with all releases in it, and the curves of the losses."""
     import pandas as pd
 
-    tables = {name: result.frames() for name, result in results.items()}
+    tables = {name: result.frames() | (used or {}).get(name, {}) for name, result in results.items()}
     joined = {
         kind: pd.concat([frames[kind].assign(release=name) for name, frames in tables.items()], ignore_index=True)
         for kind in next(iter(tables.values()))

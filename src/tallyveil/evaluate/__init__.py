@@ -17,6 +17,7 @@ from tallyveil.evaluate.implausible import implausible
 from tallyveil.evaluate.margin_classes import Margins
 from tallyveil.evaluate.margins import margins
 from tallyveil.evaluate.residuals import Residuals, residuals
+from tallyveil.evaluate.segregation import entropy, exposure, segregation, segregation_error
 from tallyveil.evaluate.sweep import sweep, trials
 
 __all__ = [
@@ -32,11 +33,13 @@ __all__ = [
     "derived",
     "direct",
     "dissimilarity",
+    "entropy",
     "epl",
     "error",
     "error_by_size",
     "evaluation",
     "exchangeability",
+    "exposure",
     "frequencies",
     "homogeneity",
     "implausible",
@@ -47,6 +50,8 @@ __all__ = [
     "ranks",
     "ratio",
     "residuals",
+    "segregation",
+    "segregation_error",
     "share",
     "sizes",
     "sweep",
