@@ -128,7 +128,7 @@ def derived(
     functions = statistics if isinstance(statistics, Mapping) else {"statistic": statistics}
     if not functions:
         raise InputError("no statistic is given. Give at least one.")
-    tables = [table for source in sources_of(released) for table in _tables(source, people, level=level, query=query)]
+    tables = [table for source in sources_of(released) for table in tables_at(source, people, level=level, query=query)]
     codes = people.spine.labels(level)
     precise = people.answer(query, level=level).dense().astype(np.float64)
     frames = []
@@ -144,7 +144,8 @@ def derived(
     return pd.concat(frames, ignore_index=True)
 
 
-def _tables(source: Source, truth: Histogram, *, level: str, query: str) -> list[Floats]:
+def tables_at(source: Source, truth: Histogram, *, level: str, query: str) -> list[Floats]:
+    """The counts of each replicate of a source, units x rows, on the units of the truth."""
     if isinstance(source, Estimates):
         refuse_elsewhere(source, truth)
         return list(source.answer(query, level=level).astype(np.float64))
