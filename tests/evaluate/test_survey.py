@@ -1,5 +1,7 @@
 """Raking against hand computations and its defining property, and surveys raked to true and released controls."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -87,6 +89,17 @@ def test_the_estimate_of_another_query_by_hand():
         assert table.loc[name].mean_abs == pytest.approx(np.abs(drawn * total / drawn.sum() - true).mean())
 
 
+def test_each_release_has_a_survey_of_its_own():
+    people = histogram(TRUE)
+    words = {"fraction": "1/2", "controls": [("total", "state")], "estimates": [("race", "county")], "seed": 4}
+    table = survey(people, [people, people], **words).set_index("controls")
+    true = people.answer("race", level="county").dense()
+    drawn = [sample(people, "1/2", seed=4, replicate=k).answer("race", level="county") for k in range(2)]
+    assert (drawn[0] != drawn[1]).any()
+    assert table.loc["none"].mean_abs == pytest.approx(np.mean([np.abs(one - true) for one in drawn]))
+    assert table.loc["none"].n == 8
+
+
 def test_true_controls_help_and_very_noisy_ones_do_harm():
     words = {"fraction": "1/20", "controls": [("race", "county"), ("votingage", "county")]}
     words["estimates"] = [("total", "county"), ("race", "state")]
@@ -117,3 +130,9 @@ def test_negative_controls_are_refused():
     noisy = geometric(histogram(TRUE), epsilon="1/100", query="age", seed=1)
     with pytest.raises(InputError, match=r"the control age@tract has negative counts\. Rake to counts of a release"):
         survey(histogram(TRUE), noisy, fraction="1/2", controls=[("age", "tract")], estimates=[("age", "tract")])
+
+
+def test_tables_that_do_not_fit_in_memory_are_refused_before_the_work(monkeypatch):
+    monkeypatch.setattr(sys.modules[survey.__module__], "LARGEST", 5)
+    with pytest.raises(InputError, match=r"age@tract has 6 counts, more than the 5 .* Name coarser levels or queries"):
+        survey(histogram(TRUE), histogram(TRUE), fraction=1, controls=[("age", "county")], estimates=[("age", "tract")])

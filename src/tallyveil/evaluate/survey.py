@@ -26,6 +26,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.privacy.budget import Number
 
+LARGEST = 1 << 27  # counts of a table
 ROUNDS = 200  # of raking at most
 CLOSE = 1e-8  # relative difference to the controls at which raking stops
 
@@ -118,6 +119,7 @@ def survey(
     people = people_of(truth)
     if not controls or not estimates:
         raise InputError("a survey needs controls and estimates, each as (query, level). Give at least one of both.")
+    _refuse_large(people, [*controls, *estimates])
     errors: dict[tuple[str, str, str], list[Floats]] = {}
     fits: dict[str, list[Raked]] = {"true": [], "released": []}
     number = 0
@@ -141,6 +143,17 @@ def survey(
                     estimate = _weighted(drawn.people, weight, query, level)
                     errors.setdefault((level, query, name), []).append((estimate - true).reshape(-1))
     return _summary(people, errors, fits)
+
+
+def _refuse_large(people: Histogram, tables: Sequence[tuple[str, str]]) -> None:
+    """Refuse tables that would not fit in memory; unknown queries and levels are refused on the way."""
+    for query, level in tables:
+        numbers = people.schema.query(query).size * people.spine.size(level)
+        if numbers > LARGEST:
+            raise InputError(
+                f"{query}@{level} has {numbers:,} counts, more than the {LARGEST:,} that a survey can estimate. Name "
+                f"coarser levels or queries."
+            )
 
 
 def _groups(people: Histogram, controls: Sequence[tuple[str, str]]) -> list[Integers]:
