@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -207,6 +205,8 @@ def _stamped(people: Histogram, described: Mapping[str, Any]) -> Histogram:
 
 def _table(estimates: Estimates, level: str) -> pa.Table:
     """The estimates at one level: ``level``, ``query``, ``unit``, ``cell``, ``estimate``."""
+    import numpy as np
+
     from tallyveil.nouns.tables import answers_table, stacked
 
     (numbers,) = estimates.answer(estimates.query, level=level)
