@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from command_line import Done, run
-from tallyveil.evaluate import error
+from tallyveil.evaluate import error, funds, funds_by_group, segregation, survey
 from tallyveil.files import read_counts, read_release
 from tallyveil.report import plots
 
@@ -331,3 +331,90 @@ def test_plots_need_nothing_but_the_frames(tmp_path):
     plots.write_plot(plots.epl_plot(curve), tmp_path / "epl")
     assert (tmp_path / "epl.png").read_bytes()[:4] == b"\x89PNG"
     assert "county: total" in (tmp_path / "epl.svg").read_text()
+
+
+# -- what people do with counts
+
+
+def test_segregation_indices_have_their_error_and_margins(town, tmp_path):
+    words = ["--query", "total", "--segregation", "race:black:white", "--segregation", "race:black", "--pool"]
+    both = [str(town / "r1"), str(town / "r2")]
+    done = ask(town, "evaluate", *both, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    (told,) = json.loads(done.stdout)["releases"]
+    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "r1" / "spine.parquet")
+    releases = [read_release(town / name) for name in ("r1", "r2")]
+    table = segregation(truth, releases, query="race", group="black", other="white", within="county")
+    mine = [row for row in told["segregation"] if row["level"] == "county" and row["other"] == "white"]
+    assert [row["released"] for row in mine] == pytest.approx(table.released.tolist())
+    assert [row["moe90"] for row in mine] == pytest.approx(table.moe90.tolist())
+    assert {row["level"] for row in told["segregation_error"]} == {"us", "state", "county"}
+    assert {row["other"] for row in told["segregation_error"]} == {"white", "everybody else"}
+    printed = ask(town, "evaluate", *both, *words, "-o", str(tmp_path / "o"))
+    assert "Segregation indices, race: black and white" in printed.stdout
+    assert "The largest bias is" in printed.stdout
+    assert (pd.read_csv(tmp_path / "o" / "segregation.csv").internal != "").all()
+
+
+def test_funds_by_a_formula_are_those_of_the_library_by_size_and_homogeneity(town, tmp_path):
+    formula = "max(0, [votingage:under 18] - total / 4)"
+    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "r1" / "spine.parquet")
+    formula = formula.replace("under 18", truth.schema.attributes["votingage"][0])
+    words = ["--query", "total", "--level", "enumdist", "--funds", formula, "--amount", "500", "--homogeneity", "race"]
+    (told,) = json.loads(ask(town, "evaluate", str(town / "r1"), *words, "--json").stdout)["releases"]
+    table = funds(truth, read_release(town / "r1"), formula, level="enumdist", amount=500)
+    assert [row["gain"] for row in told["funds"]] == pytest.approx(table.gain.tolist())
+    groups = funds_by_group(table, truth, of="race")
+    assert [row["gain"] for row in told["funds_by_group"]] == pytest.approx(groups.gain.tolist())
+    printed = ask(town, "evaluate", str(town / "r1"), *words, "-o", str(tmp_path / "o"))
+    assert "goes to other units than it should" in printed.stdout
+    assert (tmp_path / "o" / "funds_by_group.parquet").exists()
+
+
+def test_the_estimates_of_a_survey_are_those_of_the_library(town):
+    words = ["--query", "race", "--level", "state", "--survey", "1/20", "--control", "total@enumdist"]
+    (told,) = json.loads(ask(town, "evaluate", str(town / "r1"), *words, "--json").stdout)["releases"]
+    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "r1" / "spine.parquet")
+    release = read_release(town / "r1")
+    settings = {"controls": [("total", "enumdist")], "estimates": [("race", "state")]}
+    table = survey(truth, release, fraction="1/20", **settings)
+    assert [row["rmse"] for row in told["survey"]] == table.rmse.tolist()
+    printed = ask(town, "evaluate", str(town / "r1"), *words)
+    assert "Error of estimates from a survey, in persons" in printed.stdout
+    assert "Raking to the release makes" in printed.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--survey 0.1", "--survey needs the counts that weights are raked to"),
+        ("--control race@county", "--control is for the weights of a survey"),
+        ("--survey 0.1 --control race", "write it as QUERY@LEVEL"),
+        ("--survey 0.1 --control rice@county", "rice"),
+        ("--survey 2 --control race@county", "fraction"),
+        ("--funds open('x')", "contains \"open('x')\". Use only numbers, names of counts"),
+        ("--funds kids", "there is no count called 'kids'"),
+        ("--funds total --level us", "there is only one. Name a finer --level."),
+        ("--funds total --amount 0", "the amount to divide must be above 0"),
+        ("--amount 5", "--amount is what --funds divides"),
+        ("--segregation race", "--segregation 'race': write it as QUERY:GROUP or QUERY:GROUP:OTHER"),
+        ("--segregation race:green", "'green' is not a group of 'race'. Its groups are white"),
+        ("--segregation rice:black", "rice"),
+        ("--segregation race:black --level enumdist", "only enumdist is asked for. Add a --level above it."),
+    ],
+)
+def test_a_use_that_cannot_be_computed_is_refused_with_one_line(town, words, line):
+    done = ask(town, "evaluate", str(town / "r1"), "--query", "total", *words.split())
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_authors_homogeneity_index_is_an_option(town):
+    words = ["--query", "total", "--level", "enumdist", "--homogeneity", "votingage * hispanic * race", "--json"]
+    done = ask(town, "evaluate", str(town / "r1"), *words, "--homogeneity-index", "product")
+    groups = {row["group"] for row in json.loads(done.stdout)["releases"][0]["bias"]}
+    possible = {24 - a * b * c for a in range(1, 3) for b in range(1, 3) for c in range(1, 7)}
+    assert groups <= possible
+    plain = json.loads(ask(town, "evaluate", str(town / "r1"), *words).stdout)["releases"][0]["bias"]
+    assert not {row["group"] for row in plain} <= possible

@@ -23,6 +23,8 @@ from tallyveil.files import (
 from tallyveil.files.formats.by_name import FORMATS
 from tallyveil.files.release_folder.manifest import manifest_of
 from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
+from tallyveil.files.tables.side import facilities_table
+from tallyveil.files.tables.write import write_table
 from tallyveil.populations import Population, census_1940, census_2020
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
@@ -158,6 +160,30 @@ def test_sweep_and_audit_read_an_extract(place, tmp_path):
 
 
 # --- protect --mdf
+
+
+def test_risk_scan_reads_an_extract_with_its_facilities_as_it_reads_the_table(place, town):
+    words = ["--strategy", "e2e-2018", "--epsilon", "1", "--level", "county", "--threads", "1"]
+    extract = figures("risk", "scan", str(place / "EXT1940USCB.dat"), *words, "--format", "ipums-1940")
+    write_table(facilities_table(town.facilities), place / "facilities.parquet")
+    book = ["--codebook", str(place / "town.codebook.toml"), "--units", str(place / "town.units.parquet")]
+    built = ["--facilities", str(place / "facilities.parquet")]
+    assert extract == figures("risk", "scan", str(place / "town.parquet"), *book, *built, *words)
+    neither = run("risk", "scan", str(place / "town.parquet"), *words)
+    assert neither.returncode == 2
+    assert "Give --codebook FILE, or --format for published microdata" in neither.stderr
+
+
+def test_risk_simulate_reads_an_extract_with_its_facilities_as_it_reads_the_table(place, town):
+    leaf = str(town.people.spine.labels("enumdist")[0])
+    cell = town.people.schema.query("detailed").labels()[int(town.people.leaves.cell[0])]
+    words = ["--strategy", "e2e-2018", "--epsilon", "1", "--unit", leaf, "--cell", cell, "--prior", "1/2"]
+    words += ["--runs", "100", "--workers", "1"]
+    extract = figures("risk", "simulate", str(place / "EXT1940USCB.dat"), *words)
+    book = ["--codebook", str(place / "town.codebook.toml"), "--units", str(place / "town.units.parquet")]
+    built = ["--facilities", str(place / "facilities.parquet")]
+    write_table(facilities_table(town.facilities), place / "facilities.parquet")
+    assert extract == figures("risk", "simulate", str(place / "town.parquet"), *book, *built, *words)
 
 
 @pytest.fixture(scope="module")

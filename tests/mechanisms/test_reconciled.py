@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import nnls
+from scipy.optimize import linprog, nnls
 from small_people import PLAUSIBLE, countries, country, geometric_pmf, p_value
 
 from tallyveil import Histogram, Schema, Spine
 from tallyveil.errors import InputError
+from tallyveil.mechanisms.absolute import total_and_strata_absolute
 from tallyveil.mechanisms.geometric import geometric
 from tallyveil.mechanisms.noisy import noise_stream, noisy_answers
 from tallyveil.mechanisms.reconciled import agree, total_and_strata, with_invariant
@@ -167,6 +168,43 @@ def test_the_invariant_holds_exactly_and_the_penalty_nearly():
     assert with_invariant(LARGE, epsilon="1/4", seed=1, above="us").replicates == 1
 
 
+# -- absolute differences (the text of SA3)
+
+
+def least_absolute(total, strata, weights):
+    """The least weighted sum of absolute differences, by linear programming: cells, then a bound on each difference."""
+    size = len(strata)
+    cost = np.concatenate([np.zeros(size), [weights[0]], np.full(size, weights[1])])
+    rows = np.vstack([np.ones(size), np.eye(size)])
+    bounds = np.hstack([np.vstack([rows, -rows]), np.vstack([-np.eye(size + 1)] * 2)])
+    aim = np.append(total, strata)
+    return linprog(cost, A_ub=bounds, b_ub=np.concatenate([aim, -aim])).fun
+
+
+@settings(max_examples=15)
+@given(countries(), st.sampled_from([(0.25, 0.75), (0.5, 0.5), (0.75, 0.25)]), st.sampled_from(["race", "detailed"]))
+def test_no_table_has_smaller_absolute_differences(people, weights, query):
+    options = {"query": query, "level": "county", "seed": 3, "epsilon_total": "1/4", "epsilon_strata": "3/4"}
+    found = total_and_strata_absolute(people, weights=weights, **options).answer(query, level="county")[0]
+    z, name = (Fraction(1, 8), Fraction(3, 8)), people.schema.query(query).name
+    stream = noise_stream(people, "total and strata", *z, name, "county", seed=3, key=None)
+    totals = noisy_answers(people, stream, z=z[0], query="total", level="county", replicate=0)[0, :, 0]
+    strata = noisy_answers(people, stream, z=z[1], query=query, level="county", replicate=0, number=1)[0]
+    assert (found >= 0).all()
+    for x, total, cells in zip(found, totals, strata, strict=True):
+        value = weights[0] * abs(x.sum() - total) + weights[1] * np.abs(x - cells).sum()
+        assert value == pytest.approx(least_absolute(total, cells, weights), abs=1e-7)
+
+
+def test_with_the_authors_weights_absolute_differences_ignore_the_total():
+    budget = {"epsilon_total": "1/4", "epsilon_strata": "3/4", "seed": 1}
+    plain = total_and_strata_absolute(LARGE, **budget).answer("total", level="block")
+    heavy = total_and_strata_absolute(LARGE, weights=(2, 1), **budget).answer("total", level="block")
+    squares = total_and_strata(LARGE, weights=(1e9, 1), **budget).answer("total", level="block")
+    assert heavy == pytest.approx(squares, rel=1e-6)
+    assert np.abs(plain - heavy).max() > 1
+
+
 # -- what is refused
 
 
@@ -193,6 +231,9 @@ def test_cells_that_cannot_exist_stay_empty_in_every_mechanism():
     made = [
         geometric(people, epsilon=1, query="detailed", seed=1, replicate=range(20)),
         total_and_strata(people, epsilon_total=1, epsilon_strata=1, seed=1, replicate=range(20)),
+        total_and_strata_absolute(
+            people, epsilon_total=1, epsilon_strata=1, weights=(2, 1), seed=1, replicate=range(20)
+        ),
         with_invariant(people, epsilon=1, seed=1, replicate=range(20)),
     ]
     for one in made:

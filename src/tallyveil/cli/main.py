@@ -17,6 +17,7 @@ from tallyveil import __version__
 from tallyveil.cli import (
     account,
     audit,
+    baseline,
     cite,
     codebook,
     compare,
@@ -54,6 +55,7 @@ app.command("protect")(protect.protect)
 app.command("verify")(verify.verify)
 app.command("keygen")(keygen.keygen)
 app.command("sign")(sign.sign)
+app.command("baseline")(baseline.baseline)
 app.command("evaluate")(evaluate.evaluate)
 app.command("uncertainty")(uncertainty.uncertainty)
 app.command("compare")(compare.compare)

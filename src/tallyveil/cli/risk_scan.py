@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from tallyveil.cli.reading import People
     from tallyveil.nouns.facilities import Facilities
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.privacy import Strategy
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 def scan(
     truth: options.Data,
-    codebook: options.Codebook,
+    codebook: options.AnyCodebook = None,
+    file_format: options.Format = None,
     release: Annotated[
         Path | None, typer.Option(help="Release folder; its strategy and saved measurements are used.")
     ] = None,
@@ -77,7 +79,10 @@ def scan(
       tallyveil risk scan blocks.parquet --codebook b.toml --release release -o exposed
 
       tallyveil risk scan blocks.parquet --codebook b.toml --rho 1 --level block --unknown 10
+
+      tallyveil risk scan EXT1940USCB.dat --strategy e2e-2018 --epsilon 1
     """
+    from tallyveil.cli.reading import read_people
     from tallyveil.cli.risk_scan_output import scan_as_json, show_hierarchy, show_scan, write_scan
     from tallyveil.files.atomic import refuse_existing
     from tallyveil.risk import Attack
@@ -99,9 +104,12 @@ def scan(
             raise InputError(
                 "a release has its strategy and facilities. Leave --strategy, its budget and the like out."
             )
-        people, plan, public, saved = _released(truth, release, codebook, units, key=key_file, seed=seed)
+        people, plan, public, saved = _released(truth, release, codebook, file_format, units, key=key_file, seed=seed)
     else:
-        people, plan, public = _planned(truth, codebook, units, strategy, epsilon, rho, invariant, facilities)
+        if strategy is None and epsilon is None and rho is None:
+            raise InputError("a scan needs the noise: --rho R, --epsilon E, a --strategy, or a --release.")
+        read = read_people(truth, codebook, file_format, units=units)
+        people, plan, public = _planned(read, strategy, epsilon, rho, invariant, facilities)
     noise = _noise(release, saved, _drawn_again(people, plan, key_file, seed), level)
     queries = ["detailed"] if detail_only else query
     found = _scan(
@@ -130,13 +138,20 @@ def scan(
 
 
 def _released(
-    truth: Path, release: Path, codebook: Path, units: Path | None, *, key: Path | None, seed: int | None
+    truth: Path,
+    release: Path,
+    codebook: Path | None,
+    file_format: str | None,
+    units: Path | None,
+    *,
+    key: Path | None,
+    seed: int | None,
 ) -> tuple[Histogram, Strategy, Facilities | None, Measurements | None]:
     """The counts, and the strategy, facilities and saved measurements of the release."""
     from tallyveil.cli.reading import read_truth_and_releases
     from tallyveil.release.declare import SEEDED
 
-    given = read_truth_and_releases(truth, [release], codebook, units=units)
+    given = read_truth_and_releases(truth, [release], codebook, units=units, file_format=file_format)
     (folder,) = given.releases.values()
     if folder.strategy is None:
         raise InputError(f"{release}: the strategy is missing. Give the folder of a release, or --strategy instead.")
@@ -148,9 +163,7 @@ def _released(
 
 
 def _planned(
-    truth: Path,
-    codebook: Path,
-    units: Path | None,
+    read: People,
     strategy: str | None,
     epsilon: str | None,
     rho: str | None,
@@ -159,13 +172,10 @@ def _planned(
 ) -> tuple[Histogram, Strategy, Facilities | None]:
     """The counts, and the strategy and facilities of the options."""
     from tallyveil.cli.strategies import choose_strategy, find_facilities
-    from tallyveil.files.tables.read import read_counts
 
-    if strategy is None and epsilon is None and rho is None:
-        raise InputError("a scan needs the noise: --rho R, --epsilon E, a --strategy, or a --release.")
-    people = read_counts(truth, codebook, units=units)
+    people = read.counts
     plan = choose_strategy(people, strategy, epsilon=epsilon, rho=rho, invariants=invariant or [])
-    return people, plan, find_facilities(facilities, plan, people)
+    return people, plan, find_facilities(facilities, plan, people, own=read.facilities)
 
 
 def _drawn_again(people: Histogram, plan: Strategy, key_file: Path | None, seed: int | None) -> Measurements | None:

@@ -34,11 +34,17 @@ LINES = {
 
 
 def simulate(
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file of people or counts, with at most 200 leaves.")],
-    codebook: options.Codebook,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV or Parquet file of people or counts, or published microdata, with at most 200 leaves."
+        ),
+    ],
     unit: Annotated[str, typer.Option(metavar="CODE", help="Leaf of the target.")],
     cell: Annotated[str, typer.Option(metavar="LABEL*LABEL", help="Cell of the target.")],
     prior: Annotated[str, typer.Option(help="Prior probability that the target has this cell.")],
+    codebook: options.AnyCodebook = None,
+    file_format: options.Format = None,
     instead: Annotated[
         str | None,
         typer.Option(
@@ -95,6 +101,7 @@ def simulate(
       --unit 11 --cell "adult*f" --prior 1/2
     """
     from tallyveil.auditing.mechanism_runs import TopDownRuns
+    from tallyveil.cli.reading import read_people
     from tallyveil.cli.simulated_mechanisms import (
         comparison_runs,
         refuse_comparison_options,
@@ -102,7 +109,6 @@ def simulate(
         topdown_runs,
     )
     from tallyveil.cli.tables import open_run_store, write_result
-    from tallyveil.files.tables.read import read_counts
     from tallyveil.risk.simulate.simulated import check_simulation
     from tallyveil.risk.target.intruder import Intruder
     from tallyveil.runs.pool import check_workers
@@ -110,11 +116,14 @@ def simulate(
     check_workers(workers)
     options.refuse_unless_resumable(output, "runs")
     Intruder(prior=prior)  # refuses what is not a prior
-    people = read_counts(data, codebook, units=units)
+    read = read_people(data, codebook, file_format, units=units)
+    people = read.counts
     check_simulation(people, runs)
     if mechanism is SimulatedMechanism.topdown:
         refuse_comparison_options(fraction=fraction, rate=rate, match=match, within=within)
-        run: SimulatedRuns = topdown_runs(people, strategy, epsilon, rho, invariant or [], facilities, seed)
+        run: SimulatedRuns = topdown_runs(
+            people, strategy, epsilon, rho, invariant or [], facilities, seed, own=read.facilities
+        )
     else:
         refuse_strategy_options(mechanism, strategy, epsilon, rho, invariant, facilities)
         run = comparison_runs(people, mechanism, fraction=fraction, rate=rate, match=match, within=within, seed=seed)

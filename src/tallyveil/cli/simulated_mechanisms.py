@@ -10,6 +10,7 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.auditing.mechanism_runs import SampleRuns, SwapRuns, TopDownRuns
+    from tallyveil.nouns.facilities import Facilities
     from tallyveil.nouns.histogram import Histogram
 
     SimulatedRuns = TopDownRuns | SampleRuns | SwapRuns
@@ -31,17 +32,17 @@ def topdown_runs(
     invariants: list[str],
     facilities: Path | None,
     seed: int,
+    own: Facilities | None = None,
 ) -> TopDownRuns:
-    """The mechanism of the options: TopDown with a seed."""
+    """The mechanism of the options: TopDown with a seed. Without a file of facilities, ``own`` are used."""
     from tallyveil.auditing.mechanism_runs import TopDownRuns
     from tallyveil.cli.strategies import choose_strategy, find_facilities
 
     if epsilon is None and rho is None and strategy is None:
         raise InputError("a simulation needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
     chosen = choose_strategy(people, strategy, epsilon=epsilon, rho=rho, invariants=invariants)
-    return TopDownRuns(
-        strategy=chosen, facilities=find_facilities(facilities, chosen, people), seed=seed, delta=float(chosen.delta)
-    )
+    built = find_facilities(facilities, chosen, people, own=own)
+    return TopDownRuns(strategy=chosen, facilities=built, seed=seed, delta=float(chosen.delta))
 
 
 def comparison_runs(

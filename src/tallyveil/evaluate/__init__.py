@@ -13,10 +13,13 @@ from tallyveil.evaluate.epl.frequencies import frequencies
 from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl
 from tallyveil.evaluate.error import error, error_by_size, sizes
 from tallyveil.evaluate.evaluation import Evaluation, evaluation
+from tallyveil.evaluate.funds import funds, funds_by_group
 from tallyveil.evaluate.implausible import implausible
 from tallyveil.evaluate.margin_classes import Margins
 from tallyveil.evaluate.margins import margins
 from tallyveil.evaluate.residuals import Residuals, residuals
+from tallyveil.evaluate.segregation import entropy, exposure, segregation, segregation_error
+from tallyveil.evaluate.survey import Raked, rake_weights, survey
 from tallyveil.evaluate.sweep import sweep, trials
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "EmpiricalLoss",
     "Evaluation",
     "Margins",
+    "Raked",
     "Residuals",
     "audit",
     "bias",
@@ -32,23 +36,31 @@ __all__ = [
     "derived",
     "direct",
     "dissimilarity",
+    "entropy",
     "epl",
     "error",
     "error_by_size",
     "evaluation",
     "exchangeability",
+    "exposure",
     "frequencies",
+    "funds",
+    "funds_by_group",
     "homogeneity",
     "implausible",
     "isolation",
     "like_a_sample",
     "margins",
     "neighbour",
+    "rake_weights",
     "ranks",
     "ratio",
     "residuals",
+    "segregation",
+    "segregation_error",
     "share",
     "sizes",
+    "survey",
     "sweep",
     "trials",
     "views_of",

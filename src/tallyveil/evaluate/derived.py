@@ -54,7 +54,7 @@ def dissimilarity(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None = N
     >>> dissimilarity([10, 0], [0, 10]).tolist(), dissimilarity([5, 5], [1, 1]).tolist()
     ([1.0], [0.0])
     """
-    a, b, above = _grouped(one, other, groups)
+    a, b, above = grouped(one, other, groups)
     size = int(above.max(initial=-1)) + 1
     total_a, total_b = (np.bincount(above, weights=x, minlength=size) for x in (a, b))
     apart = np.abs(share(a, total_a[above]) - share(b, total_b[above]))
@@ -72,7 +72,7 @@ def isolation(one: ArrayLike, everybody: ArrayLike, groups: ArrayLike | None = N
     >>> isolation([10, 0], [10, 10]).tolist(), isolation([5, 5], [10, 10]).tolist()
     ([1.0], [0.5])
     """
-    a, everyone, above = _grouped(one, everybody, groups)
+    a, everyone, above = grouped(one, everybody, groups)
     size = int(above.max(initial=-1)) + 1
     total = np.bincount(above, weights=a, minlength=size)
     met = np.where(a > 0, share(a, total[above]) * share(a, everyone), 0.0)
@@ -128,7 +128,7 @@ def derived(
     functions = statistics if isinstance(statistics, Mapping) else {"statistic": statistics}
     if not functions:
         raise InputError("no statistic is given. Give at least one.")
-    tables = [table for source in sources_of(released) for table in _tables(source, people, level=level, query=query)]
+    tables = [table for source in sources_of(released) for table in tables_at(source, people, level=level, query=query)]
     codes = people.spine.labels(level)
     precise = people.answer(query, level=level).dense().astype(np.float64)
     frames = []
@@ -144,7 +144,8 @@ def derived(
     return pd.concat(frames, ignore_index=True)
 
 
-def _tables(source: Source, truth: Histogram, *, level: str, query: str) -> list[Floats]:
+def tables_at(source: Source, truth: Histogram, *, level: str, query: str) -> list[Floats]:
+    """The counts of each replicate of a source, units x rows, on the units of the truth."""
     if isinstance(source, Estimates):
         refuse_elsewhere(source, truth)
         return list(source.answer(query, level=level).astype(np.float64))
@@ -160,7 +161,8 @@ def _figures(function: DerivedStatistic, table: Floats, name: str) -> Floats:
     return figures
 
 
-def _grouped(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None) -> tuple[Floats, Floats, Integers]:
+def grouped(one: ArrayLike, other: ArrayLike, groups: ArrayLike | None) -> tuple[Floats, Floats, Integers]:
+    """Counts of two groups as arrays, with the number of the unit above each; wrong shapes are refused."""
     a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     above = np.zeros(len(a), dtype=np.int64) if groups is None else np.asarray(groups)
     if above.dtype.kind not in "iu" or (above < 0).any():

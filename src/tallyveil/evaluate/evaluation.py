@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tallyveil._frozen import Frozen
-from tallyveil.evaluate.bias import bias
+from tallyveil.evaluate.bias import Definition, bias
 from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl, theory_of
 from tallyveil.evaluate.error import asked_of, error_by_size, error_of, levels_and_areas, sizes
 from tallyveil.evaluate.implausible import implausible
@@ -97,6 +97,7 @@ def evaluation(
     areas: Areas | None = None,
     over: Over = "nonempty",
     homogeneity: str = "detailed",
+    definition: Definition = "cells",
     housing: Histogram | Facilities | None = None,
 ) -> Evaluation:
     """Compare a release with the truth, as ``tallyveil evaluate`` does.
@@ -109,6 +110,8 @@ def evaluation(
         As for :func:`~tallyveil.evaluate.error`.
     homogeneity
         The query whose empty cells are counted to group units in the table of biases.
+    definition
+        How they are counted, as for :func:`~tallyveil.evaluate.bias`.
     housing
         As for :func:`~tallyveil.evaluate.implausible`.
 
@@ -134,7 +137,7 @@ def evaluation(
         medians.append({"level": compared.level, "query": compared.query, "median_true": _median_true(compared)})
         losses[compared.level, compared.query] = epl(compared, theory=theory_of(strategy, compared))
     biases = [
-        bias(people, sources, level=level, areas=area, of=homogeneity, over=over)
+        bias(people, sources, level=level, areas=area, of=homogeneity, definition=definition, over=over)
         for level, area in levels_and_areas(people, levels, areas)
     ]
     return Evaluation(

@@ -1,5 +1,6 @@
 """The only room that adds noise to the truth: ``measure`` for TopDown, and simple mechanisms for comparison."""
 
+from tallyveil.mechanisms.absolute import total_and_strata_absolute
 from tallyveil.mechanisms.averaged import averaged
 from tallyveil.mechanisms.geometric import geometric
 from tallyveil.mechanisms.raked import raked
@@ -18,5 +19,6 @@ __all__ = [
     "suppress",
     "swap",
     "total_and_strata",
+    "total_and_strata_absolute",
     "with_invariant",
 ]

@@ -7,10 +7,12 @@ Both examples have the same form: for cells with noisy counts s and one total T,
 so every cell moves by the same amount and stops at 0: :math:`x_i = \max(0, s_i + \lambda)` with
 :math:`\lambda v/w + \sum \max(0, s_i + \lambda) = T`. The left side is convex, piecewise linear and rising, so Newton's
 method from the right ends at the exact :math:`\lambda` after finitely many steps. The paper's text says absolute
-differences; the authors' code minimised squares (erratum 11).
+differences; the authors' code minimised squares (erratum 11). ``absolute`` has the version of the text.
 """
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import numpy as np
 
@@ -65,19 +67,41 @@ def total_and_strata(
     people, neighbours, seed, key, replicate
         As for :func:`~tallyveil.mechanisms.geometric.geometric`.
     """
-    if len(weights) != 2 or not all(isinstance(weight, int | float) and 0 < weight < np.inf for weight in weights):
-        raise InputError(f"the weights of total and strata must be above 0. Got {weights} instead.")
+    check_weights(weights)
     truth = histogram_of(people)
     where, asked = level or truth.spine.leaf, truth.schema.query(query).name
-    z_total = noise_parameter(epsilon_total, neighbours, name="epsilon_total")
-    z_strata = noise_parameter(epsilon_strata, neighbours, name="epsilon_strata")
-    stream = noise_stream(truth, "total and strata", z_total, z_strata, asked, where, seed=seed, key=key)
-    total = noisy_answers(truth, stream, z=z_total, query=TOTAL, level=where, replicate=replicate)
-    strata = noisy_answers(truth, stream, z=z_strata, query=asked, level=where, replicate=replicate, number=1)
-    agreed = _agree_possible(
+    z = (
+        noise_parameter(epsilon_total, neighbours, name="epsilon_total"),
+        noise_parameter(epsilon_strata, neighbours, name="epsilon_strata"),
+    )
+    total, strata = noisy_total_and_strata(truth, z, query=asked, level=where, seed=seed, key=key, replicate=replicate)
+    agreed = agree_possible(
         truth, asked, strata, total[:, :, 0], np.arange(strata.shape[1] + 1), give=weights[1] / weights[0]
     )
     return Estimates(spine=truth.spine, schema=truth.schema, query=asked, tables={where: agreed})
+
+
+def check_weights(weights: tuple[float, float]) -> None:
+    """Refuse weights of total and strata that are not above 0."""
+    if len(weights) != 2 or not all(isinstance(weight, int | float) and 0 < weight < np.inf for weight in weights):
+        raise InputError(f"the weights of total and strata must be above 0. Got {weights} instead.")
+
+
+def noisy_total_and_strata(
+    truth: Histogram,
+    z: tuple[Fraction, Fraction],
+    *,
+    query: str,
+    level: str,
+    seed: int | None,
+    key: RunKey | None,
+    replicate: Replicates,
+) -> tuple[Integers, Integers]:
+    """The noisy totals and strata of each unit (SA3), with the noise parameters of both."""
+    stream = noise_stream(truth, "total and strata", *z, query, level, seed=seed, key=key)
+    total = noisy_answers(truth, stream, z=z[0], query=TOTAL, level=level, replicate=replicate)
+    strata = noisy_answers(truth, stream, z=z[1], query=query, level=level, replicate=replicate, number=1)
+    return total, strata
 
 
 def with_invariant(
@@ -121,13 +145,13 @@ def with_invariant(
     )
     strata = noisy.tables[truth.spine.leaf]
     every = np.broadcast_to(totals, (len(strata), len(totals)))
-    agreed = _agree_possible(
+    agreed = agree_possible(
         truth, query, strata, every, truth.spine.leaves_under(above), give=0 if exact else 1 / weight
     )
     return Estimates(spine=truth.spine, schema=truth.schema, query=query, tables={truth.spine.leaf: agreed})
 
 
-def _agree_possible(
+def agree_possible(
     truth: Histogram, query: str, strata: Integers, totals: Integers, units: Integers, *, give: float
 ) -> Floats:
     """Tables (replicates x units x rows) that agree with the totals of groups of units; impossible rows stay 0."""

@@ -1,0 +1,79 @@
+"""What ``tallyveil evaluate`` prints: error, bias, empirical privacy loss and implausible units."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tallyveil.evaluate.evaluation import Evaluation
+    from tallyveil.nouns.histogram import Histogram
+
+
+def show_evaluation(name: str, result: Evaluation, truth: Histogram, *, over: str) -> None:
+    """Print what a demographer looks at first."""
+    from tallyveil.cli.tables import print_table
+
+    cells = "cells that are non-empty in the truth or the release" if over == "nonempty" else "all cells"
+    typer.echo(f"{name} compared with the truth ({truth.total():,} persons), over {cells}\n")
+    wide = result.error.pivot_table(index=["level", "query", "n"], columns="statistic", values="value", sort=False)
+    wide = wide.reset_index().merge(result.median_true)
+    wide = wide.assign(exact=[f"{share:.0%}" for share in wide.share_exact])
+    headings = {"level": "level", "query": "query", "n": "counts", "median_true": "median true"}
+    headings |= {"median_abs": "median", "mean_abs": "mean", "p95_abs": "95th pct.", "max_abs": "largest"}
+    headings |= {"rmse": "RMSE", "exact": "exact"}
+    print_table(wide, title="Absolute error, in persons", headings=headings)
+    evaluated = list(dict.fromkeys(result.by_size.level))
+    finest = [level for level in truth.spine.levels if level in evaluated][-1:]
+    for level in [*finest, *(level for level in evaluated if level not in truth.spine.levels)]:  # areas come last
+        _show_by_size(result.by_size[result.by_size.level == level], level)
+        _show_bias(result.bias[result.bias.level == level], level)
+    _show_losses(result.epl)
+    if not result.implausible.empty:
+        headings = {"level": "level", "kind": "", "units": "units", "true": "truth", "released": "release"}
+        print_table(result.implausible, title="Implausible units", headings=headings)
+
+
+def _show_by_size(rows: pd.DataFrame, level: str) -> None:
+    from tallyveil.cli.tables import figure, print_table
+
+    rows = rows.assign(relative=["-" if x != x else f"{figure(100 * x)}%" for x in rows.relative])
+    headings = {"query": "query", "size": "true size", "n": "counts", "mean_abs": "mean error"}
+    headings |= {"relative": "of size", "bias": "bias"}
+    print_table(rows, title=f"Error by true size, level {level}", headings=headings)
+
+
+def _show_bias(rows: pd.DataFrame, level: str) -> None:
+    from tallyveil.cli.tables import figure, print_table
+
+    rows = rows.assign(
+        interval=["-" if r.low != r.low else f"{figure(r.low)} to {figure(r.high)}" for r in rows.itertuples()]
+    )
+    headings = {"group": "empty cells", "n": "counts", "bias": "bias", "interval": "95% interval"}
+    print_table(rows, title=f"Bias of totals by homogeneity, level {level}", headings=headings)
+
+
+def _show_losses(losses: pd.DataFrame) -> None:
+    from tallyveil.cli.tables import print_table
+
+    rows = losses.assign(
+        interval=[
+            f"{row.epl_low:.3g} to {row.epl_high:.3g}" if row.epl_high == row.epl_high else f"{row.epl_low:.3g} or more"
+            for row in losses.astype({"epl_low": float, "epl_high": float}).itertuples()
+        ]
+    )
+    headings = {"level": "level", "query": "query", "epl": "largest", "corrected": "corrected", "median": "median"}
+    headings |= {"interval": "before smoothing, 95%", "theory": "noise alone"}
+    title = "Empirical privacy loss (log ratio of residuals one apart; not a bound on epsilon)"
+    if rows.undefined.isna().any():
+        print_table(rows[rows.undefined.isna()], title=title, headings=headings)
+        typer.echo(
+            "Largest, corrected and median describe the smoothed curve. The interval is for the largest ratio of the\n"
+            "residuals before smoothing, a different quantity that may lie far from the curve's maximum.\n"
+        )
+    for reason, group in rows[rows.undefined.notna()].groupby("undefined", sort=False):
+        which = "; ".join(f"{row.level} {row.query}" for row in group.itertuples())
+        typer.echo(f"Undefined for {which}: {reason}\n")
