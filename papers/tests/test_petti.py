@@ -496,9 +496,9 @@ def claim_verdicts(figures):
 
 def test_the_claims_hold_of_the_published_figures_themselves():
     found = claim_verdicts(results())
-    assert len(found) == 56
+    assert len(found) == 66
     assert set(found.values()) == {STAND_IN, SHOWN}
-    assert list(found.values()).count(SHOWN) == 16  # of losses: of other counts than Figure 2's, and step by step
+    assert list(found.values()).count(SHOWN) == 24  # of losses: of other counts than Figure 2's, and step by step
 
 
 def test_claims_on_a_smaller_country_are_stand_ins_and_those_of_states_are_left_out(monkeypatch):
@@ -512,9 +512,9 @@ def test_claims_on_a_smaller_country_are_stand_ins_and_those_of_states_are_left_
     monkeypatch.setattr(petti_claims, "of_the_nation", lambda *_: "")
     outcome = petti_claims.compute_claims(SMALL)
     assert outcome.verdict == STAND_IN
-    assert {figure.at for figure in outcome.figures if figure.left_out} == {"states, strata"}
+    assert {figure.at.partition(", epsilon")[0] for figure in outcome.figures if figure.left_out} == {"states, strata"}
     table = outcome.tables["claims"].dropna()
-    assert len(table) == 53
+    assert len(table) == 61
     assert table.ours.to_numpy() == pytest.approx(table.from_the_published_figures.to_numpy())
 
 
@@ -540,7 +540,7 @@ def test_a_claim_that_is_turned_round_differs(broken, name):
 
 def test_a_claim_that_cannot_be_made_of_what_is_compared_is_left_out(outcomes):
     left = [figure for figure in outcomes["claims"].figures if figure.left_out]
-    assert len(left) == 56
+    assert len(left) == 66
     rest = {figure.name: figure.verdict for figure in outcomes["claims"].figures if not figure.left_out}
     assert rest == {
         "budgets at which the loss of state totals is defined": AGREES,

@@ -33,11 +33,11 @@ EXACT, LONG_RUN = "exact", "condition left out, long run"
 
 
 @lru_cache
-def two_levels(rho_2: Number | None = None) -> Hierarchy:
+def two_levels(rho_2: Number | None = None, *, prior: str = "1/2") -> Hierarchy:
     """The paper's intruder: p = 1/2, rho_1 as in 2020, 27 siblings whose noise adds up as in Eq. 21."""
     own = paper_noise(rho_of("block"))
     above = Above(noise=paper_noise(rho_2 or rho_of("block_group")), siblings=[own] * OTHERS, approximate=True)
-    return Hierarchy(intruder=Intruder(prior="1/2"), noise=own, above=[above])
+    return Hierarchy(intruder=Intruder(prior=prior), noise=own, above=[above])
 
 
 def with_bureaus_noise() -> Hierarchy:

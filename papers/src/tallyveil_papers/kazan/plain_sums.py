@@ -61,25 +61,34 @@ def exact_epsilon(rho: float, delta: float) -> float:
     return float((rho * a + np.log(1 - 1 / a) - np.log(a * delta) / (a - 1)).min())
 
 
-def given(x1: int, x2: int, y: int, rho_1: float = RHO_1, rho_2: float = RHO_2) -> Floats:
-    """Eq. 25 as a table: a row for x1 = 0 and for 1 (p = 1/2), a column for each x2 from 0 to 60."""
+def given(x1: int, x2: int, y: int, rho_1: float = RHO_1, rho_2: float = RHO_2, *, prior: float = 0.5) -> Floats:
+    """Eq. 25 as a table: a row for x1 = 0 and for 1, a column for each x2 from 0 to 60."""
     has, above = np.arange(2)[:, None], np.arange(61)
     logs = -rho_1 * (x1 - has) ** 2 - rho_2 * (x2 - above) ** 2 - rho_1 / OTHERS * (y - above + has) ** 2
-    joint = np.where(above >= has, np.exp(logs), 0.0)
+    joint = np.where(above >= has, np.where(has, prior, 1 - prior) * np.exp(logs), 0.0)
     result: Floats = joint / joint.sum()
     return result
 
 
-def decided(count: int, rho_1: float = RHO_1, rho_2: float = RHO_2) -> tuple[float, float, float]:
-    """Eq. 18 with the level above: probabilities of a right claim, of a gain and of a loss, for p = 1/2."""
+def smallest_claimed(x2: int, y: int, *, prior: float = 0.5) -> int:
+    """The smallest x1* with posterior odds of more than 1 (Eq. 25)."""
+    below, above = given(0, x2, y, prior=prior).sum(axis=1)
+    return math.floor(-math.log(above / below) / (2 * RHO_1)) + 1  # each step adds 2 rho_1 to the log odds at x1* = 0
+
+
+def decided(
+    count: int, rho_1: float = RHO_1, rho_2: float = RHO_2, *, prior: float = 0.5
+) -> tuple[float, float, float]:
+    """Eq. 18 with the level above: probabilities of a right claim, of a gain and of a loss."""
     (own, p), (above, q), (rest, r) = (_likely(rho) for rho in (rho_1, rho_2, rho_1 / OTHERS))
     own, above, rest = own + 1, above + count, rest + count - 1
     x2 = np.arange(max(0, above[0] - 12), above[-1] + 13 + int(4 / math.sqrt(rho_2)))
     near = np.exp(-rho_2 * (above[:, None] - x2) ** 2.0)
     sums = [(near * (x2 >= x1)) @ np.exp(-rho_1 / OTHERS * (rest[:, None] - x2 + x1) ** 2.0).T for x1 in (0, 1)]
-    claims = rho_1 * (2 * own[:, None, None] - 1) + np.log(sums[1] / sums[0]) > 0
+    needed = math.log((1 - prior) / prior)
+    claims = rho_1 * (2 * own[:, None, None] - 1) + np.log(sums[1] / sums[0]) > needed
     weight = np.einsum("i,j,k->ijk", p, q, r)
-    alone = (own >= 1)[:, None, None]
+    alone = (rho_1 * (2 * own - 1) > needed)[:, None, None]
     return (
         float(weight[claims].sum()),
         float((weight * (claims & ~alone)).sum()),

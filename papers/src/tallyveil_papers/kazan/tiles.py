@@ -112,10 +112,7 @@ def _thresholds(chains: Chains) -> Integers:
 
 def _thresholds_by_hand() -> Integers:
     """The smallest x1* with an odds of more than 1 (Eq. 25), tile by tile."""
-    joint = [[plain_sums.given(0, int(x2), int(y)) for y in BOX[1]] for x2 in BOX[0]]
-    log_odds = np.array([[math.log(table[1].sum() / table[0].sum()) for table in row] for row in joint])  # at x1* = 0
-    thresholds: Integers = np.floor(-log_odds / (2 * plain_sums.RHO_1)).astype(np.int64) + 1  # each step adds 2 rho_1
-    return thresholds
+    return np.array([[plain_sums.smallest_claimed(int(x2), int(y)) for y in BOX[1]] for x2 in BOX[0]], dtype=np.int64)
 
 
 def _tiles(thresholds: Floats | Integers, name: str) -> pd.DataFrame:

@@ -89,7 +89,8 @@ def _of_loss(figures: pd.DataFrame) -> Iterator[Claim]:
         at = f"{PLACES[level]}, {COUNTED[count]}"
         low, high = rows[rows.index < 1], rows[rows.index >= 1]
         ratios[level, count] = rows[1.0] / rows[0.25]
-        yield Claim("loss_below_1", at, float(low.mean()))
+        for epsilon, loss in low.items():
+            yield Claim("loss_below_1", f"{at}, epsilon {epsilon:g}", float(loss))
         yield Claim("range_below_1", at, float(low.max() / low.min()))
         yield Claim("times_from_1", at, float((high.index / high).median()))
     if {("enum_dist", "sc"), ("enum_dist", "tc")} <= set(ratios):
@@ -162,7 +163,7 @@ def _figure(claim: Claim, census: Census, left_out: str = "") -> Figure:
                    stand_in=census.stand_in)  # fmt: skip
     if census.stand_in or figure.relation != "=":
         return figure
-    return replace(figure, tolerance=(figure.factor - 1) * (figure.published or 0.0))
+    return replace(figure, tolerance=max(figure.tolerance, (figure.factor - 1) * (figure.published or 0.0)))
 
 
 def _pick(figures: pd.DataFrame, **wanted: Any) -> pd.DataFrame:

@@ -23,6 +23,8 @@ from tallyveil.release.release import Release
 from tallyveil_papers.figure import Figure
 from tallyveil_papers.petti.census import Census, census_of
 from tallyveil_papers.petti.compare import results
+from tallyveil_papers.petti.noise import CHECKED, RUNS, drawn_figures, pairs, summed_moment
+from tallyveil_papers.petti.noise import PERSONS as SMALL_RUN
 from tallyveil_papers.petti.runs import STRATA
 from tallyveil_papers.petti.topdown import released_at
 from tallyveil_papers.registry import Outcome, Setting
@@ -34,19 +36,11 @@ BUDGETS_OF_TEXT = (0.25, 0.5, 0.75, 1.0, 2.0, 4.0, 8.0)  # Methods, "TopDown opt
 SMALLEST = "0.25"  # the budget at which constraints are pressed hardest
 PERSONS = 23  # whom the text adds to a large cell and to a small one
 LARGE, SMALL = ("adult", "not_hispanic", "white"), ("minor", "hispanic", "aian")
-WHOLE_SUM = 40.0  # k z up to which the variance is summed: beyond, exp(-40)
-CHECKED = 4.0  # standard errors
 
 
 def printed_variance(z: float) -> float:
     """The variance of G(z) as printed in "Step one": (1 - exp(-z))^2 / (2 exp(-z))."""
     return (1 - math.exp(-z)) ** 2 / (2 * math.exp(-z))
-
-
-def summed_variance(z: float) -> float:
-    """The sum of k^2 Pr[G(z) = k], with the probabilities that the paper prints."""
-    k = np.arange(1, math.ceil(WHOLE_SUM / z) + 1, dtype=np.float64)
-    return float(2 * (k**2 * (1 - math.exp(-z)) * np.exp(-z * k) / (1 + math.exp(-z))).sum())
 
 
 def compute_variance(_: Setting) -> Outcome:
@@ -60,7 +54,7 @@ def compute_variance(_: Setting) -> Outcome:
             figures.append(
                 judge("petti2020.variance.variance", variance, at=f"z = {noise.z} (epsilon {epsilon}, {query})",
                       published=printed, tolerance=1e-9 * printed, as_printed=1 / variance,
-                      again=summed_variance(float(noise.z)))
+                      again=summed_moment(float(noise.z), 2))
             )  # fmt: skip
     return Outcome(figures=figures, notes=notes_of("petti2020.variance"))
 
@@ -73,8 +67,10 @@ def compute_setup(setting: Setting) -> Outcome:
         census.population,
         Strategy.preset("e2e-2018", epsilon=SMALLEST),
         seed=setting.seed,
-        measurements=[(STRATA, "enumdist")],
+        measurements=[(query, level) for level, query in pairs()],
     )
+    assert release.measurements is not None
+    people, drawn = census.population.people, release.measurements
     held = [release.histogram] if setting.mdf is None else released_at(setting, float(SMALLEST))[0]
     bias = results(method="topdown", statistic="bias").groupby("level").homogeneity.max()
     budgets = pd.DataFrame({"epsilon": sorted(results(method="topdown").epsilon.unique())})
@@ -85,12 +81,13 @@ def compute_setup(setting: Setting) -> Outcome:
             *schema_figures(),
             *held_figures(census, held),
             spread_figure(census, release),
+            *drawn_figures(people, drawn, epsilon=SMALLEST, seed=setting.seed),
         ],
         tables={
             "homogeneity": pd.DataFrame({"level": bias.index, "largest index in the results": bias.to_numpy()}),
             "budgets": budgets.assign(in_the_results=True, in_the_text=budgets.epsilon.isin(BUDGETS_OF_TEXT)),
         },
-        notes=notes_of("petti2020.setup", census=census.words(), epsilon=SMALLEST),
+        notes=notes_of("petti2020.setup", census=census.words(), epsilon=SMALLEST, runs=RUNS, persons=SMALL_RUN),
     )
 
 
