@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 import tallyveil.mechanisms.measure as measuring
-from tallyveil.populations import census_1940
+from tallyveil.populations import census_1940, census_2020
 from tallyveil.risk import Hierarchy
 from tallyveil.risk.above import decision as deciding
 from tallyveil.risk.target.intruder import Intruder
 from tallyveil_papers import items
-from tallyveil_papers.figure import AGREES, DIFFERS, ERRATUM, SHOWN, STAND_IN
+from tallyveil_papers.figure import AGREES, DIFFERS, ERRATUM, NOT_COMPARED, SHOWN, STAND_IN
 from tallyveil_papers.kazan import plain_sums
 from tallyveil_papers.petti import claims as petti_claims
+from tallyveil_papers.petti import finer as petti_finer
 from tallyveil_papers.petti import noise as petti_noise
 from tallyveil_papers.petti.census import Census
 from tallyveil_papers.petti.compare import results
@@ -192,3 +193,33 @@ def test_the_claim_about_losses_below_1_is_held_to_its_words():
     assert judged_below_1([0.144, 0.203, 0.262]) == [STAND_IN, DIFFERS, DIFFERS, DIFFERS]
     assert judged_below_1([0.05, 0.15, 0.25]) == [DIFFERS, STAND_IN, DIFFERS, DIFFERS]  # a mean of 0.15
     assert judged_below_1([0.25, 0.25, 0.25]) == [DIFFERS, DIFFERS, DIFFERS, STAND_IN]  # independent, but not 0.15
+
+
+@pytest.fixture(scope="module")
+def finer():
+    return petti_finer.compute_conjecture(Setting(persons=300_000, replicates=1, seed=2))
+
+
+def test_finer_tables_are_less_accurate_and_lose_more_as_the_paper_suspects(finer):
+    assert finer.verdict == STAND_IN
+    assert len(finer.figures) == 2 * 4 + 1
+    assert all(figure.ours > 1 for figure in finer.figures[:-1])
+    assert finer.figures[-1].ours < 1
+
+
+def test_a_conjecture_that_is_turned_round_differs(finer):
+    table = finer.tables["fine and coarse"]
+    swapped = table.assign(tables=table.tables.map({"fine": "coarse", "coarse": "fine"}))
+    assert {figure.verdict for figure in petti_finer._figures(swapped, "")} == {DIFFERS}
+
+
+def test_coarse_tables_hold_the_same_people():
+    fine = census_2020(persons=20_000, seed=3).people
+    coarse = petti_finer.coarsened(fine)
+    assert coarse.spine.levels == ("us", "state", "county", "tract")
+    for query, level in (("total", "tract"), ("hhgq * votingage * hispanic", "county")):
+        assert (coarse.answer(query, level=level).dense() == fine.answer(query, level=level).dense()).all()
+    races = fine.answer("cenrace", level="us").dense()[0]
+    white = sum(n for n, name in zip(races, fine.schema.attributes["cenrace"], strict=True) if name.startswith("white"))
+    assert coarse.answer("cenrace", level="us").dense()[0, 0] == white
+    assert petti_finer.compute_conjecture(Setting(persons=2_000, replicates=1)).verdict == NOT_COMPARED

@@ -56,11 +56,12 @@ def of_files(place: Path) -> Setting:
 def test_every_figure_of_every_item_comes_out_as_from_the_arrays(place, town, monkeypatch):
     monkeypatch.setattr(petti_runs, "FRACTIONS", (0.05, 0.5, 0.95))
     monkeypatch.setattr(petti_census, "NATION_SIZE", PERSONS)
-    made = {item.key: item.compute(of_files(place)) for item in items(["petti2020"])}
+    of_1940 = [item for item in items(["petti2020"]) if item.key != "petti2020.conjecture"]  # which is about 2020
+    made = {item.key: item.compute(of_files(place)) for item in of_1940}
     petti_runs.sample_runs.cache_clear()
     monkeypatch.setattr(petti_census, "_census", lambda *_: Census(population=town, stand_in=False))
     direct = Setting(persons=PERSONS, replicates=RUNS, seed=SEED)
-    for item in items(["petti2020"]):
+    for item in of_1940:
         arrays, files = item.compute(direct), made[item.key]
         shown = ["name", "at", "ours", "published", "verdict"]
         kept = arrays.frame()[lambda frame: ~frame.name.str.startswith("seconds of a run")]

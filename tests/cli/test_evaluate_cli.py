@@ -256,12 +256,21 @@ def test_a_sweep_writes_one_table_and_goes_on_when_asked_for_more(town, tmp_path
     assert "Not for publication" in (tmp_path / "s" / "INTERNAL.txt").read_text()
     assert set(table.allocation) == {"equal shares"}
     assert (tmp_path / "s" / "median_abs.svg").exists()
+    assert (tmp_path / "s" / "tradeoff.svg").exists()
+    assert "smallest RMSE: " in done.stdout
     more = ask(town, "sweep", *units, *words, "--epsilon", "1,4", "--replicates", "2")
     assert "2 of 4 trials were done before" in more.stderr
     longer = pd.read_parquet(tmp_path / "s" / "sweep.parquet")
+    pooled = pd.read_csv(tmp_path / "s" / "study.csv")
+    assert list(pooled.replicates) == [2, 2]
+    assert pooled.risk.is_monotonic_increasing  # by budget
+    assert pooled.fraction.between(0.05, 0.95).all()
+    assert (pooled.rmse_error > 0).all()
+    assert set(pooled.internal) == {"from true counts, not for publication"}
     first = longer[longer.replicate == 0].reset_index(drop=True)
     assert np.array_equal(first.value, table.value, equal_nan=True)
-    two = ask(town, "sweep", *units, *words, "--epsilon", "2", "--replicates", "1")
+    two = ask(town, "sweep", *units, *words, "--epsilon", "2", "--replicates", "1", "--no-samples")
+    assert pd.read_csv(tmp_path / "s" / "study.csv").fraction.isna().all()
     assert two.returncode == 0
     assert sorted(set(pd.read_csv(tmp_path / "s" / "sweep.csv").budget)) == [1, 2, 4]  # what was there stays
     other = ask(town, "sweep", *units, *words[:4], "--seed", "4", "-o", str(tmp_path / "s"), "--epsilon", "1")

@@ -39,7 +39,10 @@ def sweep(
         list[str] | None,
         typer.Option(help="Strategy file or preset (default: equal shares). Can be repeated."),
     ] = None,
-    replicates: Annotated[int, typer.Option(help="Runs of each allocation and budget.")] = 4,
+    replicates: Annotated[int, typer.Option(help="Runs of each allocation and budget, which are pooled.")] = 4,
+    samples: Annotated[
+        bool, typer.Option("--samples/--no-samples", help="Find the sampling fraction that each result resembles.")
+    ] = True,
     level: options.Levels = None,
     query: options.Queries = None,
     facilities: options.FacilitiesFile = None,
@@ -49,9 +52,11 @@ def sweep(
     threads: options.Threads = None,
     as_json: options.Json = False,
 ) -> None:
-    """Protect the same counts at many budgets and allocations, and tabulate the error of each. Not for publication.
+    """Protect the same counts at many budgets and allocations, and compare error, bias, loss and risk of each.
 
-    Every run is stored when it is done, so an interrupted sweep resumes where it stopped.
+    Every run is stored when it is done, so an interrupted sweep resumes where it stopped. study.csv has the pooled
+    replicates with intervals, sweep.csv single runs. The output is computed from the true counts and is not for
+    publication.
 
     [bold]Examples[/bold]
 
@@ -62,8 +67,9 @@ def sweep(
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.strategies import find_facilities
     from tallyveil.cli.tables import records, write_internal
+    from tallyveil.evaluate.allocation_study import study
     from tallyveil.evaluate.error import asked_of
-    from tallyveil.evaluate.sweep import kept_name, trials
+    from tallyveil.evaluate.sweep import is_kept, kept_name, trials
     from tallyveil.evaluate.sweep import sweep as run
     from tallyveil.protection.protect import protect
     from tallyveil.runs.progress import Steps
@@ -80,23 +86,51 @@ def sweep(
     built = find_facilities(facilities, _bounded(strategies), people, own=read.facilities)
     wanted = trials(strategies, replicates=replicates)
     asked = [(str(name), text) for name, _, text in asked_of(people, level, query, None)]
-    store = FrameStore(output / "trials", job={"command": "sweep", "seed": seed, **input_digest(people, built)})
+    job = {"command": "sweep", "seed": seed, **input_digest(people, built)}
+    store, entries = (FrameStore(output / name, job=job) for name in ("trials", "residuals"))
     write_internal(output)
 
     def protect_again(strategy: Strategy, replicate: int) -> Release:
         return protect(people, strategy, facilities=built, seed=seed, replicate=replicate, threads=threads)
 
-    done = sum(kept_name(trial, asked) in store for trial in wanted)
+    done = sum(is_kept(kept_name(trial, asked), store, entries) for trial in wanted)
     with Steps("trials", len(wanted), resumable=True, done=done) as steps:
-        table = run(people, wanted, protect_again, levels=level, queries=query, store=store, progress=steps.step)
+        table = run(
+            people, wanted, protect_again, levels=level, queries=query, store=store, entries=entries,
+            progress=steps.step,
+        )  # fmt: skip
+    drawn = (
+        _sample_profiles(people, asked, replicates, FrameStore(output / "samples", job=job), seed) if samples else None
+    )
+    pooled = study(people, wanted, entries, asked=asked, samples=drawn, risk=_risk)
     _write_stored(store, output)
-    drawn = _write_plots(table, output)
+    _write_table(pooled, output, "study")
+    plots = " and plots" if _write_plots(table, pooled, output) else ""
     if as_json:
         options.emit_json(records(table))
         return
-    _show(table)
-    plots = " and plots" if drawn else ""
-    typer.echo(f"{output}: sweep.csv, sweep.parquet{plots} (internal: they come from the truth)")
+    _show(pooled)
+    typer.echo(_conclusion(pooled))
+    typer.echo(f"{output}: study.csv, sweep.csv (also as parquet){plots} (internal: they come from the truth)")
+
+
+def _sample_profiles(
+    people: Histogram, asked: list[tuple[str, str]], replicates: int, store: FrameStore, seed: int
+) -> pd.DataFrame:
+    from tallyveil.evaluate.allocation_study import sample_profiles
+    from tallyveil.evaluate.compare import FRACTIONS
+    from tallyveil.runs.progress import Steps
+
+    with Steps("sampling fractions", len(FRACTIONS), resumable=True) as steps:
+        return sample_profiles(people, asked, replicates=replicates, seed=seed, store=store, progress=steps.step)
+
+
+def _risk(strategy: Strategy, level: str) -> float | None:
+    """Disclosure risk R of someone alone in a cell of the level, for a prior of 1/2, before post-processing."""
+    from tallyveil.risk import Intruder, noises_of
+
+    noises = noises_of(strategy, level) if level in strategy.levels else ()
+    return Intruder(prior="1/2").against(*noises).risk if noises else None
 
 
 def _budgets(epsilon: str | None, rho: str | None) -> list[dict[str, str]]:
@@ -144,37 +178,56 @@ def _write_stored(store: FrameStore, output: Path) -> None:
     """Write all trials in the store, those of earlier sweeps too, as one table."""
     import pandas as pd
 
+    table = pd.concat([store[name] for name in store]).drop_duplicates(subset=KEYS, ignore_index=True)
+    table = table.sort_values(["allocation", "strategy", "budget", "replicate"], kind="stable", ignore_index=True)
+    _write_table(table, output, "sweep")
+
+
+def _write_table(table: pd.DataFrame, output: Path, name: str) -> None:
     from tallyveil.cli.tables import marked_internal
     from tallyveil.files.atomic import replacing
 
-    table = pd.concat([store[name] for name in store]).drop_duplicates(subset=KEYS, ignore_index=True)
-    table = table.sort_values(["allocation", "strategy", "budget", "replicate"], kind="stable", ignore_index=True)
     marked = marked_internal(table)
     for ending, write in (("csv", marked.to_csv), ("parquet", marked.to_parquet)):
-        with replacing(output / f"sweep.{ending}") as file:
+        with replacing(output / f"{name}.{ending}") as file:
             write(file, index=False)
 
 
 def _show(table: pd.DataFrame) -> None:
-    """Print the error and the loss of each allocation and budget, as means over the replicates."""
+    """Print error, bias, loss, the nearest sample and the risk of each allocation and budget."""
     from tallyveil.cli.tables import print_table
 
-    rows = table[table.statistic.isin(["median_abs", "rmse", "epl"])]
-    keys = ["allocation", "unit", "budget", "level", "query"]
-    wide = rows.pivot_table(index=keys, columns="statistic", values="value", sort=False, dropna=False).reset_index()
-    wide = wide[wide.median_abs.notna()]
     unit = str(table.unit.iloc[0])
     headings = {"allocation": "allocation", "budget": unit, "level": "level", "query": "query"}
-    more = {"median_abs": "median error", "rmse": "RMSE", "epl": "privacy loss"}
-    print_table(wide, title=f"Error and loss (mean of {table.replicate.nunique()} runs each)", headings=headings | more)
+    more = {"median_abs": "median error", "rmse": "RMSE", "bias": "bias", "small_bias": "of 1 to 10"}
+    rest = {"epl": "privacy loss", "fraction": "like a sample of", "risk": "risk"}
+    runs = int(table.replicates.iloc[0])
+    print_table(table, title=f"Error, loss and risk ({runs} runs each, pooled)", headings=headings | more | rest)
 
 
-def _write_plots(table: pd.DataFrame, folder: Path) -> bool:
+def _conclusion(table: pd.DataFrame) -> str:
+    """The smallest error and the smallest loss, in a sentence."""
+    unit = str(table.unit.iloc[0])
+    best = table.loc[table.rmse.idxmin()]
+    words = (
+        f"smallest RMSE: {best.rmse:.3g} ({best.allocation}, {unit} {best.budget:g}, {best['query']} at {best.level})"
+    )
+    if table.epl.notna().any():
+        least = table.loc[table.epl.idxmin()]
+        at = f"{least.allocation}, {unit} {least.budget:g}, {least['query']} at {least.level}"
+        words += f"; smallest privacy loss: {least.epl:.3g} ({at})"
+    return words
+
+
+def _write_plots(table: pd.DataFrame, pooled: pd.DataFrame, folder: Path) -> bool:
     from tallyveil.cli.tables import can_draw
     from tallyveil.report.plots import sweep_plot, write_plot
+    from tallyveil.report.study_plot import study_plot
 
     if not can_draw():
         return False
     for statistic in ("median_abs", "rmse"):
         write_plot(sweep_plot(table, statistic=statistic), folder / statistic)
+    if ((pooled.epl > 0) | (pooled.risk > 0)).any():
+        write_plot(study_plot(pooled), folder / "tradeoff")
     return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -12,7 +12,7 @@ import pandas as pd
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.loss import epl
 from tallyveil.evaluate.error import asked_of, error_of
-from tallyveil.evaluate.residuals import residuals
+from tallyveil.evaluate.residuals import Residuals, residuals
 from tallyveil.evaluate.sources import Source, people_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
@@ -55,7 +55,12 @@ def trials(strategies: Mapping[str, Iterable[Strategy]], *, replicates: int) -> 
 
 def kept_name(trial: Trial, asked: Iterable[tuple[str, str]]) -> str:
     """The name under which the table of a trial for these (level, query) pairs is stored."""
-    return f"{trial.name}-{sha256(repr(list(asked)).encode()).hexdigest()[:8]}"
+    return f"{trial.name}-{asked_digest(asked)}"
+
+
+def asked_digest(asked: Iterable[tuple[str, str]]) -> str:
+    """A short name of the (level, query) pairs that are compared."""
+    return sha256(repr(list(asked)).encode()).hexdigest()[:8]
 
 
 def sweep(
@@ -66,6 +71,7 @@ def sweep(
     levels: Iterable[str] | None = None,
     queries: Iterable[str] | None = None,
     store: MutableMapping[str, pd.DataFrame] | None = None,
+    entries: MutableMapping[str, pd.DataFrame] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> pd.DataFrame:
     """Protect and evaluate every trial.
@@ -83,6 +89,9 @@ def sweep(
     store
         Mapping in which the table of each trial is stored. A trial whose table is there already is not run again, so
         a sweep can be resumed. A store is for one truth.
+    entries
+        Mapping in which the residuals of each trial are stored, for
+        :func:`~tallyveil.evaluate.allocation_study.study`. A trial that is missing there is run again.
     progress
         Called with the name of each trial when it is done.
 
@@ -98,8 +107,12 @@ def sweep(
     frames = []
     for trial in wanted:
         name = kept_name(trial, asked)
-        if name not in stored:
-            stored[name] = _evaluated(people, trial, protect(trial.strategy, trial.replicate), asked)
+        if not is_kept(name, stored, entries):
+            released = protect(trial.strategy, trial.replicate)
+            compared = [residuals(people, released, level=level, query=query) for level, query in asked]
+            if entries is not None:
+                entries[name] = _entries(compared)
+            stored[name] = _evaluated(trial, compared)
         frames.append(stored[name])
         if progress is not None:
             progress(trial.name)
@@ -108,11 +121,15 @@ def sweep(
     return pd.concat(frames, ignore_index=True)
 
 
-def _evaluated(people: Histogram, trial: Trial, released: Source, asked: Iterable[tuple[str, str]]) -> pd.DataFrame:
+def is_kept(name: str, store: Container[str], entries: Container[str] | None) -> bool:
+    """Whether a trial need not be run again."""
+    return name in store and (entries is None or name in entries)
+
+
+def _evaluated(trial: Trial, all_compared: Iterable[Residuals]) -> pd.DataFrame:
     """The error and the empirical privacy loss of a trial, for every (level, query)."""
     parts = []
-    for level, query in asked:
-        compared = residuals(people, released, level=level, query=query)
+    for compared in all_compared:
         row = {"level": compared.level, "query": compared.query, "statistic": "epl", "value": epl(compared).epl}
         loss = pd.DataFrame([{**row, "n": compared.n}]).astype({"value": float})
         parts += [error_of(compared)[["level", "query", "statistic", "value", "n"]], loss]
@@ -120,3 +137,14 @@ def _evaluated(people: Histogram, trial: Trial, released: Source, asked: Iterabl
     budget = {"unit": strategy.unit, "budget": float(strategy.budget), "replicate": trial.replicate}
     named = {"allocation": trial.allocation, "strategy": trial.digest, **budget}
     return pd.concat(parts, ignore_index=True).assign(**named)[COLUMNS]
+
+
+def _entries(all_compared: Iterable[Residuals]) -> pd.DataFrame:
+    """The residuals of a trial, a row for each cell that is not empty in the truth or in the release."""
+    frames = [
+        pd.DataFrame({name: getattr(compared, name) for name in ("unit", "row", "true", "released")}).assign(
+            level=compared.level, query=compared.query
+        )
+        for compared in all_compared
+    ]
+    return pd.concat(frames, ignore_index=True).astype({"level": "category", "query": "category"})
