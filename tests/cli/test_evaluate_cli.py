@@ -286,6 +286,8 @@ def test_a_sweep_writes_one_table_and_goes_on_when_asked_for_more(town, tmp_path
         (["--epsilon", "1,,2"], "a budget is missing between two commas"),
         (["--epsilon", "1,1"], "a budget is given twice"),
         (["--epsilon", "1", "--replicates", "0"], "--replicates must be 1 or more"),
+        (["--epsilon", "1", "--query", "height"], "query 'height': unknown factor 'height'"),
+        (["--epsilon", "1", "--level", "village"], "unknown level 'village'"),
         (["--epsilon", "1", "--threads", "0"], "--threads must be 1 or more"),
     ],
 )

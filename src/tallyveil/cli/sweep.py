@@ -86,6 +86,9 @@ def sweep(
     built = find_facilities(facilities, _bounded(strategies), people, own=read.facilities)
     wanted = trials(strategies, replicates=replicates)
     asked = [(str(name), text) for name, _, text in asked_of(people, level, query, None)]
+    for name, text in asked:  # both refuse what they do not know, before anything is written
+        people.spine.depth(name)
+        people.schema.query(text)
     job = {"command": "sweep", "seed": seed, **input_digest(people, built)}
     store, entries = (FrameStore(output / name, job=job) for name in ("trials", "residuals"))
     write_internal(output)
@@ -199,10 +202,11 @@ def _show(table: pd.DataFrame) -> None:
 
     unit = str(table.unit.iloc[0])
     headings = {"allocation": "allocation", "budget": unit, "level": "level", "query": "query"}
-    more = {"median_abs": "median error", "rmse": "RMSE", "bias": "bias", "small_bias": "of 1 to 10"}
+    more = {"median_abs": "median error", "rmse": "RMSE", "bias": "bias", "small_bias": "bias, 1 to 10"}
     rest = {"epl": "privacy loss", "fraction": "like a sample of", "risk": "risk"}
     runs = int(table.replicates.iloc[0])
-    print_table(table, title=f"Error, loss and risk ({runs} runs each, pooled)", headings=headings | more | rest)
+    pooled = "one run each" if runs == 1 else f"{runs} runs each, pooled"
+    print_table(table, title=f"Error, loss and risk ({pooled})", headings=headings | more | rest)
 
 
 def _conclusion(table: pd.DataFrame) -> str:
