@@ -68,6 +68,8 @@ def draw_case(rng, *, root=False, measured=True, heavy=False, zeros=True) -> Cas
     own = own if own.weight.any() else own._replace(noisy=0.0 * own.noisy)
     pick = rng.choice(some) if heavy else ""
     questions = [ask(text, 1e5 if text == pick else 1.0) for text in some]
+    if not any(one.weight.any() for one in (own, *questions)):  # something is measured
+        questions[0].weight[:] = 1.0
     texts = rng.permutation(["detailed", *FINE_TO_COARSE])[: rng.integers(0, 4)]
     return Case(
         nests=nests,

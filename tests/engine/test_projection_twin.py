@@ -202,7 +202,7 @@ def judge(x, nu, steep, columns, own, arrays):
 def test_gap_bounds_the_distance_to_the_optimum_and_is_none_there(kind):
     """Which bug: a bound that does not hold, above all with violations or multipliers that are not the best."""
     seen = Counter()
-    for rng, truth, columns, queries, arrays in nests(kind, 50):
+    for rng, truth, columns, queries, arrays in nests(kind, 30):
         rows, every = rows_of(arrays), queries_of(queries)
         steep = [one for one, soft in zip(every, [False, *queries.soft], strict=True) if not soft]
         soft = [one for one, is_soft in zip(every[1:], queries.soft, strict=True) if is_soft]
