@@ -35,7 +35,7 @@ def compile_kernels(compiled: Callable[[], object] = lambda: None) -> bool:
     messages: SimpleQueue[bool] = SimpleQueue()
     jobs = [
         subprocess.Popen(
-            [sys.executable, "-m", "tallyveil.protection.kernels", name],
+            [sys.executable, "-P", "-m", "tallyveil.protection.kernels", name],  # -P: nothing from the current folder
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
