@@ -150,8 +150,8 @@ def _released(
     from tallyveil.release.declare import SEEDED
 
     given = read_truth_and_releases(truth, [release], codebook, units=units, file_format=file_format)
-    (folder,) = given.releases.values()
-    if folder.strategy is None:
+    folder = next(iter(given.releases.values()), None)  # None for a baseline
+    if folder is None or folder.strategy is None:
         raise InputError(f"{release}: the strategy is missing. Give the folder of a release, or --strategy instead.")
     seeded = SEEDED in folder.histogram.stamps
     if (seeded and key is not None) or (not seeded and seed is not None):
