@@ -12,23 +12,6 @@ from tallyveil.risk import Above, Attribute, Hierarchy, Intruder, Several, prior
 
 PL94 = "pl94-2020-us-persons"
 PAPER = DiscreteGaussian(variance=1 / (2 * 0.0992))
-TABLE = "county,block,age,count\n1,11,child,1\n1,11,adult,8\n1,12,child,2\n1,12,adult,9\n2,21,child,4\n2,21,adult,5\n"
-BOOK = """[geography]
-levels = ["county", "block"]
-root = "us"
-[attributes]
-age = ["child", "adult"]
-[table]
-layout = "long"
-count = "count"
-"""
-
-
-@pytest.fixture
-def town(tmp_path) -> list[str]:
-    (tmp_path / "town.csv").write_text(TABLE)
-    (tmp_path / "town.toml").write_text(BOOK)
-    return [str(tmp_path / "town.csv"), "--codebook", str(tmp_path / "town.toml")]
 
 
 @pytest.mark.parametrize(("attack", "counts"), [("characteristics", 1), ("responded", 1), ("truthful", 1), ("cell", 2)])
