@@ -273,3 +273,53 @@ def test_bad_options_give_one_line_and_write_nothing(place, tmp_path, words, lin
     assert line in done.stderr
     assert done.stderr.count("tallyveil: ") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+BOOK = """[geography]
+levels = ["state", "county"]
+root = "us"
+[attributes]
+age = ["adult"]
+[table]
+layout = "long"
+count = "count"
+"""
+HEAD = "state,county,age,count\n"
+PEOPLE = HEAD + "A,A1,adult,3\nA,A2,adult,40\n"
+METHODS = (
+    "geometric --epsilon 1 --query age",
+    "raked --epsilon 1",
+    "reconciled --epsilon 1 --differences absolute",
+    "reconciled --epsilon 1 --keep us",
+    "sample --fraction 1/1000",
+    "swap --rate 1 --match age --within us",
+    "suppress --below 5",
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "units"),
+    [(PEOPLE, None), (PEOPLE, "state,county\nA,A1\nA,A2\nB,B1\n"), (HEAD, "state,county\nA,A1\n")],
+    ids=["one state and one label", "an empty state", "nobody"],
+)
+def test_every_method_runs_where_there_is_hardly_anything(tmp_path, table, units):
+    (tmp_path / "t.csv").write_text(table)
+    (tmp_path / "t.toml").write_text(BOOK)
+    words = [str(tmp_path / "t.csv"), "--codebook", str(tmp_path / "t.toml")]
+    if units is not None:
+        (tmp_path / "u.csv").write_text(units)
+        words += ["--units", str(tmp_path / "u.csv")]
+    folders = []
+    for number, method in enumerate(METHODS):
+        folders.append(str(tmp_path / f"o{number}"))
+        done = run("baseline", *words, "--method", *method.split(), "-o", folders[-1])
+        assert done.returncode == 0, done.stderr
+        for file in (tmp_path / f"o{number}").glob("estimates/*.parquet"):
+            numbers = pd.read_parquet(file).estimate
+            assert np.isfinite(numbers).all() or method.startswith("suppress")
+    done = run("evaluate", words[0], *folders, *words[1:], "--json")
+    if table == HEAD:
+        assert (done.returncode, "nobody is counted in it" in done.stderr) == (2, True)
+    else:
+        assert done.returncode == 0, done.stderr
+        assert len(json.loads(done.stdout)["releases"]) == len(METHODS)

@@ -61,6 +61,15 @@ def test_a_curve_of_all_levels_is_above_that_of_the_leaf_and_unknown_people_lowe
     assert leaf < every
 
 
+def test_a_strategy_of_a_curve_is_refused_for_its_own_mistake_and_not_for_its_budget(tmp_path):
+    (tmp_path / "plan.toml").write_text('mechanism = "gaussian"\nrho = 1\nepsilom = 2\n')
+    done = run("risk", "curve", "--strategy", str(tmp_path / "plan.toml"))
+    assert (done.returncode, "unknown field 'epsilom'" in done.stderr) == (2, True)
+    (tmp_path / "plan.toml").write_text('mechanism = "geometric"\nrho = 1\nlevels = {us = 1}\nqueries = {total = 1}\n')
+    done = run("risk", "curve", "--strategy", str(tmp_path / "plan.toml"))
+    assert (done.returncode, "takes epsilon, not rho" in done.stderr) == (2, True)
+
+
 def test_a_curve_of_a_preset_without_a_budget_sets_it():
     assert figures("risk", "curve", "--strategy", "e2e-2018", "--points", "2")["budget"] == "epsilon"
 
