@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import typer
 
@@ -26,29 +26,29 @@ PROBE = 25  # runs that are timed
 @final
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """Batches of runs that are to be made; those in the store were made before."""
+    """Batches of runs that are to be made; ``done`` of the ``total`` were made before."""
 
     run: RunMechanism
     people: Histogram
-    names: list[str]
     batch: int
-    store: Mapping[str, Any] | None
+    total: int
+    done: int
+    resumable: bool
 
     @contextmanager
     def made(
         self, workers: int | None, so_many: str, remedy: str, *, long: bool
     ) -> Iterator[tuple[Map, Callable[[int, int], None]]]:
         """A map to make the batches with and a function to report progress to, after announcing the time needed."""
-        done = 0 if self.store is None else sum(name in self.store for name in self.names)
         cores = workers or os.cpu_count() or 1
-        seconds = self._seconds_per_run() * (len(self.names) - done) * self.batch / cores
+        seconds = self._seconds_per_run() * (self.total - self.done) * self.batch / cores
         _announce(seconds, so_many, remedy, long=long)
-        unit, resumable = f"batches of {self.batch:,} runs", self.store is not None
+        unit = f"batches of {self.batch:,} runs"
         with (
             _pool(cores, seconds=seconds) as pool_map,
-            Steps(unit, len(self.names), done=done, resumable=resumable) as steps,
+            Steps(unit, self.total, done=self.done, resumable=self.resumable) as steps,
         ):
-            yield pool_map, _follow(steps, done)
+            yield pool_map, _follow(steps, self.total)
 
     def _seconds_per_run(self) -> float:
         """About how long one run takes on one core, from a few that are timed."""
@@ -80,15 +80,15 @@ def _announce(seconds: float, runs: str, remedy: str, *, long: bool) -> None:
         typer.echo(f"this takes about {human_seconds(seconds)}", err=True)
 
 
-def _follow(steps: Steps, done: int) -> Callable[[int, int], None]:
-    """Progress in steps: the first call reports the batches done before, each further call one batch."""
-    first = True
+def _follow(steps: Steps, total: int) -> Callable[[int, int], None]:
+    """Progress in steps, from the number of runs that are done and the number of all runs."""
+    reported = 0
 
-    def progress(*_: int) -> None:
-        nonlocal first
-        for _step in range(done if first else 1):
+    def progress(done: int, runs: int) -> None:
+        nonlocal reported
+        while reported < total * done // runs:
             steps.step()
-        first = False
+            reported += 1
 
     return progress
 
