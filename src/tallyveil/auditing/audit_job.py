@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -13,7 +13,7 @@ from tallyveil.evaluate.audit.learners import Learner
 from tallyveil.evaluate.audit.result import Audit
 from tallyveil.evaluate.audit.views import AuditView, neighbours_in_words, views_of
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.runs.batches import Execution, batches_of, made_before
+from tallyveil.runs.batches import Execution, RunBatch, batches_of, made_before
 from tallyveil.runs.store import input_digest
 
 BATCH = 250  # runs that are made, and stored, together
@@ -63,10 +63,13 @@ class AuditJob:
         """The number of runs in a batch."""
         return batch_size(self.people, self.query, self.runs)
 
-    def batches(self, store: Mapping[str, Any] | None) -> tuple[int, int]:
-        """The number of batches, and how many of them a store has."""
-        names = [batch.name for batch in batches_of(SIDES, self.runs, self.batch)]
-        return len(names), made_before(names, store)
+    def batches(self) -> list[RunBatch]:
+        """The batches of runs."""
+        return batches_of(SIDES, self.runs, self.batch)
+
+    def made_before(self, store: Collection[str]) -> int:
+        """How many of the batches a store has."""
+        return made_before(self.batches(), store)
 
     def settings(self) -> dict[str, Any]:
         """What the stored runs depend on."""

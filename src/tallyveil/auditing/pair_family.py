@@ -44,12 +44,14 @@ def pair_family(people: Histogram, mechanism: TopDownRuns | SimpleRuns, *, query
         try:
             pair, epsilon = _first_covered(name, candidates, mechanism, query=query)
         except InputError as refused:
-            left_out.append(LeftOut(pair=name, reason=str(refused)))
+            left_out.append(
+                LeftOut(pair=name, reason=str(refused).partition(". ")[0].rstrip(".") + ".")
+            )  # without the remedy
         else:
             pairs.append(pair)
             proven.append(epsilon)
     if removing:
-        reason = "it is one person removed and one added, two steps of add-or-remove neighbours."
+        reason = "these are two steps of add-or-remove neighbours, one person removed and one added."
         left_out.append(LeftOut(pair="a person moves or changes an attribute", reason=reason))
     if not pairs:
         raise InputError(f"no pair of neighbours was found ({left_out[0].reason.rstrip('.')}). Name one with --move.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -14,7 +14,7 @@ from tallyveil.evaluate.audit.learners import Learner
 from tallyveil.evaluate.audit.pairs import audit_pairs, check_pairs, search_batches
 from tallyveil.evaluate.audit.pairs_result import AuditSearch
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.runs.batches import Execution
+from tallyveil.runs.batches import Execution, RunBatch
 from tallyveil.runs.store import input_digest
 
 
@@ -61,10 +61,13 @@ class SearchJob:
         """The number of runs in a batch."""
         return batch_size(self.people, self.query, self.runs)
 
-    def batches(self, store: Mapping[str, Any] | None) -> tuple[int, int]:
-        """The number of batches, and how many of them a store has."""
-        parts = search_batches(len(self.family.pairs), self.runs, self.batch)
-        return sum(len(part) for part in parts), 0 if store is None else len(store)
+    def batches(self) -> list[RunBatch]:
+        """As many batches as will be made; which pairs they are for depends on the runs."""
+        return search_batches(len(self.family.pairs), self.runs, self.batch)
+
+    def made_before(self, store: Collection[str]) -> int:
+        """How many of the batches a store has; it has no others, because the settings belong to one search."""
+        return len(store)
 
     def settings(self) -> dict[str, Any]:
         """What the stored runs depend on."""

@@ -128,8 +128,8 @@ def audit(
     job = _job(run, people, searching=searching, move=move, remove=remove, settings=settings)
     typer.echo(f"auditing {mechanism.value} on {people}\n{job.neighbours}", err=True)
     store = open_run_store(output, job.settings())
-    total, done = job.batches(store)
-    work = Batches(run=run, people=people, batch=job.batch, total=total, done=done, resumable=store is not None)
+    done, resumable = 0 if store is None else job.made_before(store), store is not None
+    work = Batches(run=run, people=people, batches=job.batches(), size=job.batch, done=done, resumable=resumable)
     remedy = "Audit a smaller tree (a bug shows in 8 leaves too)"
     with work.made(workers, f"{runs:,} runs a side", remedy, long=long) as (pool_map, progress):
         result = job.audit(Execution(batch=job.batch, map=pool_map, store=store, progress=progress))

@@ -175,9 +175,9 @@ def execution_of(
     from tallyveil.runs.pool import Batches
 
     batch = min(BATCH, runs)
-    names = [part.name for part in batches_of(SIDES, runs, batch)]
-    done, resumable = made_before(names, store), store is not None
-    work = Batches(run=run, people=people, batch=batch, total=len(names), done=done, resumable=resumable)
+    batches = batches_of(SIDES, runs, batch)
+    done, resumable = made_before(batches, store), store is not None
+    work = Batches(run=run, people=people, batches=batches, size=batch, done=done, resumable=resumable)
     so_many, remedy = f"{runs:,} runs of each hypothesis", "Cut the tree to fewer leaves"
     with work.made(workers, so_many, remedy, long=long) as (pool_map, progress):
         yield Execution(batch=batch, map=pool_map, store=store, progress=progress)

@@ -75,9 +75,9 @@ def batches_of(sides: Sequence[str], runs: int, size: int, *, first: int = 0) ->
     return [RunBatch(side, start, min(start + size, runs)) for start in range(first, runs, size) for side in sides]
 
 
-def made_before(names: Iterable[str], store: Container[str] | None) -> int:
-    """How many batches a store has."""
-    return 0 if store is None else sum(name in store for name in names)
+def made_before(batches: Iterable[RunBatch], store: Container[str] | None) -> int:
+    """How many of the batches a store has."""
+    return 0 if store is None else sum(batch.name in store for batch in batches)
 
 
 def outputs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
@@ -16,7 +16,7 @@ from tallyveil.runs.progress import Steps, compiling_aloud, human_seconds
 
 if TYPE_CHECKING:
     from tallyveil.nouns.histogram import Histogram
-    from tallyveil.runs.batches import Map, RunMechanism
+    from tallyveil.runs.batches import Map, RunBatch, RunMechanism
 
 LONG = 3600.0  # seconds; longer work needs --long
 POOL = 5.0  # seconds of work from which starting other processes pays
@@ -26,12 +26,12 @@ PROBE = 25  # runs that are timed
 @final
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """Batches of runs that are to be made; ``done`` of the ``total`` were made before."""
+    """Batches of at most ``size`` runs that are to be made; ``done`` of them were made before."""
 
     run: RunMechanism
     people: Histogram
-    batch: int
-    total: int
+    batches: Sequence[RunBatch]
+    size: int
     done: int
     resumable: bool
 
@@ -41,20 +41,22 @@ class Batches:
     ) -> Iterator[tuple[Map, Callable[[int, int], None]]]:
         """A map to make the batches with and a function to report progress to, after announcing the time needed."""
         cores = workers or os.cpu_count() or 1
-        seconds = self._seconds_per_run() * (self.total - self.done) * self.batch / cores
+        total = len(self.batches)
+        runs = sum(len(batch.runs) for batch in self.batches) * (1 - self.done / total)
+        seconds = self._seconds_per_run() * runs / cores
         _announce(seconds, so_many, remedy, long=long)
-        unit = f"batches of {self.batch:,} runs"
+        unit = f"batches of {self.size:,} runs"
         with (
             _pool(cores, seconds=seconds) as pool_map,
-            Steps(unit, self.total, done=self.done, resumable=self.resumable) as steps,
+            Steps(unit, total, done=self.done, resumable=self.resumable) as steps,
         ):
-            yield pool_map, _follow(steps, self.total)
+            yield pool_map, _follow(steps, total)
 
     def _seconds_per_run(self) -> float:
         """About how long one run takes on one core, from a few that are timed."""
         with compiling_aloud():
             self._time(range(1))
-        probe = range(min(self.batch, PROBE))
+        probe = range(min(self.size, PROBE))
         return self._time(probe) / len(probe)
 
     def _time(self, runs: range) -> float:

@@ -92,14 +92,15 @@ def search_rounds(pairs: int, runs: int) -> list[SearchRound]:
     return [SearchRound(n, end) for n, end in zip(left, ends, strict=True)]
 
 
-def search_batches(pairs: int, runs: int, size: int) -> list[list[RunBatch]]:
-    """As many batches as each round and the test will make. The sides stand for those of the pairs that are left."""
+def search_batches(pairs: int, runs: int, size: int) -> list[RunBatch]:
+    """As many batches as the rounds and the test will make; the first pairs stand for those that will be left."""
     rounds = search_rounds(pairs, runs)
     begins = [0, *(end for _, end in rounds)]
     tasks = [*rounds, SearchRound(1, begins[-1] + runs // 2)]
     return [
-        batches_of(_sides(range(left)), end, size, first=begin)
+        batch
         for (left, end), begin in zip(tasks, begins, strict=True)
+        for batch in batches_of(_sides(range(left)), end, size, first=begin)
     ]
 
 
@@ -137,7 +138,7 @@ def audit_pairs(
     check_learner(learner)
     search = _PairSearch(run, pairs, query=query, runs=runs, execution=execution or Execution())
     families: tuple[Family, ...] = ("one-unit", "joint", "learned") if learner == "trees" else ("one-unit", "joint")
-    alpha = (1 - confidence) / 2
+    alpha, words = (1 - confidence) / 2, [pair.words() for pair in pairs]
     left = list(range(len(pairs)))
     searched: dict[int, SearchedPair] = {}
     looks: dict[int, float] = {}
@@ -148,14 +149,14 @@ def audit_pairs(
         for i in left:
             chosen[i] = search.choose(i, families=families, alpha=alpha, delta=delta)
             looks[i] = chosen[i][best_family(chosen[i])].bound
-            searched[i] = SearchedPair(pair=pairs[i].name, neighbours=pairs[i].words(), rounds=number,
+            searched[i] = SearchedPair(pair=pairs[i].name, neighbours=words[i], rounds=number,
                                        selection_runs=end, selection_bound=max(0.0, looks[i]))  # fmt: skip
     selected = left[0]
     one, two = search.test(selected)
     names = search.names(selected)
     audit = Audit(
         **best_and_bounds(chosen[selected], one, two, names, alpha=alpha, delta=delta),
-        neighbours=pairs[selected].words(),
+        neighbours=words[selected],
         proven=None if proven is None else float(proven),
         runs=runs,
         confidence=confidence,
@@ -183,7 +184,7 @@ class _PairSearch:
         self._job = WatchedRuns(run, {side: (people[i], views[i // 2]) for i, side in enumerate(sides)})
         self._values: dict[str, list[NDArray[Any]]] = {side: [] for side in sides}
         self._end, self._runs, self._execution, self._made = 0, runs, execution, 0
-        self._all = sum(len(batch.runs) for part in search_batches(len(pairs), runs, runs) for batch in part)
+        self._all = sum(len(batch.runs) for batch in search_batches(len(pairs), runs, runs))
 
     def extend(self, pairs: Sequence[int], end: int) -> None:
         """Make the runs of some pairs up to number ``end``."""
