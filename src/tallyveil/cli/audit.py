@@ -88,8 +88,9 @@ def audit(
     and is not for publication.
 
     With --neighbours search, the first half also chooses D and D' from a family of pairs made from the data: a person
-    moves into an empty unit, joins the only person of a unit, leaves a homogeneous or a large unit, moves to a sibling
-    or to another parent, or changes one or all attributes. Pairs that the guarantee does not cover are left out.
+    moves into an empty unit, joins the only person of a unit, differs from everyone else in a unit, leaves a large
+    unit, moves to a sibling unit or to another parent, or changes one or all attributes. Pairs that the guarantee does
+    not cover are left out.
 
     [bold]Examples[/bold]
 

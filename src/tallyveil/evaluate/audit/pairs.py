@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tallyveil.errors import InputError
 from tallyveil.evaluate.audit.audit import (
     SIDES,
+    Chosen,
     WatchedRuns,
     best_and_bounds,
     best_family,
@@ -136,27 +137,15 @@ def audit_pairs(
     """
     check_pairs(len(pairs), runs, confidence, delta)
     check_learner(learner)
-    search = _PairSearch(run, pairs, query=query, runs=runs, execution=execution or Execution())
+    made = _PairRuns(run, pairs, query=query, runs=runs, execution=execution or Execution())
     families: tuple[Family, ...] = ("one-unit", "joint", "learned") if learner == "trees" else ("one-unit", "joint")
-    alpha, words = (1 - confidence) / 2, [pair.words() for pair in pairs]
-    left = list(range(len(pairs)))
-    searched: dict[int, SearchedPair] = {}
-    looks: dict[int, float] = {}
-    chosen: dict[int, dict[Family, ChosenEvent]] = {}
-    for number, (keep, end) in enumerate(search_rounds(len(pairs), runs), 1):
-        left = sorted(left, key=lambda i: -looks.get(i, 0.0))[:keep]
-        search.extend(left, end)
-        for i in left:
-            chosen[i] = search.choose(i, families=families, alpha=alpha, delta=delta)
-            looks[i] = chosen[i][best_family(chosen[i])].bound
-            searched[i] = SearchedPair(pair=pairs[i].name, neighbours=words[i], rounds=number,
-                                       selection_runs=end, selection_bound=max(0.0, looks[i]))  # fmt: skip
-    selected = left[0]
-    one, two = search.test(selected)
-    names = search.names(selected)
+    alpha = (1 - confidence) / 2
+    selected, chosen, searched = _select(made, pairs, runs=runs, families=families, alpha=alpha, delta=delta)
+    one, two = made.test(selected)
+    names = made.names(selected)
     audit = Audit(
-        **best_and_bounds(chosen[selected], one, two, names, alpha=alpha, delta=delta),
-        neighbours=words[selected],
+        **best_and_bounds(chosen, one, two, names, alpha=alpha, delta=delta),
+        neighbours=searched[selected].neighbours,
         proven=None if proven is None else float(proven),
         runs=runs,
         confidence=confidence,
@@ -167,12 +156,37 @@ def audit_pairs(
         audit=audit,
         pair=pairs[selected].name,
         test_runs=len(one),
-        pairs=tuple(searched.values()),
+        pairs=searched,
         left_out=tuple(left_out),
     )
 
 
-class _PairSearch:
+def _select(
+    made: _PairRuns,
+    pairs: Sequence[NeighbourPair],
+    *,
+    runs: int,
+    families: Sequence[Family],
+    alpha: float,
+    delta: float,
+) -> tuple[int, Chosen, tuple[SearchedPair, ...]]:
+    """The pair that stays until the last round, its events, and how every pair looked in its own last round."""
+    words, left = [pair.words() for pair in pairs], list(range(len(pairs)))
+    looks: dict[int, float] = {}
+    searched: dict[int, SearchedPair] = {}
+    chosen: Chosen = {}
+    for number, (keep, end) in enumerate(search_rounds(len(pairs), runs), 1):
+        left = sorted(left, key=lambda i: -looks.get(i, 0.0))[:keep]
+        made.extend(left, end)
+        for i in left:
+            chosen = made.choose(i, families=families, alpha=alpha, delta=delta)  # in the last round, of one pair
+            looks[i] = chosen[best_family(chosen)].bound
+            searched[i] = SearchedPair(pair=pairs[i].name, neighbours=words[i], rounds=number,
+                                       selection_runs=end, selection_bound=max(0.0, looks[i]))  # fmt: skip
+    return left[0], chosen, tuple(searched[i] for i in range(len(pairs)))
+
+
+class _PairRuns:
     """The runs that are made so far on each pair; all runs of a round are made together."""
 
     def __init__(
