@@ -17,6 +17,7 @@ from tallyveil.errors import InputError
 from tallyveil.evaluate.audit import learners, search
 from tallyveil.evaluate.audit.audit import audit
 from tallyveil.evaluate.audit.pairs import NeighbourPair, audit_pairs, search_batches, search_rounds
+from tallyveil.evaluate.audit.search import Search
 from tallyveil.evaluate.audit.views import AuditView, neighbour
 from tallyveil.privacy import Geometric
 from tallyveil.runs.batches import Execution
@@ -191,6 +192,13 @@ def test_trees_that_fit_noise_give_no_bound_above_epsilon():
     ]
     assert not any(one.audit.learned.epsilon_low > 1 for one in found)
     assert any(one.audit.learned.epsilon_low > 0.2 for one in found)
+
+
+def test_trees_are_not_judged_on_the_runs_that_they_were_fitted_on():
+    pytest.importorskip("sklearn")
+    one, two = np.random.default_rng(1).normal(size=(2, 600, 4))  # the same distribution
+    chosen = Search(one=one, two=two, true_one=np.ones(4), true_two=np.zeros(4), alpha=0.025).best("learned")
+    assert chosen.bound < 0
 
 
 def test_a_learner_that_is_unknown_or_not_installed_is_refused(monkeypatch):
