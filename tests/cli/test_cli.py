@@ -4,9 +4,11 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import pandas as pd
 import pytest
 
 from command_line import Done, figures, run
+from tallyveil.cli.tables import print_table
 
 
 @pytest.mark.parametrize(("rho", "epsilon", "implied"), [("2.56", 17.158, 2.263), ("0.5", 6.839, 1.0)])
@@ -134,6 +136,18 @@ def test_every_command_has_help_with_an_example(command):
     text = run(*command, "--help").stdout
     assert "Example" in text
     assert f"tallyveil {' '.join(command)}" in text
+
+
+def test_brackets_in_help_are_shown():
+    text = " ".join(run("evaluate", "--help").stdout.replace("│", " ").split())
+    assert '--funds "[age:child]" --amount 5e6' in text
+    assert "[QUERY:GROUP]" in text
+
+
+def test_a_table_shows_names_with_brackets_and_infinite_figures(capsys):
+    frame = pd.DataFrame({"unit": ["[red]", "[/b]"], "gap": [0.5, float("inf")]})
+    print_table(frame, title="units [x]", headings={"unit": "unit [u]", "gap": "gap"})
+    assert capsys.readouterr().out.split() == "units [x] unit [u] gap [red] 0.5 [/b] inf".split()
 
 
 def test_codebook_drafts_prints_and_writes(tmp_path):
