@@ -147,7 +147,7 @@ def test_brackets_in_help_are_shown():
 def test_a_table_shows_names_with_brackets_and_infinite_figures(capsys):
     frame = pd.DataFrame({"unit": ["[red]", "[/b]"], "gap": [0.5, float("inf")]})
     print_table(frame, title="units [x]", headings={"unit": "unit [u]", "gap": "gap"})
-    assert capsys.readouterr().out.split() == "units [x] unit [u] gap [red] 0.5 [/b] inf".split()
+    assert capsys.readouterr().out.split() == ["units", "[x]", "unit", "[u]", "gap", "[red]", "0.5", "[/b]", "inf"]
 
 
 def test_codebook_drafts_prints_and_writes(tmp_path):

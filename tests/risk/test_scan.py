@@ -347,7 +347,7 @@ def test_scans_that_cannot_be_are_refused(given, words):
 @pytest.mark.parametrize("kind", ["characteristics", "truthful", "cell"])
 @pytest.mark.parametrize("constraints", [(), (Invariant(query="home", level="block"),)])
 def test_a_strategy_that_declares_no_attributes_exposes_people_as_one_that_does(kind, constraints):
-    declared = replace(plan(constraints=constraints), queries=dict.fromkeys(plan().levels, {"detailed": 1}))
+    declared = replace(plan(constraints=constraints), queries={key: {"detailed": 1} for key in plan().levels})
     attack = Attack(kind=kind)
     with_names = scan(PEOPLE, declared, levels=["block"], attack=attack).levels
     without = scan(PEOPLE, replace(declared, attributes=()), levels=["block"], attack=attack).levels
@@ -357,7 +357,7 @@ def test_a_strategy_that_declares_no_attributes_exposes_people_as_one_that_does(
 
 @pytest.mark.parametrize("kind", ["characteristics", "cell"])
 def test_the_detailed_counts_of_a_strategy_that_declares_no_attributes_are_evidence(kind):
-    declared = replace(plan(), queries=dict.fromkeys(plan().levels, {"total": "1/4", "detailed": "3/4"}))
+    declared = replace(plan(), queries={key: {"total": "1/4", "detailed": "3/4"} for key in plan().levels})
     for level in declared.levels:
         found = noises_of(replace(declared, attributes=()), level, attack=kind)
         assert found == noises_of(declared, level, attack=kind) != ()

@@ -66,7 +66,7 @@ def funds(
     """
     people = people_of(truth)
     if not 0 < amount < np.inf:
-        raise InputError(f"the amount to divide must be above 0. Got {amount:g} instead.")
+        raise InputError(f"the amount to divide must be a number above 0. Got {amount:g} instead.")
     asked = parse_formula(formula, people.schema)
     units = people.spine.labels(level)
     true, bad = _divided(asked, [people], people, level, amount, whose="true")
@@ -143,8 +143,10 @@ def _divided(
         answers = {query: tables_at(source, people, level=level, query=query) for query in queries}
         for replicate in range(len(answers[TOTAL])):
             value = formula.value(lambda query, answers=answers, k=replicate: answers[query][k], len(units))  # type: ignore[misc]
-            bad = ~np.isfinite(value)
+            bad = np.isnan(value)
             value[bad] = 0.0
+            if np.isinf(value).any() or np.isinf(value.sum()):
+                raise InputError(f"formula {formula.text!r} gives numbers that are too large. Use smaller factors.")
             if (value < 0).any():
                 first = int(np.argmax(value < 0))
                 raise InputError(
@@ -153,6 +155,6 @@ def _divided(
                 )
             if not value.sum() > 0:
                 raise InputError(f"formula {formula.text!r} gives 0 for every {level} by {whose} counts. Use another.")
-            parts.append(amount * value / value.sum())
+            parts.append(amount * (value / value.sum()))
             undefined.append(bad)
     return np.array(parts), np.array(undefined).astype(np.int64)
