@@ -145,6 +145,17 @@ def test_who_gains_and_loses_is_counted_by_size_and_homogeneity():
     assert mixed.gain.sum() == pytest.approx(0)
 
 
+def test_what_one_release_moves_is_not_averaged_away_by_the_next():
+    up, down = TRUE.copy(), TRUE.copy()
+    up[0, 0, 0, 0] += 3
+    down[1, 0, 0, 0] += 3
+    people = histogram(TRUE)
+    tables = [funds(people, releases, "total", level="tract") for releases in map(histogram, (up, down))]
+    both = funds(people, [histogram(up), histogram(down)], "total", level="tract")
+    *single, pooled = (funds_by_group(table, people).moved for table in (*tables, both))
+    assert pooled.tolist() == pytest.approx(((single[0] + single[1]) / 2).tolist())
+
+
 def test_a_unit_whose_formula_divides_by_zero_gets_nothing_and_is_counted():
     table = funds(histogram(TRUE), histogram(TRUE), "total / adult", level="tract")
     assert table.undefined.tolist() == [0, 0, 2]  # in the truth and in the release

@@ -49,8 +49,9 @@ def funds(
     -------
     DataFrame
         ``level``, ``unit``, ``size`` (true persons), ``true``, ``released`` and ``gain`` (means over replicates),
-        ``moe90`` (1.645 times the root mean squared gain over replicates, missing if there is one), and ``undefined``
-        (in how many of the truth and the replicates the formula divides by 0).
+        ``abs_gain`` (the mean absolute gain), ``moe90`` (1.645 times the root mean squared gain over replicates,
+        missing if there is one), and ``undefined`` (in how many of the truth and the replicates the formula divides by
+        0).
 
     Examples
     --------
@@ -81,6 +82,7 @@ def funds(
             "true": true[0],
             "released": parts.mean(axis=0),
             "gain": gain.mean(axis=0),
+            "abs_gain": np.abs(gain).mean(axis=0),
             "moe90": 1.645 * spread,
             "undefined": bad.sum(axis=0) + worse.sum(axis=0),
         }
@@ -96,8 +98,9 @@ def funds_by_group(
     -------
     DataFrame
         ``by`` (``all``, ``size``, ``homogeneity``), ``group``, ``n``, ``true`` and ``gain`` (sums over the group),
-        ``relative`` (gain over true), ``gaining`` and ``losing`` (numbers of units), ``moved`` (half the sum of
-        absolute gains: what goes to other units than it should, or for a group, half of what its units gain and lose).
+        ``relative`` (gain over true), ``gaining`` and ``losing`` (numbers of units, by their mean gain over
+        replicates), ``moved`` (half the sum of absolute gains, the mean over replicates: what goes to other units than
+        it should, or for a group, half of what its units gain and lose).
     """
     people = people_of(truth)
     level = str(table.level.iloc[0])
@@ -108,7 +111,7 @@ def funds_by_group(
         ("size", number, names),
         ("homogeneity", index, [str(empty) for empty in range(int(index.max(initial=0)) + 1)]),
     ]
-    gain, true = table.gain.to_numpy(), table.true.to_numpy()
+    gain, true, distance = table.gain.to_numpy(), table.true.to_numpy(), table.abs_gain.to_numpy()
     rows = []
     for by, group, labels in groupings:
         for which in np.unique(group):
@@ -126,7 +129,7 @@ def funds_by_group(
                     "relative": gained / given if given else np.nan,
                     "gaining": int((gain[inside] > 0).sum()),
                     "losing": int((gain[inside] < 0).sum()),
-                    "moved": float(np.abs(gain[inside]).sum()) / 2,
+                    "moved": float(distance[inside].sum()) / 2,
                 }
             )
     return pd.DataFrame(rows)
