@@ -274,3 +274,15 @@ def test_synth_refuses_what_it_cannot_make(tmp_path):
     done = run("synth", "1940", "--persons", "0", "-o", str(tmp_path / "t.parquet"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 2)  # what it set out to do, and why not
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lack_of_memory_is_one_line(monkeypatch):
+    def full(**_: object) -> None:
+        raise MemoryError("Unable to allocate 30 GiB")
+
+    monkeypatch.setattr(sys.modules["tallyveil.cli.main"], "app", full)
+    done = run("cite")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "tallyveil: there is not enough memory (Unable to allocate 30 GiB). Use smaller numbers or tables.\n"
+    )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tallyveil.runs.store import FrameStore
 
 
+MOST_REPLICATES = 10_000
 KEYS = ["allocation", "strategy", "unit", "budget", "replicate", "level", "query", "statistic"]
 
 
@@ -77,8 +78,8 @@ def sweep(
 
     options.check_threads(threads)
     options.refuse_unless_resumable(output, "trials")
-    if replicates < 1:
-        raise InputError(f"--replicates must be 1 or more. Got {replicates} instead.")
+    if not 1 <= replicates <= MOST_REPLICATES:
+        raise InputError(f"--replicates must be from 1 to {MOST_REPLICATES:,}. Got {replicates:,} instead.")
     budgets = _budgets(epsilon, rho)
     read = read_people(data, codebook, file_format, units=units)
     people = read.counts
