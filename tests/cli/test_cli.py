@@ -4,9 +4,11 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import pandas as pd
 import pytest
 
 from command_line import Done, figures, run
+from tallyveil.cli.tables import print_table
 
 
 @pytest.mark.parametrize(("rho", "epsilon", "implied"), [("2.56", 17.158, 2.263), ("0.5", 6.839, 1.0)])
@@ -136,6 +138,18 @@ def test_every_command_has_help_with_an_example(command):
     assert f"tallyveil {' '.join(command)}" in text
 
 
+def test_brackets_in_help_are_shown():
+    text = " ".join(run("evaluate", "--help").stdout.replace("│", " ").split())
+    assert '--funds "[age:child]" --amount 5e6' in text
+    assert "[QUERY:GROUP]" in text
+
+
+def test_a_table_shows_names_with_brackets_and_infinite_figures(capsys):
+    frame = pd.DataFrame({"unit": ["[red]", "[/b]"], "gap": [0.5, float("inf")]})
+    print_table(frame, title="units [x]", headings={"unit": "unit [u]", "gap": "gap"})
+    assert capsys.readouterr().out.split() == ["units", "[x]", "unit", "[u]", "gap", "[red]", "0.5", "[/b]", "inf"]
+
+
 def test_codebook_drafts_prints_and_writes(tmp_path):
     file = tmp_path / "towns.csv"
     file.write_text("state,county,male,female\n44,44001,1,2\n44,44003,3,4\n")
@@ -260,3 +274,15 @@ def test_synth_refuses_what_it_cannot_make(tmp_path):
     done = run("synth", "1940", "--persons", "0", "-o", str(tmp_path / "t.parquet"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 2)  # what it set out to do, and why not
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lack_of_memory_is_one_line(monkeypatch):
+    def full(**_: object) -> None:
+        raise MemoryError("Unable to allocate 30 GiB")
+
+    monkeypatch.setattr(sys.modules["tallyveil.cli.main"], "app", full)
+    done = run("cite")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "tallyveil: there is not enough memory (Unable to allocate 30 GiB). Use smaller numbers or tables.\n"
+    )

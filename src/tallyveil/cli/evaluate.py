@@ -63,7 +63,7 @@ def evaluate(
         typer.Option(
             metavar="FORMULA",
             help="Who gains and loses if released counts divide funds. A formula over counts, such as "
-            '"max(0, [age:child] - total / 5)": numbers, total, [QUERY:GROUP], + - * /, min and max.',
+            r'"max(0, \[age:child] - total / 5)": numbers, total, \[QUERY:GROUP], + - * /, min and max.',
         ),
     ] = None,
     amount: Annotated[
@@ -85,7 +85,7 @@ def evaluate(
     output: options.NewFolder = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare releases with the truth: error, bias, empirical privacy loss and implausible units. Not for publication.
+    r"""Compare releases with the truth: error, bias, empirical privacy loss and implausible units. Not for publication.
 
     [bold]Examples[/bold]
 
@@ -99,7 +99,7 @@ def evaluate(
 
       tallyveil evaluate blocks.parquet release --codebook blocks.toml --segregation race:black:white
 
-      tallyveil evaluate blocks.parquet release --codebook blocks.toml --funds "[age:child]" --amount 5e6
+      tallyveil evaluate blocks.parquet release --codebook blocks.toml --funds "\[age:child]" --amount 5e6
 
       tallyveil evaluate blocks.parquet release --codebook blocks.toml --survey 0.01 --control race@county
     """

@@ -100,6 +100,8 @@ def main() -> None:
         sys.exit(_failed(problem, 2))
     except TallyveilError as problem:
         sys.exit(_failed(problem, 1))
+    except MemoryError as problem:
+        sys.exit(_failed(InputError(f"there is not enough memory ({problem}). Use smaller numbers or tables."), 2))
     except (_Interrupted, SystemError) as problem:  # a compiled kernel that is interrupted ends in a SystemError
         stop: BaseException | None = problem
         while stop is not None and not isinstance(stop, _Interrupted):

@@ -30,6 +30,7 @@ _TIE = 1e-10  # log odds this close to those needed count as a tie: sums of floa
 _LONGEST = 5.0  # approximate seconds for one decision; where a sum takes longer, released counts are drawn
 _FEWEST = 30  # smallest number of sets of released counts that are drawn
 _CELLS = 1 << 20  # pairs of released counts at a time
+_LARGEST = 1 << 53  # true count above
 _WIDEST = 1 << 26  # largest range of true counts, times the number of released ones
 
 
@@ -200,7 +201,13 @@ def _reach(noise: Noise, cut: float) -> int:
 
 def _likely(noise: Noise, count: int, cut: float) -> Released:
     """The likely released counts, which leave out a total probability of ``cut``, and the probability of each."""
-    eta = np.arange(-_reach(noise, cut), _reach(noise, cut) + 1)
+    reach = _reach(noise, cut)
+    if reach > _WIDEST or abs(count) > _LARGEST:
+        raise InputError(
+            f"a count of {count:,} with noise of up to {reach:,} is beyond what can be summed. Use a count up to "
+            f"{_LARGEST:,} and a larger budget."
+        )
+    eta = np.arange(-reach, reach + 1)
     return count + eta, noise.pmf(eta)
 
 
