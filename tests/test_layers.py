@@ -46,6 +46,7 @@ ROWS = [
             "privacy.sampling",
             "privacy.bounds",
             "privacy.constraints",
+            "privacy.exactness",
             "privacy.strategy_checks",
             "privacy.strategy",
             "privacy.strategy_toml",
