@@ -51,7 +51,16 @@ ROWS = [
             "privacy.strategy",
             "privacy.strategy_toml",
         ),
-        *("privacy.presets", "privacy.shares", "privacy.streams", "privacy.ledger", "privacy.loss", "privacy.pld"),
+        *(
+            "privacy.strategy_comments",
+            "privacy.presets",
+            "privacy.preset_mapping",
+            "privacy.shares",
+            "privacy.streams",
+            "privacy.ledger",
+            "privacy.loss",
+            "privacy.pld",
+        ),
         *("privacy.guarantee", "privacy.theorems", "privacy.several_releases", "privacy"),
     ],
     [

@@ -75,7 +75,12 @@ def write_preset(
     """
     from tallyveil.privacy.strategy_toml import strategy_to_toml
 
-    text = strategy_to_toml(_preset(name, epsilon, rho))
+    write_new(strategy_to_toml(_preset(name, epsilon, rho)), output)
+    typer.echo(f"wrote {output}", err=True)
+
+
+def write_new(text: str, output: Path) -> None:
+    """Write a text file that does not exist yet."""
     try:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -83,7 +88,6 @@ def write_preset(
         raise InputError(f"{output} exists. Name a new file; nothing is overwritten.") from None
     except OSError as problem:
         raise InputError(f"{output} cannot be written ({problem.strerror}). Name another file.") from None
-    typer.echo(f"wrote {output}", err=True)
 
 
 def _preset(name: str, epsilon: str | None, rho: str | None) -> Strategy:
