@@ -76,7 +76,7 @@ def test_every_declared_figure_is_the_worst_over_all_neighbours_on_optimised_spi
     check_account(world, account_on(world))
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(default_worlds())
 def test_every_declared_figure_is_the_worst_over_all_neighbours_where_the_default_leaves_out_what_is_exact(world):
     check_account(world, account_on(world))
