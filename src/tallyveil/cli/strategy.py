@@ -69,10 +69,7 @@ def strategy(
     book = read_codebook(codebook)
     spine, schema = read_spine(table, book), book.schema
     declared = parse_invariants(invariant or [], spine, schema)
-    if preset is not None:
-        chosen, notes = _from_preset(preset, names, spine, schema, declared, epsilon=epsilon, rho=rho)
-    else:
-        chosen, notes = _default(names, spine, schema, declared, epsilon=epsilon, rho=rho), ()
+    chosen, notes = _made(preset, names, spine, schema, declared, epsilon=epsilon, rho=rho)
     exactness = chosen.exactness(spine, schema)
     exact = chosen.exact_pairs(exactness)
     write_new(commented_toml(chosen, exactness, notes=notes), output)
@@ -87,26 +84,8 @@ def strategy(
     typer.echo(f"  tallyveil protect DATA --codebook {codebook} --strategy {output} --plan")
 
 
-def _default(
-    names: str | None,
-    spine: Spine,
-    schema: Schema,
-    invariants: Sequence[Invariant],
-    *,
-    epsilon: str | None,
-    rho: str | None,
-) -> Strategy:
-    from tallyveil.privacy import Strategy
-
-    if names is not None:
-        raise InputError("--map gives the names of a preset. Add --preset NAME, or leave --map out.")
-    if (epsilon is None) == (rho is None):
-        raise InputError("a strategy needs one budget: --epsilon E (geometric noise) or --rho R (Gaussian noise).")
-    return Strategy.default(spine, schema, epsilon=epsilon, rho=rho, invariants=invariants)
-
-
-def _from_preset(
-    preset: str,
+def _made(
+    preset: str | None,
     names: str | None,
     spine: Spine,
     schema: Schema,
@@ -115,11 +94,18 @@ def _from_preset(
     epsilon: str | None,
     rho: str | None,
 ) -> tuple[Strategy, tuple[str, ...]]:
+    """The default strategy, or a preset under other names with notes on what was left out."""
     from tallyveil.privacy import Strategy
     from tallyveil.privacy.preset_mapping import mapped_preset, read_names
 
-    published = Strategy.preset(preset, epsilon=epsilon, rho=rho)
-    levels, attributes = ({}, {}) if names is None else read_names(names, published)
-    mapped = mapped_preset(published, spine, schema, levels=levels, attributes=attributes, invariants=invariants)
-    mapped.strategy.check(spine, schema)
-    return mapped.strategy, mapped.notes
+    if preset is not None:
+        published = Strategy.preset(preset, epsilon=epsilon, rho=rho)
+        levels, attributes = ({}, {}) if names is None else read_names(names, published)
+        mapped = mapped_preset(published, spine, schema, levels=levels, attributes=attributes, invariants=invariants)
+        mapped.strategy.check(spine, schema)
+        return mapped.strategy, mapped.notes
+    if names is not None:
+        raise InputError("--map gives the names of a preset. Add --preset NAME, or leave --map out.")
+    if (epsilon is None) == (rho is None):
+        raise InputError("a strategy needs one budget: --epsilon E (geometric noise) or --rho R (Gaussian noise).")
+    return Strategy.default(spine, schema, epsilon=epsilon, rho=rho, invariants=invariants), ()

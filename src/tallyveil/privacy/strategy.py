@@ -182,10 +182,8 @@ class Strategy:
         names = dict.fromkeys(schema.query(name).name for name in (TOTAL, *schema.attributes, DETAILED))
         queries = {level: [name for name in names if not exact.holds(name, level)] for level in spine.levels}
         if not any(queries.values()):
-            raise BudgetError(
-                f"every count is exact ({'; '.join(one.words() for one in kept) or 'there is one leaf and one cell'}), "
-                f"so there is nothing to measure. Drop an invariant."
-            )
+            why = "; ".join(one.words() for one in kept) or "there is one unit and one cell"
+            raise BudgetError(f"every count is exact ({why}), so there is nothing to measure. Drop an invariant.")
         return cls.proportional(
             mechanism=mechanism,
             budget=budget,

@@ -100,13 +100,13 @@ def check_fit(strategy: Strategy, spine: Spine, schema: Schema) -> None:
     if tuple(strategy.levels) != spine.levels:
         raise StrategyError(
             f"{what} is for the levels {', '.join(strategy.levels)}; the data has {', '.join(spine.levels)}. "
-            f"Rename the data's levels, or give a strategy for them."
+            f"Rename the data's levels, or fit the strategy to them: tallyveil strategy --preset NAME --map NAMES."
         )
     if not set(strategy.known_attributes) <= set(schema.attributes):
         raise StrategyError(
             f"{what} is for the attributes {', '.join(strategy.known_attributes)}; "
             f"the data has {', '.join(schema.attributes)}. "
-            f"Rename the data's attributes, or give a strategy for them."
+            f"Rename the data's attributes, or fit the strategy to them: tallyveil strategy --preset NAME --map NAMES."
         )
     for name, of in strategy.groupings.items():
         if name in schema.groupings and schema.groupings[name].of != of:
