@@ -56,10 +56,28 @@ def test_account_of_a_rho_says_that_the_implied_epsilon_guarantees_nothing():
     assert (implied["theorem"], implied["epsilon"], implied["guarantee"]) == (2, 1, False)
 
 
-def test_account_of_a_pure_strategy_uses_theorem_2_alone():
-    (pure,) = figures("account", "--strategy", "e2e-2018", "--epsilon", "1/2")["conversions"]
-    assert (pure["theorem"], pure["epsilon"], pure["rho"], pure["guarantee"]) == (2, 0.5, 0.125, True)
-    assert figures("account", "--strategy", "e2e-2018", "--epsilon", "1e200")["conversions"] == []
+def test_account_of_a_pure_strategy_applies_theorem_2_and_shows_theorem_3_as_what_it_is_not():
+    words = ["account", "--strategy", "e2e-2018", "--epsilon", "1"]
+    at_delta, pure = figures(*words)["conversions"]
+    assert (pure["theorem"], pure["epsilon"], pure["rho"], pure["guarantee"]) == (2, 1, 0.5, True)
+    assert (at_delta["theorem"], round(at_delta["rho"], 4), at_delta["guarantee"]) == (3, 0.0132, False)
+    assert (
+        figures(*words, "--delta", "1e-6")["conversions"][0]["rho"]
+        == figures("account", "--epsilon", "1", "--delta", "1e-6")["rho"]
+    )
+    assert "so rho is 0.5 (Theorem 2); rho 0.01324 is for Gaussian noise" in run(*words).stdout.replace("\n", " ")
+    huge = ["account", "--strategy", "e2e-2018", "--epsilon"]
+    assert [one["theorem"] for one in figures(*huge, "1e20")["conversions"]] == [2]  # no rho is that large
+    assert figures(*huge, "1e200")["conversions"] == []
+
+
+def test_every_account_has_the_same_conversions_and_a_sentence_that_names_both_theorems():
+    accounts = [["--epsilon", "1"], ["--rho", "1/2"], ["--strategy", "e2e-2018", "--epsilon", "1"]]
+    found = [figures("account", *words) for words in accounts]
+    assert [[one["theorem"] for one in account["conversions"]] for account in found] == [[3, 2]] * 3
+    assert len({tuple(one) for account in found for one in account["conversions"]}) == 1  # the same keys
+    assert all("(Theorem 3" in account["reading"] and "(Theorem 2)" in account["reading"] for account in found)
+    assert len({account["reading"] for account in found}) == 3
 
 
 @pytest.mark.parametrize(

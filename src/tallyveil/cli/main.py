@@ -31,6 +31,7 @@ from tallyveil.cli import (
     reproduce,
     risk,
     sign,
+    strategy,
     sweep,
     synth,
     uncertainty,
@@ -51,6 +52,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("synth")(synth.synth)
 app.command("codebook")(codebook.codebook)
+app.command("strategy")(strategy.strategy)
 app.command("protect")(protect.protect)
 app.command("verify")(verify.verify)
 app.command("keygen")(keygen.keygen)

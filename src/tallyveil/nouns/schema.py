@@ -147,6 +147,18 @@ class Schema:
         rows[query.row_of_cell[self.possible]] = True
         return rows
 
+    def sums_up(self, coarse: Query, fine: Query) -> bool:
+        """Return whether each row of one query is a sum of rows of the other, over possible cells.
+
+        >>> schema = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
+        >>> schema.sums_up(schema.query("age"), schema.query("age * sex"))
+        True
+        """
+        row, finer_row = coarse.row_of_cell[self.possible], fine.row_of_cell[self.possible]
+        row_above = np.zeros(fine.size, dtype=row.dtype)
+        row_above[finer_row] = row
+        return bool((row_above[finer_row] == row).all())
+
     def query(self, text: str) -> Query:
         """Return the query written as text, with its factors in the order of the schema."""
         wanted = tuple(self.attributes) if text.strip() == DETAILED else factors_of(text)
@@ -156,7 +168,8 @@ class Schema:
         }
         for factor in wanted:
             if factor not in known:
-                raise InputError(f"query {text!r}: unknown factor {factor!r}. Known are {', '.join(known)}.")
+                names = ", ".join([*known, TOTAL, DETAILED])
+                raise InputError(f"query {text!r}: unknown factor {factor!r}. Known are {names}.")
         of = {known[factor]: factor for factor in wanted}
         if len(of) != len(wanted):
             twice = next(name for name in self.attributes if [known[f] for f in wanted].count(name) > 1)

@@ -8,13 +8,14 @@ a parent is a variable for each of its children.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED, Schema
 from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.exactness import Pair
 from tallyveil.privacy.strategy import Strategy
 
 FILLED = 0.6  # persons to this power is about how many cells of a unit are non-empty
@@ -33,12 +34,24 @@ USABLE = 10  # a count of this many standard deviations has a coefficient of var
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedNoise:
-    """The noise of a query at a level, and the smallest count that it leaves with a coefficient of variation of 10%."""
+    """The noise of a query at a level, and the smallest count that it leaves with a coefficient of variation of 10%.
+
+    A query that is exact at a level has neither, even if a share is spent on it there.
+    """
 
     level: str
     query: str
-    sd: float
-    usable: int
+    sd: float | None
+    usable: int | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether every count is released as it is."""
+        return self.sd is None
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures under their JSON keys."""
+        return {**asdict(self), "exact": self.exact}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +69,21 @@ class Effort:
         return {name: value for name, value in asdict(self).items() if name != "work"}
 
 
-def planned_noise(strategy: Strategy) -> list[PlannedNoise]:
-    """The noise of every query at every level, before post-processing.
+def planned_noise(strategy: Strategy, exact: Collection[Pair] = ()) -> list[PlannedNoise]:
+    """The noise of every query at every level, before post-processing; ``exact`` queries have none.
 
     >>> plan = planned_noise(Strategy.preset("e2e-2018", epsilon=1))
     >>> plan[0].query, round(plan[0].sd, 1), plan[0].usable
     ('hhgq', 50.3, 503)
     """
     table = []
-    for spend in strategy.spends():
-        sd = math.sqrt(spend.noise.actual_variance())
-        table.append(PlannedNoise(level=spend.level, query=spend.query, sd=sd, usable=math.ceil(USABLE * sd - 1e-9)))
+    for level, queries in strategy.queries.items():
+        for query in dict.fromkeys([*(name for name, place in exact if place == level), *queries]):
+            if (query, level) in exact:
+                table.append(PlannedNoise(level=level, query=query, sd=None, usable=None))
+                continue
+            sd = math.sqrt(strategy.noise(level, query).actual_variance())
+            table.append(PlannedNoise(level=level, query=query, sd=sd, usable=math.ceil(USABLE * sd - 1e-9)))
     return table
 
 

@@ -81,8 +81,17 @@ def allowed_files(strategy: Strategy, schema: Schema, levels: Iterable[str], the
 
 
 def level_queries(strategy: Strategy, schema: Schema, level: str) -> list[str]:
-    """The queries in a level's table: the total, and those measured there, except detailed."""
-    names = dict.fromkeys(schema.query(query).name for query in (TOTAL, *strategy.queries[level]))
+    """The queries in a level's table, except detailed: the total, those measured there, and those kept exactly.
+
+    A query that invariants make exact at a level is often measured at other levels only.
+    """
+    fixed = [schema.query(one.query) for one in strategy.constraints if isinstance(one, Invariant)]
+    elsewhere = [
+        query
+        for query in dict.fromkeys(name for queries in strategy.queries.values() for name in queries)
+        if any(schema.sums_up(schema.query(query), known) for known in fixed)
+    ]
+    names = dict.fromkeys(schema.query(query).name for query in (TOTAL, *strategy.queries[level], *elsewhere))
     return [name for name in names if name != DETAILED]
 
 

@@ -30,6 +30,23 @@ def read_units(units: Source | Spine, codebook: Codebook) -> Spine:
         raise problem.located(units if isinstance(units, str | PathLike) else "the units") from None
 
 
+def read_spine(table: Source, codebook: Codebook) -> Spine:
+    """The spine of the units in any table with the codebook's geographic columns; nothing else in it is read.
+
+    Rows that the codebook leaves out (``where``) do not count, if the table has the columns that say so.
+    """
+    parts = []
+    for batch in batches(table):
+        for column, value in codebook.where.items():
+            if column in batch.table.column_names:
+                batch = batch.where(column, str(value))
+        parts.append(distinct(paths_of(batch, codebook), codebook.levels)[1])
+    try:
+        return spine_from_paths(distinct(pa.concat_tables(parts), codebook.levels)[1], codebook)
+    except InputError as problem:
+        raise problem.located(table if isinstance(table, str | PathLike) else "the table") from None
+
+
 def paths_of(batch: Batch, book: Codebook) -> pa.Table:
     """The codes of every level, row by row."""
     for column in book.geography:
