@@ -156,16 +156,20 @@ class Strategy:
     ) -> Strategy:
         """Return a strategy with equal shares for all levels, and for total, each attribute and detailed within them.
 
-        Under replace-one neighbours the total of the root cannot change. It is exact at no cost and gets no share.
+        Under replace-one neighbours the total of the root cannot change. It is exact at no cost and gets no share. If
+        only totals are counted, the root has nothing else to measure, and gets a nominal share.
         """
         queries = dict.fromkeys(schema.query(name).name for name in (TOTAL, *schema.attributes, DETAILED))
         by_level = {level: dict.fromkeys(queries, 1) for level in spine.levels}
+        weights = dict.fromkeys(spine.levels, Fraction(1))
         del by_level[spine.levels[0]][TOTAL]
+        if not by_level[spine.levels[0]]:  # every level needs a query and a share
+            by_level[spine.levels[0]], weights[spine.levels[0]] = {TOTAL: 1}, Fraction(1, 1000)
         mechanism, budget = _mechanism_and_budget(epsilon, rho)
         return cls.proportional(
             mechanism=mechanism,
             budget=budget,
-            levels=dict.fromkeys(spine.levels, 1),
+            levels=weights,
             queries=by_level,
             attributes=tuple(schema.attributes),
             groupings={name: grouping.of for name, grouping in schema.groupings.items()},
