@@ -72,9 +72,10 @@ def test_evaluate_prints_tables_a_demographer_can_read(town):
         "Absolute error, in persons",
         "Error by true size",
         "Bias of totals by homogeneity",
-        "not a bound on",
+        "Withheld where fewer than 100 counts were compared",
     ):
         assert words in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("r1: at level enumdist, half of the totals (median ")
     assert "nan" not in done.stdout.lower().replace("tenan", "")
 
 

@@ -103,7 +103,7 @@ def evaluate(
 
       tallyveil evaluate blocks.parquet release --codebook blocks.toml --survey 0.01 --control race@county
     """
-    from tallyveil.cli.evaluate_output import show_evaluation
+    from tallyveil.cli.evaluate_output import conclusion, show_evaluation
     from tallyveil.cli.evaluate_uses import Uses, show_uses
     from tallyveil.cli.reading import find_areas, find_homes, read_truth_and_releases
     from tallyveil.cli.tables import INTERNAL, records
@@ -156,6 +156,8 @@ def evaluate(
         for name, result in results.items():
             show_evaluation(name, result, data.truth, over=over)
             show_uses(used[name])
+        for name, result in results.items():
+            typer.echo(conclusion(name, result))
     if output is not None:
         _write(results, used, output)
 
