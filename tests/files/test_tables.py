@@ -189,13 +189,10 @@ def test_reading_in_many_pieces_gives_the_same(people, tmp_path, monkeypatch):
     assert same(read_counts(file, book(people, "persons"), units=people.spine), people)
 
 
-def test_one_code_is_cut_into_levels_and_codes_that_repeat_get_their_parents_in_front(people):
+def test_one_code_is_cut_into_levels(people):
     table = frame(people).rename(columns={"tract": "geoid"}).drop(columns=["state", "county"])
     cut = book(people, levels=(), code="geoid", lengths={"state": 2, "county": 5, "tract": 7})
     assert same(read_counts(table, cut, units=people.spine), people)
-    relative = frame(people)
-    relative["tract"], relative["county"] = relative["tract"].str[5:], relative["county"].str[2:]
-    assert same(read_counts(relative, book(people, relative=True), units=people.spine), people)
 
 
 def test_numbers_that_lost_their_zeros_are_refused_with_a_remedy_that_works(people):

@@ -28,6 +28,7 @@ from tallyveil.cli import (
     keygen,
     presets,
     protect,
+    publish,
     reproduce,
     risk,
     sign,
@@ -59,6 +60,7 @@ app.command("keygen")(keygen.keygen)
 app.command("sign")(sign.sign)
 app.command("baseline")(baseline.baseline)
 app.command("evaluate")(evaluate.evaluate)
+app.command("tables")(publish.tables)
 app.command("uncertainty")(uncertainty.uncertainty)
 app.command("compare")(compare.compare)
 app.command("epl")(epl.epl)

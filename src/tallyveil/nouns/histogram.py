@@ -140,7 +140,7 @@ class Histogram:
     def __repr__(self) -> str:
         levels = ", ".join(f"{level} {len(codes):,}" for level, codes in self.spine.items())
         attributes = ", ".join(f"{name} {len(labels)}" for name, labels in self.schema.attributes.items())
-        return f"Histogram({levels}; {attributes})"
+        return f"Histogram({levels}; {attributes or 'total'})"
 
     def total(self) -> int:
         """Return the number of people."""

@@ -28,6 +28,7 @@ class Codebook:
         The geographic levels, coarse to fine: columns of codes, or cuts of ``code``.
     attributes
         Labels of each attribute, in order. With an empty list they are taken from the data, and releases are stamped.
+        A table of totals has no attributes.
     root
         The name of a level above the first column.
     code, lengths
@@ -35,11 +36,14 @@ class Codebook:
     pad
         Columns of numbers that lost their leading zeros, and how many digits to restore.
     relative
-        Whether codes repeat under parents (county 001 in every state), so that the parent's code is prefixed.
+        Whether codes repeat under parents (county 001 in every state), so that a unit is known by its path.
+    names
+        For some levels, the column with the names of their units.
     layout
         ``"wide"``, ``"long"`` or ``"persons"``.
     column
-        Wide tables: the pattern of the column names of cells, such as ``"{age}_{race}"``.
+        Wide tables: the pattern of the column names of cells, such as ``"{age}_{race}"``. Without attributes, the
+        column with the number of people (by default that of ``total``).
     count
         Long tables: the column with the count.
     where, total, ignore
@@ -63,6 +67,7 @@ class Codebook:
     lengths: Mapping[str, int] = field(default_factory=dict)
     pad: Mapping[str, int] = field(default_factory=dict)
     relative: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
     layout: Layout = "wide"
     column: str | None = None
     count: str | None = None
@@ -79,7 +84,7 @@ class Codebook:
         for name in ("levels", "ignore", "stamps"):
             if isinstance(getattr(self, name), str):
                 raise DataError(f"{name} = {getattr(self, name)!r} must be a list. Write [{getattr(self, name)!r}].")
-        for name in ("attributes", "groupings", "lengths", "pad", "where"):
+        for name in ("attributes", "groupings", "lengths", "pad", "names", "where"):
             object.__setattr__(self, name, Frozen(getattr(self, name)))
         for name in ("levels", "zeros", "ignore", "stamps"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -90,6 +95,7 @@ class Codebook:
             object.__setattr__(self, "levels", tuple(self.lengths))
         if not self.levels:
             raise DataError('[geography] names no levels. Add levels = ["state", "county", ...], coarse to fine.')
+        self._check_names()
         if self.layout not in ("wide", "long", "persons"):
             raise DataError(f'[table] layout must be "wide", "long" or "persons". Got {self.layout!r} instead.')
         if self.layout == "wide":
@@ -146,15 +152,27 @@ class Codebook:
         if wrong:
             raise DataError(f"stamps must be a list of texts. Got {wrong[0]!r} among them.")
 
+    def _check_names(self) -> None:
+        for level, column in self.names.items():
+            if level not in self.levels:
+                raise DataError(f"[geography] names: {level!r} is not a level ({', '.join(self.levels)}). Correct it.")
+            if column in self.levels or list(self.names.values()).count(column) > 1:
+                raise DataError(
+                    f"[geography] names: column {column!r} of level {level!r} is used twice, or has the name of a "
+                    f"level. Give each level a column of its own."
+                )
+
     def _check_pattern(self) -> None:
-        example = "_".join(f"{{{name}}}" for name in self.attributes)
+        if not self.attributes and self.column is None:
+            object.__setattr__(self, "column", self.total)
+        example = "_".join(f"{{{name}}}" for name in self.attributes) or "population"
         if self.column is None:
             raise DataError(f'[table] layout = "wide" needs column = a pattern such as "{example}".')
         named = re.findall(r"\{(.*?)\}", self.column)
         if sorted(named) != sorted(self.attributes):
             raise DataError(
-                f'[table] column = "{self.column}" must name each attribute once ({", ".join(self.attributes)}), '
-                f'such as "{example}".'
+                f'[table] column = "{self.column}" must name each attribute once '
+                f'({", ".join(self.attributes) or "there are none"}), such as "{example}".'
             )
         empty = [name for name, labels in self.attributes.items() if not labels]
         if empty:

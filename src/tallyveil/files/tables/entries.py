@@ -12,7 +12,16 @@ from tallyveil._arrays import Integers
 from tallyveil.errors import DataError, InputError, UnknownUnitError
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.columns import Batch, repeated_rows
-from tallyveil.files.tables.geography import codes_of, distinct, paths_of, spine_from_paths, unit_code
+from tallyveil.files.tables.geography import (
+    codes_of,
+    distinct,
+    named_paths,
+    paths_of,
+    spine_from_paths,
+    unit_code,
+    with_names,
+)
+from tallyveil.nouns.codes import code_text, positions
 from tallyveil.nouns.spine import Spine
 
 
@@ -25,6 +34,7 @@ class Entries:
         self._paths: list[pa.Table] = []  # one row per distinct path of a batch, with its first row in the file
         # path in its batch, cell, count, row in the file
         self._parts: list[tuple[Integers, Integers, Integers, Integers]] = []
+        self._named: list[pa.Table] = []  # distinct paths and names, where the codebook has columns of names
         self._parents_of: dict[str, Integers] = {}
         self.name = "the table"
 
@@ -34,6 +44,9 @@ class Entries:
         if batch.table.num_rows == 0:
             return
         rows = batch.rows
+        if self._book.names:
+            named = named_paths(batch, self._book)
+            self._named.append(distinct(named, tuple(named.column_names))[1])
         paths = paths_of(batch, self._book).append_column("row", pa.array(rows))
         if self._book.layout == "wide":
             path, cell, count = self._wide(batch)
@@ -53,7 +66,9 @@ class Entries:
         """Long tables and tables of persons: the cell and count of each row."""
         book = self._book
         labels = [batch.labels(name, known) for name, known in book.attributes.items()]
-        count = batch.counts(book.count) if book.layout == "long" and book.count else np.ones(len(labels[0]), np.int64)
+        count = batch.counts(book.count) if book.layout == "long" and book.count else np.ones(len(batch.rows), np.int64)
+        if not labels:
+            return np.zeros(len(batch.rows), np.int64), count
         return np.ravel_multi_index(labels, self._shape).astype(np.int64), count
 
     def _wide(self, batch: Batch) -> tuple[Integers, Integers, Integers]:
@@ -79,7 +94,8 @@ class Entries:
         if self._book.layout != "wide":
             _, paths = distinct(paths, self._book.levels)
         try:
-            return spine_from_paths(paths, self._book)
+            spine = spine_from_paths(paths, self._book)
+            return with_names(spine, pa.concat_tables(self._named), self._book) if self._named else spine
         except InputError as problem:
             raise problem.located(self.name) from None
 
@@ -103,7 +119,7 @@ class Entries:
         leaf = place = _located(spine, paths, self._book)
         for below, level in zip(reversed(levels[1:]), reversed(levels[:-1]), strict=True):
             place = self._parents(spine, below)[place]
-            stated, right = codes_of(paths.column(level)), spine.codes[spine.depth(level)][place]
+            stated, right = codes_of(paths.column(level)), spine.own_codes(level)[place]
             if (stated != right).any():
                 row = int(np.argmax(stated != right))
                 raise DataError(
@@ -122,7 +138,7 @@ class Entries:
         if rows := repeated_rows(unit * math.prod(self._shape) + cell):
             first, second = rows
             entry = f"{spine.leaf} {unit_code(spine, spine.leaf, unit[first])!r}"
-            if self._book.layout == "long":
+            if self._book.layout == "long" and self._shape:
                 entry += f" with {self._label(int(cell[first]))}"
             raise DataError(f"{entry} is in rows {row[first] + 1:,} and {row[second] + 1:,}. Add them up in one row.")
 
@@ -141,13 +157,19 @@ def wide_columns(codebook: Codebook) -> list[str]:
 
 
 def _located(spine: Spine, paths: pa.Table, book: Codebook) -> Integers:
-    try:
-        return spine.locate(spine.leaf, codes_of(paths.column(book.levels[-1])))
-    except UnknownUnitError as problem:
-        row = paths.column("row")[problem.row].as_py()
+    if book.levels[-1] != spine.leaf or not set(spine.column_levels) <= set(book.levels):
+        raise DataError(
+            f"the codebook has the levels {', '.join(book.levels)}, but the units have "
+            f"{', '.join(spine.column_levels)}. Read both with one codebook."
+        )
+    codes = spine.leaf_codes({level: codes_of(paths.column(level)) for level in book.levels})
+    position = positions(spine.codes[-1], codes)
+    if (position < 0).any():
+        unknown = int(np.argmax(position < 0))
+        row, code = paths.column("row")[unknown].as_py(), code_text(codes[unknown])
         raise UnknownUnitError(
-            f"row {row + 1:,}: {spine.leaf} {problem.code!r} is not in the list of units. "
-            f"Add it there, or correct the row.",
+            f"row {row + 1:,}: {spine.leaf} {code!r} is not in the list of units. Add it there, or correct the row.",
             row=row,
-            code=problem.code,
-        ) from None
+            code=code,
+        )
+    return position

@@ -42,11 +42,11 @@ def read_counts(
     as drafted from it), and the filter that selected the rows.
     """
     book = codebook if isinstance(codebook, Codebook) else read_codebook(codebook)
-    _check_columns(source, book)
+    _check_columns(source, book, listed=units is not None)
     stamps, kept_by = codebook_stamps(book, listed=units is not None), book.filter
     if not all(book.attributes.values()):
         book = _with_labels_from(source, book)
-    entries = Entries(book)
+    entries = Entries(book if units is None else replace(book, names={}))  # names come from the list of units
     for batch in batches(source):
         entries.add(_kept(batch, book))
     spine = read_units(units, book) if units is not None else entries.spine()
@@ -67,11 +67,12 @@ def codebook_stamps(book: Codebook, *, listed: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stamps))
 
 
-def _check_columns(source: Source, book: Codebook) -> None:
+def _check_columns(source: Source, book: Codebook, *, listed: bool) -> None:
     names = column_names(source)
     name = str(source) if isinstance(source, str | PathLike) else "the table"
     cells = wide_columns(book) if book.layout == "wide" else [*book.attributes, *([book.count] if book.count else [])]
     wanted = [*book.geography, *cells, *book.where, *([book.total] if book.total else [])]
+    wanted += [] if listed else book.names.values()
     missing = [column for column in wanted if column not in names]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -79,7 +80,7 @@ def _check_columns(source: Source, book: Codebook) -> None:
             f"{name}: no column {missing[0]!r}{more}, which the codebook names. The columns are {', '.join(names)}. "
             f"Correct the codebook, or draft one with: tallyveil codebook {name}"
         )
-    extra = [column for column in names if column not in {*wanted, *book.ignore}]
+    extra = [column for column in names if column not in {*wanted, *book.names.values(), *book.ignore}]
     if book.layout == "persons":
         _refuse_counts(name, [*extra, *([book.total] if book.total else [])])
     if extra:
