@@ -6,7 +6,8 @@ import pytest
 
 from tallyveil import Histogram, Strategy, protect
 from tallyveil.errors import InputError
-from tallyveil.evaluate.compare import FRACTIONS, distance, like_a_sample
+from tallyveil.evaluate.compare import FRACTIONS, like_a_sample
+from tallyveil.evaluate.likeness_interval import distance
 from tallyveil.evaluate.sweep import Trial, sweep, trials
 from tallyveil.mechanisms.sampling import sample
 from tallyveil.populations import uniform_tree

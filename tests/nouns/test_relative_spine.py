@@ -1,39 +1,20 @@
 """Codes that repeat under parents: a unit is known by its path, and keeps its own code."""
 
 import pytest
-from brute_force import columns, patient, refused, units
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from brute_force import patient, refused, units
+from hypothesis import given
 
+from repeated_codes import relative_spine, relative_trees
 from tallyveil.nouns.spine import Spine
 
 COLLIDING = {"county": ["1", "1", "11", "11"], "tract": ["12", "2", "2", "12"]}
-
-
-@st.composite
-def relative_trees(draw: st.DrawFn) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Names of levels, and the path of every leaf; codes repeat under parents, have slashes and any letters."""
-    codes = st.text("1a/é京 ", min_size=1, max_size=3)
-    paths: list[tuple[str, ...]] = [("top",)]
-    for _ in range(draw(st.integers(1, 3))):
-        paths = [(*path, code) for path in paths for code in draw(st.lists(codes, min_size=1, max_size=3, unique=True))]
-    return tuple(f"level {i}" for i in range(len(paths[0]))), draw(st.permutations(paths))
-
-
-def built(tree: tuple[tuple[str, ...], list[tuple[str, ...]]]) -> Spine:
-    """The relative spine of a tree; trees whose paths would be the same text are left out."""
-    levels, paths = tree
-    for depth in range(len(levels)):
-        here = units(paths, depth)
-        assume(len({"/".join(path) for path in here}) == len(here))
-    return Spine.from_columns(columns(levels, paths), relative=True)
 
 
 @patient
 @given(relative_trees())
 def test_units_have_their_own_codes_and_keys_are_paths_only_in_levels_where_codes_repeat(tree):
     levels, paths = tree
-    spine = built(tree)
+    spine = relative_spine(tree)
     for depth, level in enumerate(levels):
         here = units(paths, depth)
         own = [path[-1] for path in here]
@@ -48,7 +29,7 @@ def test_units_have_their_own_codes_and_keys_are_paths_only_in_levels_where_code
 @patient
 @given(relative_trees())
 def test_leaves_are_found_by_their_columns_of_own_codes(tree):
-    spine = built(tree)
+    spine = relative_spine(tree)
     found = spine.locate(spine.leaf, spine.leaf_codes(spine.leaf_columns()))
     assert found.tolist() == list(range(spine.size(spine.leaf)))
 

@@ -89,7 +89,7 @@ def evaluate(
 
     [bold]Examples[/bold]
 
-      tallyveil evaluate blocks.parquet release --codebook blocks.toml
+      tallyveil evaluate blocks.parquet release
 
       tallyveil evaluate blocks.parquet release --codebook b.toml --query "age * race" --areas towns.csv
 

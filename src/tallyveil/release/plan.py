@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.schema import DETAILED, Schema
+from tallyveil.nouns.schema import DETAILED, TOTAL, Schema
 from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.exactness import Pair
 from tallyveil.privacy.strategy import Strategy
 
@@ -133,12 +134,29 @@ def public_persons(people: Histogram, strategy: Strategy) -> int:
 
 def effort_of(strategy: Strategy, spine: Spine, schema: Schema, *, persons: int, threads: int = 1) -> Effort:
     """The effort of protecting this many persons with a strategy."""
-    measured = {
-        level: sum(schema.query(query).size for query in queries if query != DETAILED)
-        for level, queries in strategy.queries.items()
+    published = {
+        level: sum(schema.query(query).size for query in level_queries(strategy, schema, level))
+        for level in strategy.levels
     }
     units = {level: spine.size(level) for level in spine.levels}
-    return planned_effort(units, cells=int(schema.possible.sum()), persons=persons, numbers=measured, threads=threads)
+    return planned_effort(units, cells=int(schema.possible.sum()), persons=persons, numbers=published, threads=threads)
+
+
+def level_queries(strategy: Strategy, schema: Schema, level: str) -> list[str]:
+    """The queries in a level's table: the total, each attribute, those measured there, and those kept exactly.
+
+    A query that invariants make exact at a level is often measured at other levels only. The detailed query is left
+    out, unless there is only one attribute: then it is that attribute.
+    """
+    fixed = [schema.query(one.query) for one in strategy.constraints if isinstance(one, Invariant)]
+    elsewhere = [
+        query
+        for query in dict.fromkeys(name for queries in strategy.queries.values() for name in queries)
+        if any(schema.sums_up(schema.query(query), known) for known in fixed)
+    ]
+    asked = (TOTAL, *schema.attributes, *strategy.queries[level], *elsewhere)
+    names = dict.fromkeys(schema.query(query).name for query in asked)
+    return [name for name in names if name != DETAILED or len(schema.attributes) == 1]
 
 
 def filled(persons: float, cells: int) -> float:

@@ -20,11 +20,12 @@ import pyarrow.parquet
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError
-from tallyveil.files.release_folder.layout import MARGIN, level_name, level_part, level_queries, query_columns
+from tallyveil.files.release_folder.layout import MARGIN, level_name, level_part, query_columns
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED, TOTAL, Query
 from tallyveil.nouns.tables import path_columns
+from tallyveil.release.plan import level_queries
 from tallyveil.release.release import Release
 
 ALL = "_T"

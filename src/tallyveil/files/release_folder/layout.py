@@ -16,12 +16,13 @@ from tallyveil._arrays import Integers
 from tallyveil.files.release_folder.measurement_files import file_name, measured_pairs, safe_name
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.schema import DETAILED, TOTAL, Query, Schema
+from tallyveil.nouns.schema import TOTAL, Query, Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.nouns.tables import path_columns, path_levels, path_names
 from tallyveil.privacy.constraints import FacilityBounds, Invariant
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Pair
+from tallyveil.release.plan import level_queries
 
 MARGIN = "_moe90"  # suffix of a column with the 90% margins of error of the column before it
 CERTIFICATE, SIGNATURE, PAGE = "certificate.json", "certificate.sig", "certificate.html"
@@ -78,23 +79,6 @@ def allowed_files(strategy: Strategy, schema: Schema, levels: Iterable[str], the
     """The files that a folder may have; ``there`` are those it has."""
     names = required_files(strategy, schema, levels, there) | {SIGNATURE, SOURCE, MEASURED_SPINE, *MDF_FILES}
     return names | {measurement_name(query, level) for query, level in measured_pairs(strategy)}
-
-
-def level_queries(strategy: Strategy, schema: Schema, level: str) -> list[str]:
-    """The queries in a level's table: the total, each attribute, those measured there, and those kept exactly.
-
-    A query that invariants make exact at a level is often measured at other levels only. The detailed query is left
-    out, unless there is only one attribute: then it is that attribute.
-    """
-    fixed = [schema.query(one.query) for one in strategy.constraints if isinstance(one, Invariant)]
-    elsewhere = [
-        query
-        for query in dict.fromkeys(name for queries in strategy.queries.values() for name in queries)
-        if any(schema.sums_up(schema.query(query), known) for known in fixed)
-    ]
-    asked = (TOTAL, *schema.attributes, *strategy.queries[level], *elsewhere)
-    names = dict.fromkeys(schema.query(query).name for query in asked)
-    return [name for name in names if name != DETAILED or len(schema.attributes) == 1]
 
 
 def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequence[str], units: Integers) -> pa.Table:
