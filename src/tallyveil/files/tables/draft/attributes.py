@@ -34,8 +34,9 @@ class Sorted:
 
 
 def may_be_codes(column: Column) -> bool:
-    """Whether numbers may be codes of labels: a few that occur again and again."""
-    return column.size <= min(MOST_CODES, len(column.of_row) / 2) and not column.missing
+    """Whether numbers may be codes of labels: a few that occur again and again, and zero only beside one or two."""
+    most = 3 if column.has_zero else MOST_CODES
+    return 1 < column.size <= min(most, len(column.of_row) / 2) and not column.missing
 
 
 def sort_columns(geography: Geography, asked: Asked) -> Sorted:
@@ -104,11 +105,18 @@ def _says_nothing_new(geography: Geography, column: Column, labels: Sequence[Col
     if geography.is_found and not is_attribute(column.name) and follows_from(geography.path, column):
         return f"follows from {geography.fields['levels'][-1]}: a fact about units rather than people"
     for other in labels:
-        if other is column or rows < 20 * other.size:
+        if other is column or rows < 5 * max(column.size, other.size):
             continue
         if same_units(column, other):
             if (column.is_number, labels.index(column)) > (other.is_number, labels.index(other)):
                 return f"says the same as {other.name}"
-        elif column.size < other.size and nest(other, column).astray == 0:
+        elif _groups(column, other) and other.size <= MOST_CODES:
             return f"follows from {other.name}: could be a grouping of it"
+        elif _groups(other, column) and column.size > MOST_CODES:
+            return f"{column.size:,} different values, which {other.name} groups"
     return None
+
+
+def _groups(coarse: Column, fine: Column) -> bool:
+    """Whether each label of one column has one label of a coarser one."""
+    return 1 < coarse.size < fine.size and nest(fine, coarse).astray == 0

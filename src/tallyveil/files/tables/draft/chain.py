@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import pyarrow.compute as pc
+
 from tallyveil.files.tables.draft.nesting import count_paths, longest_chain, nest, same_units
 from tallyveil.files.tables.draft.view import Column, View
 from tallyveil.files.tables.draft.words import (
@@ -26,7 +28,8 @@ _ENOUGH_UNITS = 10  # of a column that nothing but its number of values distingu
 
 def infer_levels(view: View) -> list[Column]:
     """The levels, coarse to fine: by which column determines which, by words for places where codes repeat."""
-    candidates = _without_names([c for c in view.columns.values() if _may_be_level(view, c)])
+    possible = [column for column in view.columns.values() if _may_be_level(view, column)]
+    candidates = _without_names([c for c in possible if not is_unit_name(c.name)] or possible)
     chain = longest_chain(view, candidates, _weight, may_lie=lambda fine, coarse: _is_evidence(view, fine, coarse))
     if len(chain) == 1 and not _is_plausible(chain[0]):
         chain = []
@@ -174,11 +177,18 @@ def _units_at_the_top(view: View, levels: Sequence[Column]) -> list[Column]:
             continue
         known = plain(column.name) in LEVELS
         alike = column.is_code and not column.is_number and _shape(column.labels[0]) in shapes
+        alike |= bool(levels) and _begins(levels[0], column.labels[0])
         if (known or alike or (is_place(column.name) and not top)) and levels:
             top.append(column)
     if not levels:
         top = [c for c in view.columns.values() if c.size == 1 and plain(c.name) in LEVELS and not c.missing]
     return sorted(top, key=lambda column: _rank(column))
+
+
+def _begins(level: Column, code: str) -> bool:
+    """Whether all codes of a level begin with a code, and go on."""
+    longer = pc.all(pc.greater(pc.utf8_length(level.occurring), len(code))).as_py()
+    return bool(longer and level.is_whole and pc.all(pc.starts_with(level.occurring, code)).as_py())
 
 
 def _rank(column: Column) -> int:

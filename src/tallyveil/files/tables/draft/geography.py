@@ -55,7 +55,7 @@ def find_geography(view: View, asked: Sequence[str] = ()) -> Geography:
 
 
 def _by_columns(view: View, levels: Sequence[Column]) -> Geography:
-    nests = [(above, level, nest(level, above)) for above, level in pairwise(levels)]
+    nests = [(above, level, nest(level, above, exactly=True)) for above, level in pairwise(levels)]
     relative = any(not found.holds for _, _, found in nests)
     notes = [] if relative else [_slips(level, above, found) for above, level, found in nests if found.astray]
     if relative:

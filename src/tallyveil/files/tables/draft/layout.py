@@ -12,7 +12,7 @@ from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
 from tallyveil.files.tables.draft.nesting import identify_rows
 from tallyveil.files.tables.draft.notes import Note
 from tallyveil.files.tables.draft.view import Column, natural
-from tallyveil.files.tables.draft.words import is_count, is_total
+from tallyveil.files.tables.draft.words import is_count, is_time, is_total
 
 TOTALS_ONLY = "people"  # the attribute of a table that has totals only
 
@@ -92,10 +92,7 @@ def _rows(
             aside[column.name] = many if count is None else "numbers that are not the count"
     coded, more = _spoken({column.name: tuple(column.labels) for column in used}, asked, listed=True)
     fields = {**coded, "layout": "persons" if count is None else "long", "count": None if count is None else count.name}
-    plain = [c for c in used if c.is_number and c.name not in coded["labels"]]
-    more += [
-        Note(field=("attributes", c.name), text=f"codes; give them words in a section [labels.{c.name}]") for c in plain
-    ]
+    more += _on_labels([column for column in used if column.name not in coded["labels"]])
     return Layout(fields=fields, notes=(*notes, *more), aside=aside)
 
 
@@ -110,6 +107,7 @@ def _wide(
     names = [_from_dictionary(name, labels, asked) for name, labels in zip(names, reading.labels, strict=True)]
     names = named if len(named) == len(names) else [TOTALS_ONLY] if totals_only else names
     coded_rows, notes = _spoken({column.name: tuple(column.labels) for column in in_rows}, asked, listed=True)
+    notes += _on_labels([column for column in in_rows if column.name not in coded_rows["labels"]])
     coded, more = _spoken(dict(zip(names, reading.labels, strict=True)), asked, listed=False)
     fields: dict[str, Any] = {
         "attributes": {**coded_rows["attributes"], **coded["attributes"]},
@@ -130,6 +128,22 @@ def _wide(
     used = {*reading.columns, reading.total}
     left = {c.name: _why_left(c) for c in numbers if c.name not in used}
     return Layout(fields=fields, notes=(*notes, *more), aside={**columns.aside, **aside, **left})
+
+
+def _on_labels(columns: Sequence[Column]) -> list[Note]:
+    """What to check about columns of labels."""
+    notes = []
+    for column in columns:
+        if is_time(column.name):
+            words = "people of several times are added up; to keep one, use where in [table]"
+        elif column.is_number and column.size > MOST_CODES:
+            words = f"{column.size:,} different numbers; fewer groups cost less accuracy"
+        elif column.is_number:
+            words = f"codes; give them words in a section [labels.{column.name}]"
+        else:
+            continue
+        notes.append(Note(field=("attributes", column.name), text=words))
+    return notes
 
 
 def _why_left(column: Column) -> str:

@@ -28,14 +28,15 @@ class Nest:
         return self.astray <= _SLIPS * self.units
 
 
-def nest(fine: Column, coarse: Column) -> Nest:
+def nest(fine: Column, coarse: Column, *, exactly: bool = False) -> Nest:
     """Whether each value of one column lies in one value of another; rows without a value are left out.
 
-    All rows are compared, but for columns that already disagree in the first rows.
+    All rows are compared. Unless the number of values that go astray is needed exactly, columns that disagree in the
+    first rows already are not looked at further.
     """
     units = fine.size
     astray = _astray(fine, coarse, slice(_SAMPLE))
-    if len(fine.of_row) > _SAMPLE and len(astray) <= _SLIPS * units:
+    if len(fine.of_row) > _SAMPLE and (exactly or len(astray) <= _SLIPS * units):
         astray = _astray(fine, coarse, slice(None))
     return Nest(units=units, astray=len(astray), example=fine.texts[int(astray[0])].as_py() if len(astray) else "")
 

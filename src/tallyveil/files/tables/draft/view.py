@@ -95,12 +95,14 @@ class Column:
 
     @cached_property
     def is_code(self) -> bool:
-        """Whether the values look like codes: digits with leading zeros, or short texts of one length with digits."""
-        if self.is_number:
-            return bool(pc.any(pc.match_substring_regex(self.occurring, "^0[0-9]")).as_py())
+        """Whether the values look like codes: they have leading zeros, or all one length and digits."""
         sizes = pc.min_max(pc.utf8_length(self.occurring)).as_py()
+        same_length = sizes["min"] == sizes["max"] <= 20
+        if self.is_number:
+            leading = pc.any(pc.match_substring_regex(self.occurring, "^0[0-9]")).as_py()
+            return bool(leading or (same_length and (sizes["min"] >= 8 or (sizes["min"] >= 5 and self.size >= 20))))
         digits = pc.all(pc.match_substring_regex(self.occurring, r"^\S*[0-9]\S*$")).as_py()
-        return bool(digits and sizes["min"] == sizes["max"] <= 20)
+        return bool(digits and same_length)
 
     @cached_property
     def is_date(self) -> bool:

@@ -14,160 +14,40 @@ LEVELS = (
 )
 CODES = ("geoid", "geoid10", "geoid20", "gisjoin", "geocode", "geo_id")
 
-_PLACES = {
-    *(
-        "country",
-        "pays",
-        "pais",
-        "land",
-        "region",
-        "rgn",
-        "regiao",
-        "regione",
-        "division",
-        "zone",
-        "zona",
-        "sector",
-        "secteur",
-    ),
-    *("state", "etat", "estado", "bundesland", "province", "provincia", "provinz", "canton", "kanton", "prefecture"),
-    *(
-        "departement",
-        "departamento",
-        "county",
-        "comte",
-        "condado",
-        "kreis",
-        "landkreis",
-        "comarca",
-        "lad",
-        "ltla",
-        "utla",
-    ),
-    *(
-        "district",
-        "distrito",
-        "distretto",
-        "bezirk",
-        "distrikt",
-        "arrondissement",
-        "chiefdom",
-        "township",
-        "subdistrict",
-    ),
-    *("commune", "comune", "municipio", "municipality", "gemeinde", "concelho", "freguesia", "parish", "paroisse"),
-    *(
-        "town",
-        "city",
-        "ville",
-        "stadt",
-        "ciudad",
-        "cidade",
-        "village",
-        "aldea",
-        "dorf",
-        "barrio",
-        "quartier",
-        "stadtteil",
-    ),
-    *(
-        "tract",
-        "seccion",
-        "secao",
-        "block",
-        "blockgroup",
-        "manzana",
-        "enumdist",
-        "precinct",
-        "ward",
-        "wd",
-        "constituency",
-    ),
-    *("msoa", "lsoa", "oa", "ctry", "nuts", "nuts1", "nuts2", "nuts3", "lau", "iris", "lga", "meshblock", "datazone"),
-    *("academie", "academia", "etablissement", "ecole", "lycee", "college", "school", "escuela", "schule", "hospital"),
-    *("hopital", "krankenhaus", "facility", "site", "station", "place", "location", "area", "territory", "territoire"),
-}
-_ATTRIBUTES = {
-    *("sex", "sexe", "sexo", "geschlecht", "gender", "genre", "age", "ages", "edad", "idade", "alter", "altersgruppe"),
-    *(
-        "agegroup",
-        "agegrp",
-        "race",
-        "ethnic",
-        "ethnicity",
-        "ethnie",
-        "etnia",
-        "origin",
-        "origine",
-        "hispanic",
-        "nationality",
-    ),
-    *(
-        "nationalite",
-        "religion",
-        "language",
-        "langue",
-        "sprache",
-        "idioma",
-        "marital",
-        "education",
-        "diplome",
-        "occupation",
-    ),
-    *(
-        "profession",
-        "beruf",
-        "employment",
-        "statut",
-        "tenure",
-        "disability",
-        "grade",
-        "classe",
-        "year",
-        "annee",
-        "ano",
-        "jahr",
-    ),
-}
-_IDS = {
-    "id",
-    "pid",
-    "uid",
-    "uuid",
-    "identifiant",
-    "case",
-    "caseid",
-    "record",
-    "serial",
-    "person",
-    "patient",
-    "index",
-    "row",
-}
-_CODE_WORDS = {"code", "cd", "codigo", "kennziffer", "insee", "fips", "ags", "ons", "geo", "geography", "id", "nr"}
-_CLASS_WORDS = {"group", "grp", "groupe", "grupo", "gruppe", "class", "cat", "category", "band", "level", "status"}
-_NAME_WORDS = {"name", "nm", "nom", "nombre", "nome", "label", "libelle", "bezeichnung", "titre", "title"}
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PLACES = _words("""
+    country pays pais land region rgn regiao regione division zone zona sector secteur state etat estado bundesland
+    province provincia provinz prov canton kanton prefecture departement departamento county comte condado kreis
+    landkreis comarca lad ltla utla district distrito distretto bezirk distrikt arrondissement chiefdom township
+    subdistrict commune comune municipio municipality gemeinde concelho freguesia parish paroisse town city ville stadt
+    ciudad cidade village aldea dorf barrio quartier stadtteil tract seccion secao block blockgroup manzana enumdist
+    precinct ward wd constituency msoa lsoa oa ctry nuts nuts1 nuts2 nuts3 lau iris lga meshblock datazone academie
+    academia etablissement ecole lycee college school escuela schule hospital hopital krankenhaus facility site station
+    place location area territory territoire
+""")
+_TIMES = _words("year annee ano jahr anno month mois mes monat wave quarter")
+_ATTRIBUTES = _TIMES | _words("""
+    sex sexe sexo geschlecht gender genre age ages edad idade alter altersgruppe agegroup agegrp race ethnic ethnicity
+    ethnie etnia origin origine hispanic nationality nationalite religion language langue sprache idioma marital
+    education diplome occupation profession beruf employment statut tenure disability grade classe
+""")
+_IDS = _words("id pid uid uuid identifiant case caseid record serial person patient index row")
+_CODE_WORDS = _words("code cd codigo kennziffer insee fips ags ons geo geography id nr")
+_CLASS_WORDS = _words("group grp groupe grupo gruppe class cat category band level status")
+_NAME_WORDS = _words("name nm nom nombre nome label libelle bezeichnung titre title")
 # Words for labels, from which attributes in the names of columns get their own name.
 LABELS = {
-    "age": {"adult", "child", "minor", "under18", "18plus", "voting_age", "young", "old", "adulte", "enfant"},
-    "sex": {
-        *("male", "female", "m", "f", "men", "women", "males", "females", "homme", "femme", "hommes", "femmes"),
-        *(
-            "filles",
-            "garcons",
-            "hombre",
-            "mujer",
-            "hombres",
-            "mujeres",
-            "maenner",
-            "manner",
-            "frauen",
-            "mannlich",
-            "weiblich",
-        ),
-    },
-    "hispanic": {"h", "nh", "hispanic", "not_hispanic", "non_hispanic"},
-    "race": {"white", "black", "asian", "aian", "nh_white", "nh_black"},
+    "age": _words("adult child minor under18 18plus voting_age young old adulte enfant"),
+    "sex": _words("""
+        male female m f men women males females homme femme hommes femmes filles garcons hombre mujer hombres mujeres
+        manner frauen mannlich weiblich
+    """),
+    "hispanic": _words("h nh hispanic not_hispanic non_hispanic"),
+    "race": _words("white black asian aian nh_white nh_black"),
 }
 
 
@@ -193,6 +73,11 @@ def is_place(name: str) -> bool:
 def is_attribute(name: str) -> bool:
     """Whether a column's name is a word for a characteristic of people."""
     return bool(_parts(name) & _ATTRIBUTES)
+
+
+def is_time(name: str) -> bool:
+    """Whether a column's name is a word for a time at which people were counted."""
+    return bool(_parts(name) & _TIMES)
 
 
 def is_only_attribute(name: str) -> bool:
