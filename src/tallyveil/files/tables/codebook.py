@@ -15,7 +15,7 @@ from tallyveil.nouns.schema import Grouping, Schema
 Layout = Literal["wide", "long", "persons"]
 COUNTS = (
     *("count", "counts", "n", "persons", "people", "population", "pop", "freq", "_freq", "frequency"),
-    *("effectif", "effectifs", "nombre", "población", "poblacion", "habitantes", "anzahl", "einwohner", "bevölkerung"),
+    *("effectif", "effectifs", "población", "poblacion", "habitantes", "anzahl", "einwohner", "bevölkerung"),
 )
 TOTALS = ("total", "tot", "total_population", "pop", "population", "persons")  # names of columns that hold numbers
 

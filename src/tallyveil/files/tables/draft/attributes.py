@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
 from tallyveil.files.tables.draft.nesting import follows_from, nest, same_units
 from tallyveil.files.tables.draft.view import Column
@@ -12,16 +13,7 @@ from tallyveil.files.tables.draft.words import is_attribute, is_count, is_identi
 
 MOST_LABELS = 200
 MOST_CODES = 30  # different numbers that can be codes of labels
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What the user says about a table."""
-
-    levels: tuple[str, ...] = ()
-    attributes: tuple[str, ...] = ()
-    count: str | None = None
-    words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # a dictionary
+MOST_FLAGS = 3  # the same where zero is among them: counts have zeros too
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,7 +27,7 @@ class Sorted:
 
 def may_be_codes(column: Column) -> bool:
     """Whether numbers may be codes of labels: a few that occur again and again, and zero only beside one or two."""
-    most = 3 if column.has_zero else MOST_CODES
+    most = MOST_FLAGS if column.has_zero else MOST_CODES
     return 1 < column.size <= min(most, len(column.of_row) / 2) and not column.missing
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from tallyveil.files.tables.draft.view import Column
 from tallyveil.files.tables.draft.words import LABELS, is_total, plain
 
 SEPARATORS = (" - ", ": ", "; ", ", ", "_", " ", "-", ".", "|", "/")
+_AGE = r"([<>]? ?[0-9]|(ages?|aged|under|over|moins|plus|unter|uber|menos|mas)\b.*[0-9])"
 _SAMPLE = 5_000  # rows in which sums are compared
 _MOST_RUNS = 300  # columns among which runs are searched
 
@@ -77,7 +79,7 @@ def attribute_names(reading: Reading, taken: Sequence[str]) -> list[str]:
 
 
 def _look_like_ages(labels: Sequence[str]) -> bool:
-    return len(labels) > 1 and bool(np.mean([any(letter.isdigit() for letter in label) for label in labels]) > 0.7)
+    return len(labels) > 1 and all(re.match(_AGE, plain(label)) for label in labels)
 
 
 def _values(column: Column) -> Floats:

@@ -15,6 +15,7 @@ from tallyveil.files.tables.draft.words import (
     is_code_name,
     is_count,
     is_identifier,
+    is_only_attribute,
     is_place,
     is_total,
     is_unit_name,
@@ -23,6 +24,7 @@ from tallyveil.files.tables.draft.words import (
 
 _FEW_ROWS = 10
 _MOST_CODES = 12  # different numbers, without zero, that may be codes rather than counts
+_MOST_FLAGS = 3  # different numbers, zero among them, that may be answers such as no, yes and unknown
 _ENOUGH_UNITS = 10  # of a column that nothing but its number of values distinguishes
 
 
@@ -39,10 +41,12 @@ def infer_levels(view: View) -> list[Column]:
 
 def _may_be_level(view: View, column: Column) -> bool:
     name = column.name
-    if column.size < 2 or column.missing > 0.05 * view.rows or column.is_date or column.is_free_text:
+    if column.size < 2 or column.is_date or column.is_free_text:
         return False
-    if is_place(name):
-        return column.is_whole or not column.is_number
+    if is_place(name):  # values that are missing are left to the reader, which names them
+        return (column.is_whole or not column.is_number) and column.missing < 0.5 * view.rows
+    if column.missing > 0.05 * view.rows:
+        return False
     if is_attribute(name) or is_count(name) or is_total(name):
         return False
     if column.is_unique and (is_identifier(name) or not _has_counts(view, column)):
@@ -56,8 +60,10 @@ def _has_counts(view: View, key: Column) -> bool:
     """Whether a table has a column of counts beside a column with another value in each row."""
     for column in view.columns.values():
         named = is_count(column.name) or is_total(column.name)
-        counts = named or column.has_zero or column.size > _MOST_CODES
-        if column is not key and _is_plain_number(column) and column.is_whole and counts:
+        counts = named or column.size > (_MOST_FLAGS if column.has_zero else _MOST_CODES)
+        if column is key or not counts or is_only_attribute(column.name):
+            continue
+        if _is_plain_number(column) and column.is_whole:
             return True
     return False
 

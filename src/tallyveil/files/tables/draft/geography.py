@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallyveil._arrays import Integers
+from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.chain import infer_levels
 from tallyveil.files.tables.draft.nesting import Nest, nest, paths
 from tallyveil.files.tables.draft.notes import Note
 from tallyveil.files.tables.draft.view import Column, View
-from tallyveil.files.tables.draft.words import CODES, LEVELS, is_attribute, is_place, is_unit_name, plain
+from tallyveil.files.tables.draft.words import CODES, LEVELS, is_attribute, is_code_name, is_place, is_unit_name, plain
 from tallyveil.files.tables.geography import CUTS, lost_zeros
 
 GISJOIN_CUTS = {"state": 4, "county": 8, "tract": 14, "block_group": 15, "block": 18}
@@ -40,21 +41,23 @@ class Geography:
         return bool(self.fields["levels"])
 
 
-def find_geography(view: View, asked: Sequence[str] = ()) -> Geography:
-    """The geography of a table; ``asked`` are the columns of the levels, if the user names them."""
+def find_geography(view: View, asked: Asked) -> Geography:
+    """The geography of a table; columns that the user names for something else are not taken for it."""
     by_name = {plain(name): name for name in view.columns}
     code = next((by_name[name] for name in CODES if name in by_name), None)
-    if not asked and code is not None and not any(level in by_name for level in LEVELS):
+    if not asked.levels and code is not None and not any(level in by_name for level in LEVELS):
         cut = _cut_code(view, view.columns[code])
         if cut is not None:
             return cut
-    levels = [view.columns[name] for name in asked] or infer_levels(view)
+    others = {*asked.attributes, *asked.words, asked.count}
+    rest = replace(view, columns={name: column for name, column in view.columns.items() if name not in others})
+    levels = [view.columns[name] for name in asked.levels] or infer_levels(rest)
     if not levels:
         return Geography(view=view, fields={"levels": ()}, columns=(), path=np.zeros(view.rows, dtype=np.int64))
-    return _by_columns(view, levels)
+    return _by_columns(rest, levels, view)
 
 
-def _by_columns(view: View, levels: Sequence[Column]) -> Geography:
+def _by_columns(rest: View, levels: Sequence[Column], view: View) -> Geography:
     nests = [(above, level, nest(level, above, exactly=True)) for above, level in pairwise(levels)]
     relative = any(not found.holds for _, _, found in nests)
     notes = [] if relative else [_slips(level, above, found) for above, level, found in nests if found.astray]
@@ -66,12 +69,13 @@ def _by_columns(view: View, levels: Sequence[Column]) -> Geography:
                 text=f"codes repeat under parents: {found_in(*repeated)}, so a unit is known by its path",
             )
         )
-    names, name_notes = unit_names(view, levels)
+    notes += _taken_as_levels(levels)
+    names, name_notes = unit_names(rest, levels)
     fields: dict[str, Any] = {"levels": tuple(level.name for level in levels), "relative": relative, "names": names}
     fields["pad"] = {level.name: _digits(level, relative=relative) for level in levels if _needs_pad(level)}
     if levels[0].size > 1:
         fields["root"] = "us" if plain(levels[0].name) == "state" else "all"
-    notes += [*name_notes, *_other_levels(view, levels, names)]
+    notes += [*name_notes, *_other_levels(rest, levels, names)]
     used = (*fields["levels"], *names.values())
     return Geography(view=view, fields=fields, columns=used, path=paths(levels), notes=tuple(notes))
 
@@ -124,6 +128,17 @@ def _other_levels(view: View, levels: Sequence[Column], names: Mapping[str, str]
 def _slips(level: Column, above: Column, found: Nest) -> Note:
     words = f"{found_in(level, found)}: correct these rows, since a unit of {level.name} lies in one {above.name}"
     return Note(field=("geography", "levels"), text=words)
+
+
+def _taken_as_levels(levels: Sequence[Column]) -> list[Note]:
+    """Levels that are so by their nesting alone, beside others whose names are words for places."""
+    if not any(is_place(level.name) for level in levels):
+        return []
+    return [
+        Note(field=("geography", "levels"), item=above.name, text=f"taken as a level: each {level.name} lies in one")
+        for above, level in pairwise(levels)
+        if not is_place(above.name) and not above.is_code and not is_code_name(above.name)
+    ]
 
 
 def _needs_pad(level: Column) -> bool:

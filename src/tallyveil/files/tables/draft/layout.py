@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tallyveil.files.tables.draft.attributes import MOST_CODES, Asked, Sorted, may_be_codes, sort_columns
+from tallyveil.files.tables.draft.asked import Asked
+from tallyveil.files.tables.draft.attributes import MOST_CODES, Sorted, may_be_codes, sort_columns
 from tallyveil.files.tables.draft.cells import attribute_names, read_cells
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
 from tallyveil.files.tables.draft.nesting import identify_rows
@@ -14,6 +15,7 @@ from tallyveil.files.tables.draft.notes import Note
 from tallyveil.files.tables.draft.view import Column, natural
 from tallyveil.files.tables.draft.words import is_count, is_time, is_total
 
+FILL_IN = "FILL_IN"  # stands for what a person must write
 TOTALS_ONLY = "people"  # the attribute of a table that has totals only
 
 
@@ -24,10 +26,11 @@ class Layout:
     fields: Mapping[str, Any]
     notes: tuple[Note, ...] = ()
     aside: Mapping[str, str]  # columns of no use, and why
+    is_found: bool = True  # whether there are attributes or counts
 
 
-def find_layout(geography: Geography, asked: Asked) -> Layout | None:
-    """The layout of the columns that are not geography, if there are counts or attributes among them."""
+def find_layout(geography: Geography, asked: Asked) -> Layout:
+    """The layout of the columns that are not geography."""
     columns = sort_columns(geography, asked)
     labels, numbers, path = columns.labels, columns.numbers, geography.path
     counts = [c for c in numbers if c.name == asked.count] or [c for c in numbers if is_count(c.name)]
@@ -38,6 +41,9 @@ def find_layout(geography: Geography, asked: Asked) -> Layout | None:
         codes = _codes_in_rows(geography, columns, counts[0])
         if labels or codes:
             return _rows(columns, asked, [*labels, *codes], count=counts[0])
+    if asked.count:
+        others = {column.name: "not the count that was asked for" for column in numbers if column is not counts[0]}
+        return _wide(columns, asked, counts, in_rows=[], aside=others)
     if units_once and numbers and (len(numbers) > 1 or not labels):
         facts = dict.fromkeys((column.name for column in labels), "the table has one row per unit")
         return _wide(columns, asked, numbers, in_rows=[], aside=facts)
@@ -51,7 +57,8 @@ def find_layout(geography: Geography, asked: Asked) -> Layout | None:
     codes = [column for column in numbers if may_be_codes(column)]
     if labels or codes:
         return _rows(columns, asked, [*labels, *codes], count=None)
-    return None
+    nothing = {"attributes": {FILL_IN: (FILL_IN,)}, "layout": "persons"}
+    return Layout(fields=nothing, aside={**columns.aside, **{c.name: "numbers" for c in numbers}}, is_found=False)
 
 
 def _is_sum(numbers: Sequence[Column], count: Column) -> bool:
@@ -88,8 +95,9 @@ def _rows(
     aside = dict(columns.aside)
     for column in columns.numbers:
         if column not in used and column is not count:
+            few = count is not None or column.size <= MOST_CODES
             many = f"{column.size:,} different numbers: an attribute has few labels, so group them first"
-            aside[column.name] = many if count is None else "numbers that are not the count"
+            aside[column.name] = "numbers that are neither the count nor codes of labels" if few else many
     coded, more = _spoken({column.name: tuple(column.labels) for column in used}, asked, listed=True)
     fields = {**coded, "layout": "persons" if count is None else "long", "count": None if count is None else count.name}
     more += _on_labels([column for column in used if column.name not in coded["labels"]])
@@ -104,7 +112,7 @@ def _wide(
     named = [name for name in asked.attributes if name not in {column.name for column in in_rows}]
     totals_only = len(reading.columns) == 1
     names = attribute_names(reading, [column.name for column in in_rows])
-    names = [_from_dictionary(name, labels, asked) for name, labels in zip(names, reading.labels, strict=True)]
+    names = _from_dictionary(names, reading.labels, asked, [column.name for column in in_rows])
     names = named if len(named) == len(names) else [TOTALS_ONLY] if totals_only else names
     coded_rows, notes = _spoken({column.name: tuple(column.labels) for column in in_rows}, asked, listed=True)
     notes += _on_labels([column for column in in_rows if column.name not in coded_rows["labels"]])
@@ -152,17 +160,29 @@ def _why_left(column: Column) -> str:
     return "numbers that are not among the cells"
 
 
-def _from_dictionary(name: str, labels: Sequence[str], asked: Asked) -> str:
-    """The attribute of the dictionary that has all these codes, or the name that was found otherwise."""
-    fitting = [attribute for attribute, words in asked.words.items() if set(labels) <= set(words)]
-    return fitting[0] if len(fitting) == 1 else name
+def _from_dictionary(
+    names: Sequence[str], labels: Sequence[Sequence[str]], asked: Asked, taken: Sequence[str]
+) -> list[str]:
+    """The attributes of the dictionary that have all codes of a set, or the names that were found otherwise."""
+    chosen: list[str] = []
+    for name, codes in zip(names, labels, strict=True):
+        free = [other for other in asked.words if other not in (*chosen, *taken)]
+        fitting = [attribute for attribute in free if set(codes) <= set(asked.words[attribute])]
+        chosen.append(fitting[0] if len(fitting) == 1 else name)
+    return chosen if len(set(chosen)) == len(chosen) else list(names)
 
 
 def _spoken(
     attributes: Mapping[str, tuple[str, ...]], asked: Asked, *, listed: bool
 ) -> tuple[dict[str, dict[str, Any]], list[Note]]:
     """Attributes with the words of the dictionary; ``listed`` adds the codes that it has and the data lack."""
-    codes, labels, notes = dict(attributes), {}, []
+    codes, labels, notes = dict(attributes), dict[str, dict[str, str]](), list[Note]()
+    for name, own in attributes.items():
+        plain = [code.replace("*", "x") for code in own]
+        if name not in asked.words and plain != list(own) and len(set(plain)) == len(own):
+            labels[name] = dict(zip(own, plain, strict=True))
+            text = "labels cannot have a *, so these words are published instead"
+            notes.append(Note(field=("labels", name), text=text))
     for name in [name for name in attributes if name in asked.words]:
         words = asked.words[name]
         unknown = [code for code in attributes[name] if code not in words]

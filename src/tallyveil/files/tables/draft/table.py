@@ -15,15 +15,13 @@ from pathlib import Path
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.codebook_toml import codebook_to_toml
-from tallyveil.files.tables.draft.attributes import Asked
+from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.geography import Geography, find_geography
-from tallyveil.files.tables.draft.layout import Layout, find_layout
+from tallyveil.files.tables.draft.layout import FILL_IN, Layout, find_layout
 from tallyveil.files.tables.draft.notes import Note, commented
 from tallyveil.files.tables.draft.view import View, view_table
 from tallyveil.files.tables.excel import Sheet, is_workbook, sheet_names
 from tallyveil.files.tables.sources import Source
-
-FILL_IN = "FILL_IN"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,50 +73,45 @@ def draft_table(
     view = view_table(source)
     asked = Asked(levels=tuple(levels), attributes=tuple(attributes), count=count, words=dictionary or {})
     _check(view, asked)
-    geography = find_geography(view, asked.levels)
+    geography = find_geography(view, asked)
     layout = find_layout(geography, asked)
-    missing = (*_missing_geography(view, geography), *_missing_layout(layout))
+    missing = _missing(view, geography, layout)
     return Draft(
         book=_codebook(geography, layout, sheet_fields),
-        notes=(*sheet_notes, *_notes(view, geography, layout)),
-        missing=missing,
+        notes=(*sheet_notes, *missing, *_notes(view, geography, layout)),
+        missing=tuple(note.text for note in missing),
     )
 
 
-def _codebook(geography: Geography, layout: Layout | None, sheet: Mapping[str, str]) -> Codebook:
-    found = dict(layout.fields) if layout else {"attributes": {FILL_IN: (FILL_IN,)}, "layout": "persons"}
-    fields = {**geography.fields, **found, **sheet}
+def _codebook(geography: Geography, layout: Layout, sheet: Mapping[str, str]) -> Codebook:
+    fields = {**geography.fields, **layout.fields, **sheet}
     fields["levels"] = fields["levels"] or (FILL_IN,)
     # A filter on rows of a level is public; a filter on rows of persons may reveal something about them.
     public = bool(fields.get("where")) and fields["layout"] != "persons"
-    ignore = tuple(name for name in geography.view.columns if layout and name in layout.aside)
+    ignore = tuple(name for name in geography.view.columns if name in layout.aside)
     return Codebook(**fields, ignore=ignore, labels_from="data", units_from="data", where_is_public=public)
 
 
-def _notes(view: View, geography: Geography, layout: Layout | None) -> list[Note]:
+def _notes(view: View, geography: Geography, layout: Layout) -> list[Note]:
     notes = list(geography.notes)
     if not view.complete:
-        notes.append(
-            Note(field=("geography", "levels"), text=f"nesting was looked at in the first {view.rows:,} rows only")
-        )
-    notes += [Note(field=("geography", "levels"), text=words) for words in _missing_geography(view, geography)]
-    if layout is None:
-        return [*notes, *(Note(field=("attributes", "FILL_IN"), text=words) for words in _missing_layout(layout))]
+        words = f"nesting was looked at in the first {view.rows:,} rows only"
+        notes.append(Note(field=("geography", "levels"), text=words))
     reasons = [Note(field=("table", "ignore"), item=name, text=reason) for name, reason in layout.aside.items()]
     return [*notes, *layout.notes, *reasons]
 
 
-def _missing_geography(view: View, geography: Geography) -> list[str]:
-    if geography.is_found:
-        return []
-    columns = ", ".join(view.columns)
-    return [f"no geographic column found. Name the levels, coarse to fine; the columns are {columns} (--levels A,B,C)."]
-
-
-def _missing_layout(layout: Layout | None) -> list[str]:
-    if layout is not None:
-        return []
-    return ["no columns of counts or labels found besides the geography. Name the attributes with their labels."]
+def _missing(view: View, geography: Geography, layout: Layout) -> list[Note]:
+    """What a person must write, since the table does not show it."""
+    notes = []
+    if not geography.is_found:
+        names = ", ".join(view.columns)
+        words = f"no geographic column found among {names}. Name the levels, coarse to fine (--levels A,B,C)."
+        notes.append(Note(field=("geography", "levels"), text=words))
+    if not layout.is_found:
+        words = "no columns of counts or labels found besides the geography. Name the attributes with their labels."
+        notes.append(Note(field=("attributes", FILL_IN), text=words))
+    return notes
 
 
 def _check(view: View, asked: Asked) -> None:
@@ -138,7 +131,9 @@ def _sheet(source: Source, sheet: str | None) -> tuple[Source, dict[str, str], l
     path = Path(fspath(source)) if isinstance(source, str | PathLike) else None
     if path is None or not path.is_file() or not is_workbook(path):
         if sheet is not None:
-            raise InputError(f"--sheet {sheet!r}: {source} is not an Excel workbook. Leave the option out.")
+            raise InputError(
+                f"--sheet {sheet!r}: {path or 'the table'} is not an Excel workbook. Leave the option out."
+            )
         return source, {}, []
     names = sheet_names(path)
     if sheet is None and len(names) < 2:

@@ -16,7 +16,7 @@ from tallyveil.errors import DataError
 from tallyveil.files.tables.sources import Source, batches
 
 _MOST_VALUES = 250_000_000  # values that are kept, of four bytes each: the rows after them are not looked at
-_NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?$"
+_NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?$|^[0-9]{1,3}([, '\x{a0}\x{202f}][0-9]{3})+$"  # the reader refuses separators
 _DATE = r"^[0-9]{4}[-/.][0-9]{1,2}([-/.][0-9]{1,2}([T ].*)?)?$|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4}$"
 
 
@@ -72,7 +72,8 @@ class Column:
     @cached_property
     def numbers(self) -> Floats:
         """Each distinct value as a number, or NaN."""
-        digits = pc.if_else(pc.match_substring_regex(self.texts, _NUMBER), self.texts, None)
+        whole = pc.replace_substring_regex(self.texts, r"[, '\x{a0}\x{202f}]", "")
+        digits = pc.if_else(pc.match_substring_regex(self.texts, _NUMBER), whole, None)
         return np.asarray(digits.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
 
     @cached_property
@@ -96,6 +97,8 @@ class Column:
     @cached_property
     def is_code(self) -> bool:
         """Whether the values look like codes: they have leading zeros, or all one length and digits."""
+        if not self.size:
+            return False
         sizes = pc.min_max(pc.utf8_length(self.occurring)).as_py()
         same_length = sizes["min"] == sizes["max"] <= 20
         if self.is_number:

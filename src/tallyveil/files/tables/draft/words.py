@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 from tallyveil.files.tables.codebook import COUNTS, TOTALS
 
@@ -51,6 +52,7 @@ LABELS = {
 }
 
 
+@cache
 def plain(text: str) -> str:
     """A text in lower case and without accents.
 
@@ -91,12 +93,12 @@ def is_only_attribute(name: str) -> bool:
 
 def is_count(name: str) -> bool:
     """Whether a column's name is a word for a number of people."""
-    return plain(name) in {plain(word) for word in COUNTS}
+    return plain(name) in _COUNTS
 
 
 def is_total(name: str) -> bool:
     """Whether a column's name is a word for a total."""
-    return plain(name) in {*TOTALS, "ensemble", "insgesamt", "gesamt", "effectif total", "total general"}
+    return plain(name) in _TOTALS
 
 
 def is_identifier(name: str) -> bool:
@@ -114,8 +116,13 @@ def is_unit_name(name: str) -> bool:
     return bool(_parts(name) & _NAME_WORDS)
 
 
-def _parts(name: str) -> set[str]:
+_COUNTS = {*map(plain, COUNTS), *_words("nombre nb cases deaths value obs_value")}
+_TOTALS = {*TOTALS, *_words("ensemble insgesamt gesamt total_general")}
+
+
+@cache
+def _parts(name: str) -> frozenset[str]:
     """The words of a column's name; years in it (LAD22CD) separate words too."""
     spaced = re.sub(r"(?<=[a-zà-ÿ])(?=[A-Z])", "_", name.strip())
     words = [word for word in re.split(r"[^a-z0-9]+", plain(spaced)) if word]
-    return {part for word in words for part in (word, *re.split(r"[0-9]+", word)) if part}
+    return frozenset(part for word in words for part in (word, *re.split(r"[0-9]+", word)) if part)
