@@ -182,7 +182,7 @@ def read_source_strictly(folder: Sealed, people: Histogram, *, strictly: bool) -
     labels = {name: tuple(known) for name, known in people.schema.attributes.items()}
     if source.spine_levels != people.spine.levels:
         raise BrokenError(f"{SOURCE} has other levels than {CODEBOOK}")
-    if {name: tuple(known) or labels.get(name) for name, known in source.attributes.items()} != labels:
+    if {name: tuple(known) or labels.get(name) for name, known in source.words.items()} != labels:
         raise BrokenError(f"{SOURCE} has other attributes or labels than {CODEBOOK}")
     return "a codebook with the levels and attributes of the release", source
 

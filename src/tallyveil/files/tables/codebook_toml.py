@@ -17,9 +17,10 @@ from tallyveil.nouns.schema import Grouping, as_labels
 SECTIONS = {
     "geography": ("levels", "root", "code", "lengths", "pad", "relative", "names"),
     "attributes": None,
+    "labels": None,
     "groupings": None,
     "zeros": None,
-    "table": ("layout", "column", "count", "where", "where_is_public", "total", "ignore"),
+    "table": ("layout", "column", "count", "where", "where_is_public", "total", "ignore", "sheet"),
     "filtered": ("where", "public"),
 }
 TOP = ("labels_from", "units_from", "where_is_public", "stamps")  # fields above the first section
@@ -78,6 +79,7 @@ def codebook_from_toml(source: str) -> Codebook:
             **{"levels": (), **table["geography"]},
             **table["table"],
             attributes={name: as_labels(name, labels) for name, labels in table.get("attributes", {}).items()},
+            labels=table.get("labels", {}),
             groupings={name: Grouping(**grouping) for name, grouping in table.get("groupings", {}).items()},
             zeros=table.get("zeros", ()),
             filtered=_filtered(table["filtered"]) if "filtered" in table else None,
@@ -102,12 +104,14 @@ def codebook_to_toml(codebook: Codebook) -> str:
             "names": dict(codebook.names),
         },
         "attributes": {name: list(labels) for name, labels in codebook.attributes.items()},
+        "labels": {name: dict(words) for name, words in codebook.labels.items()},
         "groupings": {
             name: {"of": grouping.of, "groups": {group: list(labels) for group, labels in grouping.groups.items()}}
             for name, grouping in codebook.groupings.items()
         },
         "zeros": [{name: list(labels) for name, labels in zero.items()} for zero in codebook.zeros],
         "table": {
+            "sheet": codebook.sheet,
             "layout": codebook.layout,
             "column": codebook.column,
             "count": codebook.count,

@@ -15,7 +15,7 @@ from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.columns import Batch
 from tallyveil.files.tables.entries import Entries, wide_columns
 from tallyveil.files.tables.geography import read_units
-from tallyveil.files.tables.sources import Source, batches, column_names
+from tallyveil.files.tables.sources import Source, batches, column_names, sheet_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
 
@@ -31,7 +31,7 @@ def read_counts(
     Parameters
     ----------
     source
-        A CSV or Parquet file, or a pandas, polars or Arrow table.
+        A CSV, Parquet or Excel file, or a pandas, polars or Arrow table.
     codebook
         What the columns of the table mean.
     units
@@ -42,6 +42,7 @@ def read_counts(
     as drafted from it), and the filter that selected the rows.
     """
     book = codebook if isinstance(codebook, Codebook) else read_codebook(codebook)
+    source = sheet_of(source, book.sheet)
     _check_columns(source, book, listed=units is not None)
     stamps, kept_by = codebook_stamps(book, listed=units is not None), book.filter
     if not all(book.attributes.values()):
@@ -49,6 +50,7 @@ def read_counts(
     entries = Entries(book if units is None else replace(book, names={}))  # names come from the list of units
     for batch in batches(source):
         entries.add(_kept(batch, book))
+    entries.refuse_wrong_totals()
     spine = read_units(units, book) if units is not None else entries.spine()
     name = entries.name
     try:
@@ -70,8 +72,8 @@ def codebook_stamps(book: Codebook, *, listed: bool) -> tuple[str, ...]:
 def _check_columns(source: Source, book: Codebook, *, listed: bool) -> None:
     names = column_names(source)
     name = str(source) if isinstance(source, str | PathLike) else "the table"
-    cells = wide_columns(book) if book.layout == "wide" else [*book.attributes, *([book.count] if book.count else [])]
-    wanted = [*book.geography, *cells, *book.where, *([book.total] if book.total else [])]
+    cells = wide_columns(book) if book.layout == "wide" else [book.count] if book.count else []
+    wanted = [*book.geography, *book.in_rows, *cells, *book.where, *([book.total] if book.total else [])]
     wanted += [] if listed else book.names.values()
     missing = [column for column in wanted if column not in names]
     if missing:
