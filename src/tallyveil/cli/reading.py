@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tallyveil.release.release import Release
 
 WITH_TYPES = ("ipums-1940", "mdf-1940")  # formats whose facilities have the types that strategies bound people by
+DETAIL_FILES = ("mdf-1940", "mdf-2020")  # formats whose first line no other table has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,14 +156,15 @@ def _name_of(path: Path, releases: list[Path]) -> str:
 
 
 def _read_one(path: Path, codebook: Path | Codebook | None, *, units: Path | Spine | None) -> Release:
-    """One release; a folder of published microdata is recognised even if there is a codebook for tables."""
+    """One release; microdata detail files and their folders are recognised even if there is a codebook for tables."""
     from tallyveil.files.formats.by_name import recognise_format
     from tallyveil.files.release_folder.read_folder import read_release
     from tallyveil.release.release import Release
 
     if (path / "certificate.json").exists() or (path.is_dir() and recognise_format(path) is None):
         return read_release(path)
-    people = read_people(path, None if path.is_dir() else codebook, None, units=units)
+    microdata = path.is_dir() or recognise_format(path) in DETAIL_FILES
+    people = read_people(path, None if microdata else codebook, None, units=units)
     return Release(histogram=people.counts, facilities=people.facilities)
 
 
