@@ -25,6 +25,7 @@ from tallyveil.files.tables.draft.words import (
 _FEW_ROWS = 10
 _MOST_CODES = 12  # different numbers, without zero, that may be codes rather than counts
 _MOST_FLAGS = 3  # different numbers, zero among them, that may be answers such as no, yes and unknown
+_LEAST_SHARE = 0.3
 _ENOUGH_UNITS = 10  # of a column that nothing but its number of values distinguishes
 
 
@@ -133,8 +134,7 @@ def _with_repeated_codes(view: View, chain: list[Column], candidates: Sequence[C
         if column not in chain and is_place(column.name) and not (chain and nest(chain[-1], column).holds)
     ]
     levels = _ordered(view, chain, missing)
-    leading = [] if not levels and not _is_wide(view) else _key(view, levels)
-    return _ordered(view, levels, leading)
+    return _ordered(view, levels, _key(view, levels))
 
 
 def _ordered(view: View, chain: list[Column], more: Sequence[Column]) -> list[Column]:
@@ -168,8 +168,12 @@ def _key(view: View, levels: Sequence[Column]) -> list[Column]:
             continue
         if not (column.is_whole or column.is_code) or is_attribute(column.name) or is_count(column.name):
             return []
+        above, below = count_paths([*levels, *added]), count_paths([*levels, *added, column])
+        share = below / max(1, above * column.size)  # of the codes, those that the average parent has
+        if (levels and share == 1) or (share < _LEAST_SHARE and not column.is_code):
+            return []  # labels, which every unit has; or answers of people
         added.append(column)
-        if count_paths([*levels, *added]) >= 0.98 * view.rows:
+        if below >= 0.98 * view.rows:
             return added if len(added) + len(levels) > 1 else []
     return []
 
@@ -183,12 +187,13 @@ def _units_at_the_top(view: View, levels: Sequence[Column]) -> list[Column]:
             continue
         known = plain(column.name) in LEVELS
         alike = column.is_code and not column.is_number and _shape(column.labels[0]) in shapes
-        alike |= bool(levels) and _begins(levels[0], column.labels[0])
+        left = bool(levels) and view.position(column.name) < view.position(levels[0].name)
+        alike |= left and _begins(levels[0], column.labels[0])
         if (known or alike or (is_place(column.name) and not top)) and levels:
             top.append(column)
     if not levels:
         top = [c for c in view.columns.values() if c.size == 1 and plain(c.name) in LEVELS and not c.missing]
-    return sorted(top, key=lambda column: _rank(column))
+    return sorted(top, key=_rank)
 
 
 def _begins(level: Column, code: str) -> bool:
