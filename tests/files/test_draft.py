@@ -131,6 +131,13 @@ def test_well_known_levels_keep_their_order_even_if_codes_repeat_and_columns_are
     assert (draft.book.levels, draft.book.relative) == (("state", "county", "tract"), True)
 
 
+def test_counts_without_any_geography_are_not_taken_for_it():
+    table = pd.DataFrame(RNG.integers(0, 60, (40, 4)), columns=["m_young", "m_old", "f_young", "f_old"])
+    draft = draft_table(table)
+    assert draft.book.levels == ("FILL_IN",)
+    assert draft.book.column == "{sex}_{age}"
+
+
 def test_codes_that_every_unit_has_are_labels_and_no_level():
     rows = [(f"D{i}", s, *RNG.integers(0, 40, 3)) for i in range(12) for s in (1, 2)]
     draft = draft_table(pd.DataFrame(rows, columns=["district", "s", "a", "b", "c"]))
