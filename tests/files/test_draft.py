@@ -131,6 +131,30 @@ def test_well_known_levels_keep_their_order_even_if_codes_repeat_and_columns_are
     assert (draft.book.levels, draft.book.relative) == (("state", "county", "tract"), True)
 
 
+def test_counts_without_any_geography_are_not_taken_for_it():
+    table = pd.DataFrame(RNG.integers(0, 60, (40, 4)), columns=["m_young", "m_old", "f_young", "f_old"])
+    draft = draft_table(table)
+    assert draft.book.levels == ("FILL_IN",)
+    assert draft.book.column == "{sex}_{age}"
+
+
+def test_codes_that_every_unit_has_are_labels_and_no_level():
+    rows = [(f"D{i}", s, *RNG.integers(0, 40, 3)) for i in range(12) for s in (1, 2)]
+    draft = draft_table(pd.DataFrame(rows, columns=["district", "s", "a", "b", "c"]))
+    assert draft.book.levels == ("district",)
+    assert (draft.book.layout, draft.book.in_rows, draft.book.in_columns) == ("wide", ("s",), ("attribute_1",))
+
+
+def test_a_few_people_who_differ_in_everything_are_people_and_no_table_of_counts():
+    n = 40
+    answers = {f"q{i}": RNG.integers(1, 6, n) for i in range(5)}
+    table = pd.DataFrame(
+        {"village": RNG.choice(list("ABCDEFGHIJKL"), n), **answers, "height": RNG.integers(150, 199, n)}
+    )
+    draft = draft_table(table.assign(weight=RNG.integers(50, 99, n)))
+    assert (draft.book.layout, draft.book.ignore) == ("persons", ("height", "weight"))
+
+
 def test_a_unit_in_two_parents_by_mistake_is_a_comment_and_not_a_path():
     table = pd.DataFrame([(f"R{i // 20}", f"{i:03}", s, 1) for i in range(200) for s in "fm"], columns=list("rcsn"))
     table.loc[7, "r"] = "R9"
@@ -255,12 +279,12 @@ def test_the_count_is_known_by_its_name_in_several_languages(name):
 
 def test_the_count_is_known_by_its_shape_if_the_other_columns_identify_the_rows():
     rows = [(f"t{i}", s, a, int(RNG.integers(0, 90))) for i in range(12) for s in (1, 2) for a in (1, 2, 3)]
-    table = pd.DataFrame(rows, columns=["town", "sex", "ag", "cases"])
+    table = pd.DataFrame(rows, columns=["town", "sex", "ag", "reports"])
     draft = draft_table(table)
-    assert (draft.book.layout, draft.book.count) == ("long", "cases")
+    assert (draft.book.layout, draft.book.count) == ("long", "reports")
     assert draft.book.attributes == {"sex": ("1", "2"), "ag": ("1", "2", "3")}
     assert comments(draft, "table.count") == {None: "taken as the count: the other columns identify the rows"}
-    assert reads(table, draft, int(table.cases.sum()))
+    assert reads(table, draft, int(table.reports.sum()))
 
 
 def test_attributes_in_rows_and_in_columns_are_a_mixed_layout():

@@ -54,9 +54,11 @@ def is_workbook(path: Path) -> bool:
 
 
 def sheet_names(path: Path) -> list[str]:
-    """The sheets of a workbook that hold anything, the one with the most values first."""
+    """The sheets of a workbook that hold anything, the one with the most rows first."""
     book = _opened(path)
     try:
+        if len(_sheets(book)) == 1:
+            return [_sheets(book)[0].title]
         filled = [(sum(_is_filled(row) for row in sheet.iter_rows(values_only=True)), sheet) for sheet in _sheets(book)]
         return [sheet.title for rows, sheet in sorted(filled, key=lambda pair: -pair[0]) if rows]
     finally:
@@ -89,8 +91,7 @@ def _pieces(path: Path, header: Sequence[Any], rows: Iterator[Sequence[Any]]) ->
     schema = pa.schema([(names[i], pa.string()) for i in kept])
     any_rows = False
     while piece := list(islice(rows, _ROWS)):
-        stray = [row for row in piece if any(value is not None for i, value in enumerate(row) if i not in set(kept))]
-        if stray:
+        if any(value is not None for row in piece for i, value in enumerate(row) if i >= len(names) or not names[i]):
             raise DataError(f"{path}: a column of the sheet has values but no name in the header. Name or delete it.")
         any_rows = True
         yield pa.RecordBatch.from_arrays(

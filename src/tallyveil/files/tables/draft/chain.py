@@ -25,6 +25,7 @@ from tallyveil.files.tables.draft.words import (
 _FEW_ROWS = 10
 _MOST_CODES = 12  # different numbers, without zero, that may be codes rather than counts
 _MOST_FLAGS = 3  # different numbers, zero among them, that may be answers such as no, yes and unknown
+_LEAST_SHARE = 0.2
 _ENOUGH_UNITS = 10  # of a column that nothing but its number of values distinguishes
 
 
@@ -133,8 +134,7 @@ def _with_repeated_codes(view: View, chain: list[Column], candidates: Sequence[C
         if column not in chain and is_place(column.name) and not (chain and nest(chain[-1], column).holds)
     ]
     levels = _ordered(view, chain, missing)
-    leading = [] if not levels and not _is_wide(view) else _key(view, levels)
-    return _ordered(view, levels, leading)
+    return _ordered(view, levels, _key(view, levels))
 
 
 def _ordered(view: View, chain: list[Column], more: Sequence[Column]) -> list[Column]:
@@ -163,15 +163,28 @@ def _key(view: View, levels: Sequence[Column]) -> list[Column]:
     if not _is_wide(view) or view.rows < _FEW_ROWS or (levels and count_paths(levels) >= 0.98 * view.rows):
         return []
     added: list[Column] = []
-    for column in list(view.columns.values())[:4]:
+    for column in view.columns.values():
         if column in levels or column.size < 2:
             continue
         if not (column.is_whole or column.is_code) or is_attribute(column.name) or is_count(column.name):
             return []
+        if column.has_zero and not levels:  # a count, as far as can be seen
+            return []
+        above, below = count_paths([*levels, *added]), count_paths([*levels, *added, column])
+        share = below / max(1, above * column.size)  # of the codes, those that the average parent has
+        if (levels and share == 1) or (share < _LEAST_SHARE and column.size <= _MOST_CODES):
+            return []  # labels, which every unit has; or answers of people
         added.append(column)
-        if count_paths([*levels, *added]) >= 0.98 * view.rows:
-            return added if len(added) + len(levels) > 1 else []
+        if below >= 0.98 * view.rows:
+            others = [c for c in view.columns.values() if _is_plain_number(c) and c not in added]
+            return added if len(added) + len(levels) > 1 and _are_counts(others) else []
     return []
+
+
+def _are_counts(columns: Sequence[Column]) -> bool:
+    """Whether columns of numbers are counts: none has a few numbers without zero, as codes of answers do."""
+    answers = any(not column.has_zero and 1 < column.size <= _MOST_CODES for column in columns)
+    return not answers and any(c.has_zero or is_total(c.name) or is_count(c.name) for c in columns)
 
 
 def _units_at_the_top(view: View, levels: Sequence[Column]) -> list[Column]:
@@ -183,12 +196,13 @@ def _units_at_the_top(view: View, levels: Sequence[Column]) -> list[Column]:
             continue
         known = plain(column.name) in LEVELS
         alike = column.is_code and not column.is_number and _shape(column.labels[0]) in shapes
-        alike |= bool(levels) and _begins(levels[0], column.labels[0])
+        left = bool(levels) and view.position(column.name) < view.position(levels[0].name)
+        alike |= left and _begins(levels[0], column.labels[0])
         if (known or alike or (is_place(column.name) and not top)) and levels:
             top.append(column)
     if not levels:
         top = [c for c in view.columns.values() if c.size == 1 and plain(c.name) in LEVELS and not c.missing]
-    return sorted(top, key=lambda column: _rank(column))
+    return sorted(top, key=_rank)
 
 
 def _begins(level: Column, code: str) -> bool:

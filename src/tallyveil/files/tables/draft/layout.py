@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from tallyveil.files.tables.draft.notes import Note
 from tallyveil.files.tables.draft.view import Column, natural
 from tallyveil.files.tables.draft.words import is_count, is_time, is_total
 
+_CROSSED = 0.3  # share of combinations of units and labels that have a row in a table of counts
 FILL_IN = "FILL_IN"  # stands for what a person must write
 TOTALS_ONLY = "people"  # the attribute of a table that has totals only
 
@@ -47,8 +49,12 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
     if units_once and numbers and (len(numbers) > 1 or not labels):
         facts = dict.fromkeys((column.name for column in labels), "the table has one row per unit")
         return _wide(columns, asked, numbers, in_rows=[], aside=facts)
-    if len(numbers) > 1 and labels and identify_rows(path, labels):
+    if len(numbers) > 1 and labels and _is_crossed(geography, labels):
         return _wide(columns, asked, numbers, in_rows=labels, aside={})
+    in_rows = [*labels, *(column for column in numbers if may_be_codes(column))]
+    cells = [column for column in numbers if not may_be_codes(column)]
+    if len(cells) > 1 and in_rows and _is_crossed(geography, in_rows):
+        return _wide(columns, asked, cells, in_rows=in_rows, aside={})
     count = _count_by_shape(geography, columns)
     if count is not None:
         codes = _codes_in_rows(geography, columns, count)
@@ -64,6 +70,13 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
 def _is_sum(numbers: Sequence[Column], count: Column) -> bool:
     """Whether a column is the sum of others, so that the table is wide and this is its total."""
     return len(numbers) > 2 and read_cells(numbers, total=count.name).total == count.name
+
+
+def _is_crossed(geography: Geography, columns: Sequence[Column]) -> bool:
+    """Whether units and labels identify the rows, and most of their combinations have one: a table, and not people."""
+    units = int(geography.path.max(initial=-1)) + 1
+    combinations = units * math.prod(column.size for column in columns)
+    return identify_rows(geography.path, columns) and geography.view.rows >= _CROSSED * combinations
 
 
 def _codes_in_rows(geography: Geography, columns: Sorted, count: Column) -> list[Column]:
@@ -84,8 +97,8 @@ def _count_by_shape(geography: Geography, columns: Sorted) -> Column | None:
     *others, last = columns.numbers
     if not all(map(may_be_codes, others)):
         return None
-    known = identify_rows(geography.path, [*columns.labels, *others])
-    return last if known and (columns.labels or others) else None
+    known = [*columns.labels, *others]
+    return last if known and _is_crossed(geography, known) else None
 
 
 def _rows(
