@@ -44,11 +44,17 @@ def papers_command() -> Any:
 
 def section(words: str, command: Any) -> str:
     """Describe one command: its help with examples, then its arguments and options."""
-    text = re.sub(r"\[/?bold\]", "**", command.help or "")
+    text = plain(re.sub(r"\[/?bold\]", "**", command.help or ""))
     text = re.sub(r"^[ \t]+tallyveil ", "    tallyveil ", text, flags=re.MULTILINE)
-    rows = [f"| `{', '.join(names(p))}` | {getattr(p, 'help', '')} |" for p in command.params if p.name != "help"]
+    shown = [p for p in command.params if p.name != "help"]
+    rows = [f"| `{', '.join(names(p))}` | {plain(getattr(p, 'help', None) or '')} |" for p in shown]
     table = "\n".join(["| option | meaning |", "| --- | --- |", *rows]) if rows else ""
     return f"## {words}\n\n{text.strip()}\n\n{table}".rstrip() + "\n"
+
+
+def plain(text: str) -> str:
+    """Return help without the backslashes that keep rich from reading brackets as markup."""
+    return text.replace(r"\[", "[")
 
 
 def names(parameter: Any) -> list[str]:

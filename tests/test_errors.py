@@ -35,7 +35,7 @@ def test_bad_tables_codes_labels_and_codebooks_are_data_errors(tmp_path):
     assert kind_of(lambda: tv.read_counts(tmp_path / "people.csv", book, units=units)) is UnknownUnitError
     assert kind_of(lambda: read_codebook(tmp_path / "none.toml")) is DataError
     assert kind_of(lambda: tv.Spine.from_columns({"county": []})) is DataError
-    assert kind_of(lambda: tv.Schema(attributes={})) is DataError
+    assert kind_of(lambda: tv.Schema(attributes={"age": []})) is DataError
     assert kind_of(lambda: tv.Counts.from_dense([[-1]])) is DataError
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tallyveil.evaluate import epl
-from tallyveil.evaluate.compare import distance
+from tallyveil.evaluate.likeness_interval import distance
 from tallyveil.files import write_ipums_1940
 from tallyveil.mechanisms.measure import measure
 from tallyveil.nouns.histogram import Histogram

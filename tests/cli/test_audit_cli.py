@@ -10,11 +10,13 @@ from command_line import Done, figures, run
 from tallyveil import Strategy
 from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
 from tallyveil.auditing.neighbours import choose_neighbour
+from tallyveil.evaluate.audit import pairs
 from tallyveil.evaluate.audit.views import neighbours_in_words
 from tallyveil.files import read_counts
 from tallyveil.privacy import Invariant
 
 FEW = ["--runs", "200", "--workers", "1"]
+BOTH = ["--neighbours", "replace-one", "--neighbours", "add-or-remove"]
 
 
 def refused(*words: str) -> str:
@@ -105,6 +107,45 @@ def test_an_audit_of_hours_must_be_asked_for(town, monkeypatch):
     assert run("audit", *town, *words, "--long").returncode == 0
 
 
+def test_a_search_says_the_pairs_the_selected_one_and_what_was_left_out_and_can_be_resumed(town, tmp_path):
+    folder = tmp_path / "search"
+    words = ["--mechanism", "geometric", "--epsilon", "1", "--neighbours", "search", "--runs", "2000", "--workers", "1"]
+    done = run("audit", *town, *words, "--query", "total", "-o", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert "searching 7 pairs of replace-one neighbours" in done.stderr
+    assert "left out: a person changes age: no count of 'total' differs between the two." in done.stdout
+    told = dict(
+        line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith(("pair  ", "neigh", "eps"))
+    )
+    found = json.loads((folder / "audit.json").read_text())
+    assert told["pair"] == found["pair"]
+    assert told["neighbours"] == found["neighbours"]
+    assert "(1,000 runs on each that took no part in the selection)" in told["epsilon"]
+    assert done.stdout.splitlines()[-1].split(maxsplit=1) == ["verdict", "consistent with epsilon 1"]
+    assert [pair["selection_runs"] for pair in sorted(found["pairs"], key=lambda pair: pair["rounds"])] == [
+        *[35] * 3, *[97] * 2, 222, 472
+    ]  # fmt: skip
+    assert {pair["pair"] for pair in found["pairs"]} >= {found["pair"], "a person moves to a sibling unit"}
+    made = {file: file.stat().st_mtime_ns for file in (folder / "runs").iterdir()}
+    again = run("audit", *town, *words, "--query", "total", "-o", str(folder), "--json")
+    assert json.loads(again.stdout) == found
+    assert "batches of 250 runs were done before" in again.stderr
+    assert made == {file: file.stat().st_mtime_ns for file in (folder / "runs").iterdir()}
+    assert "runs was 2000, is now 4000" in refused(
+        *town, *words, "--query", "total", "-o", str(folder), "--runs", "4000"
+    )
+
+
+def test_a_search_for_topdown_takes_its_neighbours_from_the_strategy(town, monkeypatch):
+    monkeypatch.setattr(pairs, "FEWEST_IN_ROUND", 2)
+    words = ["--epsilon", "1", "--neighbours", "search", "--neighbours", "replace-one", "--invariant", "total@county"]
+    found = figures("audit", *town, *words, "--runs", "120", "--workers", "1")
+    assert found["pair"] in {pair["pair"] for pair in found["pairs"]}
+    assert found["proven"] == 1
+    assert all("an invariant (total is exact for every county)" in kind["reason"] for kind in found["left_out"])
+    assert len(found["left_out"]) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -121,6 +162,10 @@ def test_an_audit_of_hours_must_be_asked_for(town, monkeypatch):
         (["--epsilon", "1", "--move", "22:child->11:child"], "block 22 (child) is empty, so nobody can leave it."),
         (["--epsilon", "1", "--move", "11:child->11:child"], "the person stays where they are."),
         (["--epsilon", "1", "--move", "11:child->12:child", "--remove", "11:child"], "--move and --remove are both"),
+        (["--epsilon", "1", "--neighbours", "search", "--remove", "11:adult"], "search chooses D and D' itself."),
+        (["--epsilon", "1", "--neighbours", "add-or-remove"], "the strategy is for replace-one neighbours."),
+        (["--epsilon", "1", *BOTH], "--neighbours replace-one and --neighbours add-or-remove are both given."),
+        (["--epsilon", "1", "--neighbours", "search", *FEW], "200 runs a side are too few to search 8 pairs"),
         (["--epsilon", "1", "--workers", "0"], "--workers must be 1 or more. Got 0 instead."),
         (["--epsilon", "1", "--runs", "10", "--workers", "1"], "10 runs a side are too few for a bound."),
     ],

@@ -4,9 +4,11 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import pandas as pd
 import pytest
 
 from command_line import Done, figures, run
+from tallyveil.cli.tables import print_table
 
 
 @pytest.mark.parametrize(("rho", "epsilon", "implied"), [("2.56", 17.158, 2.263), ("0.5", 6.839, 1.0)])
@@ -54,10 +56,28 @@ def test_account_of_a_rho_says_that_the_implied_epsilon_guarantees_nothing():
     assert (implied["theorem"], implied["epsilon"], implied["guarantee"]) == (2, 1, False)
 
 
-def test_account_of_a_pure_strategy_uses_theorem_2_alone():
-    (pure,) = figures("account", "--strategy", "e2e-2018", "--epsilon", "1/2")["conversions"]
-    assert (pure["theorem"], pure["epsilon"], pure["rho"], pure["guarantee"]) == (2, 0.5, 0.125, True)
-    assert figures("account", "--strategy", "e2e-2018", "--epsilon", "1e200")["conversions"] == []
+def test_account_of_a_pure_strategy_applies_theorem_2_and_shows_theorem_3_as_what_it_is_not():
+    words = ["account", "--strategy", "e2e-2018", "--epsilon", "1"]
+    at_delta, pure = figures(*words)["conversions"]
+    assert (pure["theorem"], pure["epsilon"], pure["rho"], pure["guarantee"]) == (2, 1, 0.5, True)
+    assert (at_delta["theorem"], round(at_delta["rho"], 4), at_delta["guarantee"]) == (3, 0.0132, False)
+    assert (
+        figures(*words, "--delta", "1e-6")["conversions"][0]["rho"]
+        == figures("account", "--epsilon", "1", "--delta", "1e-6")["rho"]
+    )
+    assert "so rho is 0.5 (Theorem 2); rho 0.01324 is for Gaussian noise" in run(*words).stdout.replace("\n", " ")
+    huge = ["account", "--strategy", "e2e-2018", "--epsilon"]
+    assert [one["theorem"] for one in figures(*huge, "1e20")["conversions"]] == [2]  # no rho is that large
+    assert figures(*huge, "1e200")["conversions"] == []
+
+
+def test_every_account_has_the_same_conversions_and_a_sentence_that_names_both_theorems():
+    accounts = [["--epsilon", "1"], ["--rho", "1/2"], ["--strategy", "e2e-2018", "--epsilon", "1"]]
+    found = [figures("account", *words) for words in accounts]
+    assert [[one["theorem"] for one in account["conversions"]] for account in found] == [[3, 2]] * 3
+    assert len({tuple(one) for account in found for one in account["conversions"]}) == 1  # the same keys
+    assert all("(Theorem 3" in account["reading"] and "(Theorem 2)" in account["reading"] for account in found)
+    assert len({account["reading"] for account in found}) == 3
 
 
 @pytest.mark.parametrize(
@@ -134,6 +154,18 @@ def test_every_command_has_help_with_an_example(command):
     text = run(*command, "--help").stdout
     assert "Example" in text
     assert f"tallyveil {' '.join(command)}" in text
+
+
+def test_brackets_in_help_are_shown():
+    text = " ".join(run("evaluate", "--help").stdout.replace("│", " ").split())
+    assert '--funds "[age:child]" --amount 5e6' in text
+    assert "[QUERY:GROUP]" in text
+
+
+def test_a_table_shows_names_with_brackets_and_infinite_figures(capsys):
+    frame = pd.DataFrame({"unit": ["[red]", "[/b]"], "gap": [0.5, float("inf")]})
+    print_table(frame, title="units [x]", headings={"unit": "unit [u]", "gap": "gap"})
+    assert capsys.readouterr().out.split() == ["units", "[x]", "unit", "[u]", "gap", "[red]", "0.5", "[/b]", "inf"]
 
 
 def test_codebook_drafts_prints_and_writes(tmp_path):
@@ -260,3 +292,15 @@ def test_synth_refuses_what_it_cannot_make(tmp_path):
     done = run("synth", "1940", "--persons", "0", "-o", str(tmp_path / "t.parquet"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 2)  # what it set out to do, and why not
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lack_of_memory_is_one_line(monkeypatch):
+    def full(**_: object) -> None:
+        raise MemoryError("Unable to allocate 30 GiB")
+
+    monkeypatch.setattr(sys.modules["tallyveil.cli.main"], "app", full)
+    done = run("cite")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "tallyveil: there is not enough memory (Unable to allocate 30 GiB). Use smaller numbers or tables.\n"
+    )

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from command_line import Done, run
+from tallyveil.cli.sweep import conclusion
 from tallyveil.evaluate import error, funds, funds_by_group, segregation, survey
 from tallyveil.files import read_counts, read_release
 from tallyveil.report import plots
@@ -72,9 +73,10 @@ def test_evaluate_prints_tables_a_demographer_can_read(town):
         "Absolute error, in persons",
         "Error by true size",
         "Bias of totals by homogeneity",
-        "not a bound on",
+        "Withheld where fewer than 100 counts were compared",
     ):
         assert words in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("r1: at level enumdist, half of the totals (median ")
     assert "nan" not in done.stdout.lower().replace("tenan", "")
 
 
@@ -245,6 +247,14 @@ def test_compare_names_the_sample_with_its_level_and_query_beside_older_methods(
         assert line in wrong.stderr
 
 
+def test_the_conclusion_of_a_sweep_compares_the_same_counts():
+    rows = [("us", "total", 1, 0.0, np.nan), ("block", "age", 1, 9.0, 0.2), ("us", "total", 2, 0.0, np.nan),
+            ("block", "age", 2, 5.0, 0.4)]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["level", "query", "budget", "rmse", "epl"]).assign(allocation="a", unit="rho")
+    words = "smallest RMSE of age at block: 5 (a, rho 2); smallest privacy loss: 0.2 (a, rho 1)"
+    assert conclusion(table) == words
+
+
 def test_a_sweep_writes_one_table_and_goes_on_when_asked_for_more(town, tmp_path):
     words = ["--query", "total", "--level", "enumdist", "--seed", "3", "--threads", "1", "-o", str(tmp_path / "s")]
     units = ["--units", str(town / "town.units.parquet")]
@@ -257,7 +267,7 @@ def test_a_sweep_writes_one_table_and_goes_on_when_asked_for_more(town, tmp_path
     assert set(table.allocation) == {"equal shares"}
     assert (tmp_path / "s" / "median_abs.svg").exists()
     assert (tmp_path / "s" / "tradeoff.svg").exists()
-    assert "smallest RMSE: " in done.stdout
+    assert "smallest RMSE of total at enumdist: " in done.stdout
     more = ask(town, "sweep", *units, *words, "--epsilon", "1,4", "--replicates", "2")
     assert "2 of 4 trials were done before" in more.stderr
     longer = pd.read_parquet(tmp_path / "s" / "sweep.parquet")
@@ -285,7 +295,8 @@ def test_a_sweep_writes_one_table_and_goes_on_when_asked_for_more(town, tmp_path
         (["--epsilon", "1", "--rho", "1"], "sweep needs budgets"),
         (["--epsilon", "1,,2"], "a budget is missing between two commas"),
         (["--epsilon", "1,1"], "a budget is given twice"),
-        (["--epsilon", "1", "--replicates", "0"], "--replicates must be 1 or more"),
+        (["--epsilon", "1", "--replicates", "0"], "--replicates must be from 1 to 10,000"),
+        (["--epsilon", "1", "--replicates", "9" * 20], "--replicates must be from 1 to 10,000"),
         (["--epsilon", "1", "--query", "height"], "query 'height': unknown factor 'height'"),
         (["--epsilon", "1", "--level", "village"], "unknown level 'village'"),
         (["--epsilon", "1", "--threads", "0"], "--threads must be 1 or more"),

@@ -92,10 +92,11 @@ def test_a_format_by_name_gives_what_its_recognition_gives(place):
     assert run(*words, "--format", "sas").returncode == 2
 
 
-def test_a_table_with_a_codebook_is_compared_with_an_mdf_folder(place):
+@pytest.mark.parametrize("release", ["run0", "run0/MDF_PER.dat"])
+def test_a_table_with_a_codebook_is_compared_with_an_mdf(place, release):
     words = ["--query", "race", "--level", "county"]
     book = ["--codebook", str(place / "town.codebook.toml"), "--units", str(place / "town.units.parquet")]
-    table = figures("evaluate", str(place / "town.parquet"), str(place / "run0"), *book, *words)
+    table = figures("evaluate", str(place / "town.parquet"), str(place / release), *book, *words)
     extract = figures("evaluate", str(place / "EXT1940USCB.dat"), str(place / "run0"), *words)
     assert table["releases"][0]["error"] == extract["releases"][0]["error"]
 

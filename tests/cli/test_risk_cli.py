@@ -64,7 +64,11 @@ def test_figures_that_were_drawn_have_their_standard_error_and_sums_say_that_the
             "a prior is a probability strictly between 0 and 1, such as 1/2 or 0.1. Got 2",
         ),
         ([*PAPER, "--siblings", "3"], "a unit above needs --upper-rho R and --siblings D"),
-        ([*PAPER, "--upper-rho", "1", "--siblings", "0", "--upper-count", "1"], "--siblings must be 1 or more"),
+        ([*PAPER, "--upper-rho", "1", "--siblings", "0", "--upper-count", "1"], "--siblings must be from 1 to 100,000"),
+        ([*PAPER, "--upper-rho", "1", "--siblings", "9" * 20, "--upper-count", "1"], "--siblings must be from 1 to"),
+        ([*PAPER, "--upper-rho", "1", "--siblings", "2", "--upper-count", "9" * 20], "is beyond what can be summed"),
+        ([*PAPER, "--upper-rho", "1e-30", "--siblings", "2", "--upper-count", "1"], "and a larger budget"),
+        ([*PAPER, "--unknown", "9" * 20], "unknown others are too many to be summed over. Give 10,000 or fewer"),
         ([*PAPER, "--upper-rho", "1", "--siblings", "3"], "give the counts above"),
         (
             [*PAPER, "--upper-rho", "1", "--siblings", "3", "--upper-released", "1"],

@@ -78,6 +78,7 @@ def test_the_most_exposed_are_written_and_not_shown(town):
     assert seen.returncode == 0, seen.stderr
     assert "A1" not in seen.stdout
     assert "Not for publication" in seen.stdout
+    assert "an intruder with a prior of 1/2 has a posterior of " in seen.stdout.splitlines()[-1]
     assert "internal: they show the truth" in seen.stderr
     with (out / "exposed.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["level"] == "block"]

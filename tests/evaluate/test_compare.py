@@ -6,7 +6,8 @@ import pytest
 
 from tallyveil import Histogram, Strategy, protect
 from tallyveil.errors import InputError
-from tallyveil.evaluate.compare import FRACTIONS, distance, like_a_sample
+from tallyveil.evaluate.compare import FRACTIONS, like_a_sample
+from tallyveil.evaluate.likeness_interval import distance
 from tallyveil.evaluate.sweep import Trial, sweep, trials
 from tallyveil.mechanisms.sampling import sample
 from tallyveil.populations import uniform_tree
@@ -39,9 +40,11 @@ def test_a_sample_is_like_a_sample_of_its_own_size(people, percent):
         people, drawn, level="level2", query="total", fractions=[Fraction(k, 10) for k in range(1, 10)]
     )
     assert like.fraction == percent / 100
-    start = f"counts of 'total' at level 'level2': like a sample of {percent}% (median error "
+    start = f"counts of 'total' at level 'level2': like a sample of {percent}%, 90% interval "
     assert like.words().startswith(start)
     told = like.as_json()
+    assert told["tells"]
+    assert told["low"] <= percent / 100 <= told["high"] <= told["low"] + 0.2
     assert told["table"][0]["method"] == "release"
     assert told["table"][0]["fraction"] is None
 
@@ -55,6 +58,28 @@ def test_several_releases_are_compared_with_as_many_samples(people):
     assert like_a_sample(people, drawn, **small | {"fractions": ["1/2"]}).fraction == 0.5
     with pytest.raises(InputError, match="fractions is empty"):
         like_a_sample(people, drawn, **small | {"fractions": []})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("percent", [25, 75])
+def test_the_interval_of_few_units_covers_the_sample_that_was_released_and_is_wider_than_that_of_many(percent):
+    few = uniform_tree(persons=16_000, mean=40, levels=2, seed=3).people
+    wide, covered = [], 0
+    for seed in range(20):
+        drawn = sample(few, Fraction(percent, 100), seed=1000 + seed)
+        like = like_a_sample(few, drawn, level="level2", query="total", fractions=FRACTIONS[::2], seed=seed)
+        wide.append(like.high - like.low)
+        covered += like.low <= percent / 100 <= like.high
+    assert covered >= 16  # of 20 at 90%: fewer than one run in fifty would have less
+    assert sum(wide) / 20 > 0.1
+
+
+def test_a_comparison_of_too_few_units_says_that_it_cannot_tell():
+    few = uniform_tree(persons=500, mean=50, levels=2, seed=3).people
+    like = like_a_sample(few, sample(few, Fraction(1, 2), seed=9), level="level2", query="total")
+    assert like.low is None
+    assert not like.tells
+    assert "fewer than 20 units are too few to tell" in like.words()
 
 
 def test_no_sample_is_like_exact_counts_and_the_reason_is_said(people):

@@ -33,8 +33,11 @@ def test_its_tables_are_those_of_the_single_functions(release, truth):
     pd.testing.assert_frame_equal(result.sizes, sizes(truth, levels=levels, queries=queries))
     pd.testing.assert_frame_equal(result.implausible, implausible(truth, release, levels=levels))
     for level, query in ((levels[0], "total"), (levels[0], "age")):
-        loss = epl(residuals(truth, release, level=level, query=query), theory=result.losses[level, query].theory)
+        compared = residuals(truth, release, level=level, query=query)
+        loss = epl(compared, theory=result.losses[level, query].theory, fewest=100)
         assert result.losses[level, query].as_json() == loss.as_json()
+        assert loss.undefined == f"{compared.n} residuals: a distribution needs 100 or more"
+        assert epl(compared).epl is not None  # withheld by the evaluation, not by the loss itself
 
 
 def test_the_main_table_is_the_error_and_what_is_handed_out_is_a_copy(release, truth):

@@ -145,19 +145,38 @@ def test_who_gains_and_loses_is_counted_by_size_and_homogeneity():
     assert mixed.gain.sum() == pytest.approx(0)
 
 
+def test_what_one_release_moves_is_not_averaged_away_by_the_next():
+    up, down = TRUE.copy(), TRUE.copy()
+    up[0, 0, 0, 0] += 3
+    down[1, 0, 0, 0] += 3
+    people = histogram(TRUE)
+    tables = [funds(people, releases, "total", level="tract") for releases in map(histogram, (up, down))]
+    both = funds(people, [histogram(up), histogram(down)], "total", level="tract")
+    *single, pooled = (funds_by_group(table, people).moved for table in (*tables, both))
+    assert pooled.tolist() == pytest.approx(((single[0] + single[1]) / 2).tolist())
+
+
 def test_a_unit_whose_formula_divides_by_zero_gets_nothing_and_is_counted():
     table = funds(histogram(TRUE), histogram(TRUE), "total / adult", level="tract")
     assert table.undefined.tolist() == [0, 0, 2]  # in the truth and in the release
     assert table.true[2] == 0
 
 
+@pytest.mark.parametrize("text", ["min(9, total / adult)", "max(1, total / adult)", "1 / (total / adult)"])
+def test_a_division_by_zero_is_not_hidden_by_what_is_around_it(text):
+    table = funds(histogram(TRUE), histogram(TRUE), text, level="tract")
+    assert table.undefined.tolist() == [0, 0, 2]
+    assert table.true[2] == 0
+
+
 @pytest.mark.parametrize(
     ("text", "amount", "line"),
     [
+        ("1e308 * total", 1, "gives numbers that are too large"),
         ("adult - child", 1, r"gives -5 for tract 2a by its true counts, .* Use max\(0, \.\.\.\)"),
         ("0 * total", 1, "gives 0 for every tract by true counts"),
-        ("total", 0, "the amount to divide must be above 0. Got 0 instead"),
-        ("total", float("nan"), "the amount to divide must be above 0"),
+        ("total", 0, "the amount to divide must be a number above 0. Got 0 instead"),
+        ("total", float("nan"), "the amount to divide must be a number above 0"),
     ],
 )
 def test_funds_that_cannot_be_divided_are_refused(text, amount, line):

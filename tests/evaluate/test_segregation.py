@@ -65,14 +65,29 @@ def test_the_error_and_the_margin_come_from_all_replicates():
     released = [TRUE + np.array([[0, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]), TRUE]
     words = {"query": "race", "group": "black", "within": "state"}
     table = segregation(histogram(TRUE), [histogram(one) for one in released], **words)
-    row = table[table["index"] == "isolation"].iloc[0]
+    rows = table[table["index"] == "isolation"]
     everybody = TRUE.sum(axis=1)
     true = isolation(TRUE[:, 1], everybody).item()
     moved = isolation(released[0][:, 1], released[0].sum(axis=1)).item()
-    assert (row.true, row.released) == (pytest.approx(true), pytest.approx((true + moved) / 2))
-    assert row.error == pytest.approx((moved - true) / 2)
-    assert row.moe90 == pytest.approx(1.645 * abs(moved - true) / 2**0.5)
-    assert row.other == "everybody else"
+    assert rows.replicate.tolist() == [0, 1]
+    assert rows.true.tolist() == pytest.approx([true, true])
+    assert rows.released.tolist() == pytest.approx([moved, true])
+    assert rows.error.tolist() == pytest.approx([moved - true, 0])
+    assert rows.moe90.tolist() == pytest.approx([1.645 * abs(moved - true) / 2**0.5] * 2)
+    assert (rows.other == "everybody else").all()
+
+
+def test_errors_of_opposite_sign_are_pooled_and_not_averaged_away():
+    released = [TRUE + np.array([[0, k, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]) for k in (8, -8)]
+    words = {"query": "race", "group": "black", "within": "county"}
+    table = segregation(histogram(TRUE), [histogram(one) for one in released], **words)
+    summary = segregation_error(table).set_index("index").loc["isolation"]
+    errors = [isolation(one[:2, 1], one[:2].sum(axis=1)).item() for one in (TRUE, *released)]
+    errors = np.array(errors[1:]) - errors[0]
+    assert (summary.n, summary.undefined) == (1, 1)
+    assert summary.bias == pytest.approx(errors.mean())
+    assert summary.mean_abs == pytest.approx(np.abs(errors).mean())
+    assert summary.moe90 == pytest.approx(1.645 * summary.rmse)
 
 
 def test_the_error_over_units_leaves_out_undefined_ones_and_counts_them():

@@ -56,6 +56,18 @@ def test_groups_that_nobody_stands_for_are_counted_and_empty_controls_remove_peo
     assert found.missed == 0.25
 
 
+def test_a_control_whose_people_another_control_removes_is_not_met():
+    groups, controls = [np.array([0, 1]), np.array([0, 1])], [np.array([0.0, 5]), np.array([3.0, 5])]
+    found = rake_weights(np.ones(2), groups, controls)
+    assert found.weight.tolist() == [0, 5]
+    assert (found.missed, found.gap) == (0, 1)
+
+
+def test_the_gap_is_relative_to_the_control():
+    found = rake_weights(np.ones(1), [np.array([0]), np.array([0])], [np.array([4.0]), np.array([8.0])])
+    assert (found.weight.tolist(), found.gap) == ([8], 1)  # the first control is met twice over
+
+
 def test_a_survey_of_everybody_raked_to_the_truth_is_the_truth():
     people = histogram(TRUE)
     table = survey(people, people, fraction=1, controls=[("age", "county")], estimates=[("race", "tract")])

@@ -46,8 +46,8 @@ def test_a_codebook_is_read_as_written():
         ("[geography]", "units_from = true\n[geography]", r"units_from must be \"data\"\. Got True instead\."),
         (
             "[geography]",
-            'labels = "data"\n[geography]',
-            r"unknown field .labels. at the top\. Known there are",
+            'labelling = "data"\n[geography]',
+            r"unknown field .labelling. at the top\. Known there are",
         ),
         ("[table]", '[table]\nlabels_from = "data"', r"\[table\] labels_from belongs at the top of the file"),
         ("[table]", '[table]\nwhere_is_public = "yes"', r"where_is_public must be true or false\. Got 'yes'"),
@@ -57,7 +57,7 @@ def test_a_codebook_is_read_as_written():
         ("[table]", '[filtered]\nwhere = {a = "b"}\npublic = 1\n[table]', r"\[filtered\] public must be true or false"),
         ("[table]", "[filtered]\npublic = true\n[table]", r"\[filtered\] needs where"),
         ('column = "{age}"', "", r'layout = "wide" needs column = a pattern such as "{age}"'),
-        ('column = "{age}"', 'column = "{race}"', r"must name each attribute once \(age\)"),
+        ('column = "{age}"', 'column = "{race}"', r"must name attributes, each once \(age\)"),
         ('levels = ["state", "tract"]', "levels = []", r"names no levels"),
         ('levels = ["state", "tract"]', 'code = "geoid"', r"code = 'geoid' needs lengths"),
         ("[attributes]", "[attribute]", r"unknown section \[attribute\]"),
@@ -66,6 +66,20 @@ def test_a_codebook_is_read_as_written():
             'level = ["a"]',
             r"\[geography\] unknown field 'level'. Known are levels, root",
         ),
+        ("[table]", '[labels.sex]\n1 = "m"\n[table]', r"\[labels.sex\]: there is no attribute 'sex'\. Known are age"),
+        ("[table]", '[labels.age]\nchild = "under 18"\n[table]', r"\[labels.age\] has no word for code 'adult'"),
+        (
+            "[table]",
+            '[labels.age]\nchild = "a"\nadult = "b"\nold = "c"\n[table]',
+            r"\[labels.age\]: code 'old' is not among those of \[attributes\] age",
+        ),
+        (
+            "[table]",
+            '[labels.age]\nchild = "a"\nadult = "a"\n[table]',
+            r"\[labels.age\]: codes 'child' and 'adult' are both 'a'\. Give each code its own word",
+        ),
+        ("[table]", '[labels.age]\nchild = 1\nadult = "b"\n[table]', r"word for code 'child' must be text. Got 1"),
+        ("[table]", '[labels]\nage = "old"\n[table]', r"\[labels.age\] = 'old' is not a section"),
         ("[table]", "[table", r"not TOML"),
         ('age = ["child", "adult"]', "age = []", r"\[attributes\] age has no labels"),
         ('["child", "adult"]', "3", r"wrong kind of value"),
@@ -119,6 +133,8 @@ labels = st.lists(st.text("abcd_ é", min_size=1, max_size=4), min_size=1, max_s
             "units_from": st.sampled_from([None, "data"]),
             "where_is_public": st.booleans(),
             "stamps": st.lists(st.text('ab"\n#é ', min_size=1).filter(str.strip)).map(tuple),
+            "sheet": st.sampled_from([None, "Sheet 1"]),
+            "names": st.sampled_from([{}, {"a": "a name"}]),
             "filtered": st.sampled_from([None, Filter(where={"hiv": "yes"}), Filter(where={"a b": ""}, public=True)]),
         }
     ),
@@ -128,6 +144,10 @@ def test_a_codebook_written_as_toml_reads_back_the_same(attributes, levels, root
         levels=levels, attributes=attributes, root=root, where=where, ignore=ignore, layout="long", count="n", **marks
     )
     assert codebook_from_toml(codebook_to_toml(book)) == book
+    words = {name: {code: f"word {code}" for code in codes} for name, codes in attributes.items()}
+    spoken = replace(book, labels=words)
+    assert codebook_from_toml(codebook_to_toml(spoken)) == spoken
+    assert spoken.words == {name: tuple(f"word {code}" for code in codes) for name, codes in attributes.items()}
 
 
 def test_a_draft_is_marked_at_its_top_and_the_marks_say_when_to_remove_them():

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -189,13 +190,10 @@ def test_reading_in_many_pieces_gives_the_same(people, tmp_path, monkeypatch):
     assert same(read_counts(file, book(people, "persons"), units=people.spine), people)
 
 
-def test_one_code_is_cut_into_levels_and_codes_that_repeat_get_their_parents_in_front(people):
+def test_one_code_is_cut_into_levels(people):
     table = frame(people).rename(columns={"tract": "geoid"}).drop(columns=["state", "county"])
     cut = book(people, levels=(), code="geoid", lengths={"state": 2, "county": 5, "tract": 7})
     assert same(read_counts(table, cut, units=people.spine), people)
-    relative = frame(people)
-    relative["tract"], relative["county"] = relative["tract"].str[5:], relative["county"].str[2:]
-    assert same(read_counts(relative, book(people, relative=True), units=people.spine), people)
 
 
 def test_numbers_that_lost_their_zeros_are_refused_with_a_remedy_that_works(people):
@@ -329,7 +327,114 @@ def test_a_total_that_the_cells_do_not_sum_to_is_refused(people):
     checked = book(people, "wide", total="total")
     assert same(read_counts(table, checked), people)
     table.loc[4, "total"] += 1
-    refused(table, checked, "row 5, column 'total'", "4, but the cells sum to 3")
+    refused(table, checked, "row 5, column 'total': 4, but the cells sum to 3. Correct the rows")
+
+
+def test_totals_that_do_not_match_are_counted_over_all_pieces_and_the_first_three_are_named(tmp_path, monkeypatch):
+    from tallyveil.files.tables import sources
+
+    rows = {"county": [f"{i:03}" for i in range(9)], "f": range(9), "m": range(9)}
+    table = pd.DataFrame(rows).assign(total=lambda t: t.f + t.m + (t.f % 2))
+    file = tmp_path / "t.parquet"
+    table.to_parquet(file)
+    pieces = sources.batches
+    monkeypatch.setattr("tallyveil.files.tables.read.batches", lambda source: pieces(source, size=2))
+    wide = Codebook(levels=("county",), root="us", attributes={"sex": ("f", "m")}, column="{sex}", total="total")
+    refused(
+        file,
+        wide,
+        "row 2, column 'total': 3, but the cells sum to 2; row 4, column 'total': 7, but the cells sum to 6; "
+        "row 6, column 'total': 11, but the cells sum to 10. In all, 4 of 9 rows do not match.",
+    )
+
+
+# ---- mixed layouts: some attributes in rows, the others in the names of columns
+
+
+def mixed(people, in_columns: str) -> pd.DataFrame:
+    """One row per leaf and label of the other attribute, by a plain pivot; leaves without people too."""
+    long, names = frame(people), list(people.spine.levels[1:])
+    in_rows = next(name for name in people.schema.attributes if name != in_columns)
+    table = long.pivot_table(
+        index=[*names, in_rows], columns=in_columns, values="count", aggfunc="sum", fill_value=0
+    ).reset_index()
+    for label in people.schema.attributes[in_columns]:
+        table[f"n {label}"] = table.get(label, 0)
+    return table[[*names, in_rows, *(f"n {label}" for label in people.schema.attributes[in_columns])]]
+
+
+@pytest.mark.parametrize("in_columns", ["age", "home"])
+@pytest.mark.parametrize("seed", range(2))
+def test_attributes_in_rows_and_in_columns_give_the_same_people_as_a_long_table(seed, in_columns, tmp_path):
+    people = random_people(seed)
+    table, codebook = mixed(people, in_columns), book(people, "wide", column=f"n {{{in_columns}}}")
+    assert same(read_counts(table, codebook, units=people.spine), people)
+    table["total"] = table.iloc[:, -len(people.schema.attributes[in_columns]) :].sum(axis=1)
+    table.sample(frac=1, random_state=seed).to_csv(tmp_path / "t.csv", index=False)
+    checked = replace(codebook, total="total")  # the total of a row, not of a unit
+    assert same(read_counts(tmp_path / "t.csv", checked, units=people.spine), people)
+    table.loc[0, "total"] += 5
+    refused(table, checked, "row 1, column 'total'")
+
+
+def test_a_mixed_table_takes_labels_of_rows_from_the_data_but_not_those_of_columns(people):
+    table = mixed(people, "home")
+    found = read_counts(
+        table,
+        book(people, "wide", column="n {home}", zeros=(), attributes={"age": (), "home": SCHEMA.attributes["home"]}),
+    )
+    assert found.schema.attributes["age"] == ("adult", "child")
+    assert found.total() == people.total()
+    with pytest.raises(InputError, match=r"\[attributes\] home has no labels\. A wide table needs them"):
+        book(people, "wide", column="n {home}", attributes={"age": (), "home": ()})
+
+
+def test_a_mixed_table_with_a_row_twice_is_refused_even_if_its_people_are_in_other_cells(people):
+    table = mixed(people, "home")
+    again = table.iloc[[0]].assign(**dict(zip(table.columns[-3:], table.iloc[0, -3:].to_numpy()[::-1], strict=True)))
+    table = pd.concat([table, again], ignore_index=True)
+    refused(table, book(people, "wide", column="n {home}"), f"with age '{again.age[0]}' is in rows 1 and {len(table)}")
+
+
+def test_a_mixed_table_without_its_column_of_labels_or_with_an_unknown_label_is_refused(people):
+    table, codebook = mixed(people, "home"), book(people, "wide", column="n {home}")
+    refused(table.drop(columns="age"), codebook, "no column 'age'")
+    table.loc[1, "age"] = "old"
+    refused(table, codebook, "row 2, column 'age': unknown label 'old'")
+
+
+def test_a_wide_row_twice_is_refused_even_if_its_people_are_in_other_cells(people):
+    wide = frame(people, "wide")
+    other = wide.iloc[[0]].copy()
+    other.iloc[0, 3:] = wide.iloc[0, 3:].to_numpy()[::-1]
+    wide = pd.concat([wide, other], ignore_index=True)
+    refused(wide, book(people, "wide", zeros=()), "tract '0900101' is in rows 1 and 6", units=people.spine)
+
+
+# ---- words for codes
+
+
+def test_codes_are_published_as_words_and_read_again_in_the_same_way(people):
+    codes = {"child": "1", "adult": "2"}
+    table, words = frame(people).replace({"age": codes}), {code: word for word, code in codes.items()}
+    coded = book(people, attributes={**SCHEMA.attributes, "age": ("1", "2")}, labels={"age": words})
+    assert same(read_counts(table, coded, units=people.spine), people)
+    assert same(read_counts(table.astype({"age": int}), coded, units=people.spine), people)
+    assert replace(coded, attributes={**SCHEMA.attributes, "age": ()}) == coded  # the dictionary lists the codes
+    table.loc[2, "age"] = "9"
+    refused(table, coded, "row 3, column 'age': unknown label '9'. Known are 1, 2.")
+    wide = frame(people, "wide").rename(columns=lambda name: name.replace("child", "1").replace("adult", "2"))
+    assert same(read_counts(wide, replace(coded, layout="wide", column="{age}_{home}"), units=people.spine), people)
+
+
+# ---- a column twice
+
+
+def test_a_column_that_occurs_twice_is_refused_in_every_kind_of_table(people, tmp_path):
+    twice = pa.table([pa.array(["09"]), pa.array(["09001"])], names=["state", "state"])
+    pyarrow.parquet.write_table(twice, tmp_path / "t.parquet")
+    for source in (tmp_path / "t.parquet", twice, pd.DataFrame([["09", "09001"]], columns=["state", "state"])):
+        refused(source, book(people), "column 'state' is in the header twice. Rename one.")
 
 
 def test_a_codebook_that_does_not_fit_is_refused_with_the_columns_there_are(people):

@@ -120,3 +120,8 @@ def test_the_seed_and_the_replicate_decide():
 def test_a_synthetic_census_can_be_sampled_whole():
     census = uniform_tree(persons=1000, mean=10, levels=2, seed=1)
     assert sample(census, 0.1, seed=1).people == sample(census.people, 0.1, seed=1).people
+
+
+def test_a_sample_of_nobody_is_scaled_to_zeros_at_any_fraction():
+    people = uniform_tree(persons=20, mean=10, levels=2, seed=1)
+    assert not sample(people, "1e-30", seed=1).answer("total", level="top").any()

@@ -237,9 +237,9 @@ def test_a_grouping_with_the_name_of_an_attribute_is_refused():
         Schema(attributes=AGES, groupings={"age": KIND})
 
 
-def test_a_group_name_with_a_star_is_refused_as_a_label_with_one_is():
-    starred = Grouping(of="home", groups={"house*hold": ["household"], "gq": ["nursing", "prison"]})
-    with refused("'kind'", "'house*hold'", "without *"):
+def test_a_group_called_star_is_refused_as_a_label_called_star_is():
+    starred = Grouping(of="home", groups={"*": ["household"], "gq": ["nursing", "prison"]})
+    with refused("'kind'", "'*'", "not * alone"):
         Schema(attributes=AGES, groupings={"kind": starred})
 
 
@@ -251,10 +251,24 @@ def test_names_that_a_query_could_not_name_are_refused(name):
         Schema(attributes=AGES, groupings={name: KIND})
 
 
-@pytest.mark.parametrize("label", ["a*b", 3, None])
-def test_labels_that_are_not_text_or_hold_a_star_are_refused(label):
-    with refused("'age'", repr(label), "text without *"):
+@pytest.mark.parametrize("label", ["*", " *", 3, None])
+def test_labels_that_are_not_text_or_only_a_star_are_refused(label):
+    with refused("'age'", repr(label), "must be text, and not * alone, which means all other labels"):
         Schema(attributes={"age": ["child", label]})
+
+
+@patient
+@given(st.lists(st.lists(st.text("a*\\", min_size=1, max_size=3), min_size=1, max_size=4, unique=True), min_size=1))
+def test_rows_of_labels_with_stars_and_backslashes_stay_different(attributes):
+    named = {f"a{i}": [f"x{label}" for label in labels] for i, labels in enumerate(attributes[:4])}
+    labels = Schema(attributes=named).query("detailed").labels()
+    assert len(set(labels)) == len(labels)
+
+
+def test_labels_without_stars_and_single_labels_are_joined_as_they_are():
+    schema = Schema(attributes={"age": ["A*", "B"], "sex": ["f", "m"]})
+    assert schema.query("age").labels() == ["A*", "B"]
+    assert schema.query("age * sex").labels() == ["A\\**f", "A\\**m", "B*f", "B*m"]
 
 
 def test_labels_given_as_one_text_are_refused_instead_of_being_split_into_letters():
@@ -267,9 +281,12 @@ def test_an_attribute_without_labels_is_refused():
         Schema(attributes={"age": []})
 
 
-def test_a_schema_without_attributes_is_refused():
-    with refused("at least one attribute", "Name one"):
-        Schema(attributes={})
+def test_a_schema_without_attributes_has_one_cell_and_its_detailed_query_is_the_total():
+    schema = Schema(attributes={})
+    assert (schema.cells, schema.cell(), schema.possible.tolist()) == (1, 0, [True])
+    for text in ("total", "detailed"):
+        query = schema.query(text)
+        assert (query.name, query.labels(), query.row_of_cell.tolist()) == ("total", ["total"], [0])
 
 
 def test_a_structural_zero_on_an_unknown_attribute_is_refused():

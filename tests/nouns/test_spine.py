@@ -252,7 +252,7 @@ def test_a_unit_listed_twice_is_refused_with_both_rows():
 
 
 def test_a_code_in_two_places_is_refused_with_both_parents():
-    with refused("county '001'", "state '09'", "state '44'", "in full"):
+    with refused("county '001'", "state '09'", "state '44'", "set relative = true in [geography]"):
         Spine.from_columns({"state": ["44", "09"], "county": ["001", "001"]}, root="us")
 
 

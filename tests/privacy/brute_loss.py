@@ -361,6 +361,27 @@ def strategies(draw, spine: Spine, schema: Schema, *, mechanisms=("geometric", "
 
 
 @some.composite
+def default_worlds(draw) -> World:
+    """The default with up to two invariants, with the only-child rule or not, sometimes on an optimised spine."""
+    optimise = draw(some.booleans())
+    spine = draw(trees(depths=(4,) if optimise else (2, 3, 4, 3)))
+    schema = draw(schemas(most_cells=6))
+    optimised = draw(optimised_spines(spine)) if optimise else None
+    invariant = some.builds(
+        lambda query, level: Invariant(query=query, level=level),
+        some.sampled_from(queries_of(schema)),
+        some.sampled_from(spine.levels),
+    )
+    budget, kept = draw(some.sampled_from([{"epsilon": 1}, {"rho": "1/3"}])), draw(some.lists(invariant, max_size=2))
+    try:
+        strategy = Strategy.default(spine, schema, **budget, invariants=kept, optimised=optimised)
+    except InputError:
+        assume(False)  # every count is exact
+    strategy = replace(strategy, only_child=draw(some.booleans()))
+    return World(spine=spine, schema=schema, strategy=strategy, optimised=optimised)
+
+
+@some.composite
 def worlds(draw, **kinds) -> World:
     """A random tree, schema and strategy."""
     spine, schema = draw(trees()), draw(schemas())

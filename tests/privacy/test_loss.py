@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from brute_loss import World, asked, least_epsilon, losses_of, optimised_worlds, price, worlds
+from brute_loss import World, asked, default_worlds, least_epsilon, losses_of, optimised_worlds, price, worlds
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -76,9 +76,15 @@ def test_every_declared_figure_is_the_worst_over_all_neighbours_on_optimised_spi
     check_account(world, account_on(world))
 
 
+@settings(max_examples=50)
+@given(default_worlds())
+def test_every_declared_figure_is_the_worst_over_all_neighbours_where_the_default_leaves_out_what_is_exact(world):
+    check_account(world, account_on(world))
+
+
 @pytest.mark.slow
 @settings(max_examples=3000)
-@given(worlds() | optimised_worlds())
+@given(worlds() | optimised_worlds() | default_worlds())
 def test_every_declared_figure_is_the_worst_over_all_neighbours_in_thousands_of_worlds(world):
     check_account(world, account_on(world))
 

@@ -72,7 +72,7 @@ def test_float_shares_are_the_decimals_people_wrote():
         ({"mechanism": "laplace"}, r'mechanism must be "geometric" or "gaussian"\. Got \'laplace\''),
         ({"neighbours": "any"}, r'neighbours must be "replace-one" or "add-or-remove"'),
         ({"rounding": "up"}, r'rounding must be "margins" or "cells"'),
-        ({"levels": {"us": "3/2", "state": "-1/2"}}, r"share of 'state' in levels must be greater than 0\. Got -1/2"),
+        ({"levels": {"us": "3/2", "state": "-1/2"}}, r"share of 'state' in levels must be 0 or more\. Got -1/2"),
         ({"queries": {"us": {"total": 1}}}, r"level 'state' has no queries"),
         ({"queries": QUERIES | {"tract": {"total": 1}}}, r"unknown level 'tract'\. The levels are us, state"),
         (

@@ -282,7 +282,9 @@ def test_the_page_of_a_release_without_stamps_or_constraints_shows_none():
 def test_a_share_on_what_no_neighbours_differ_in_is_not_part_of_the_loss():
     spine, schema = Spine.from_columns({"block": ["1", "2"]}, root="town"), Schema(attributes={"person": ["one"]})
     people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[0, 0], count=[40, 7])
-    made = declared(people, Strategy.default(spine, schema, epsilon=1))
+    queries = {"town": {"total": 1}, "block": {"total": 1}}
+    plan = Strategy(mechanism="geometric", budget=1, levels={"town": "1/2", "block": "1/2"}, queries=queries)
+    made = declared(people, plan)
     assert made["guarantee"]["epsilon"] == 0.5
     assert made["guarantee"]["words"].startswith("0.5-differential privacy")
     assert made["budget"]["total"] == "1"

@@ -13,7 +13,7 @@ from tallyveil.errors import InputError
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import RunKey
 from tallyveil.privacy.constraints import FacilityBounds, Invariant
-from tallyveil.risk import Attack, Intruder
+from tallyveil.risk import Attack, Intruder, noises_of
 from tallyveil.risk.scan.groups import grouped
 from tallyveil.risk.scan.scan import scan
 
@@ -342,3 +342,22 @@ def test_scans_that_cannot_be_are_refused(given, words):
     noisy = measure(PEOPLE, plan(), RunKey.from_seed(1))
     with pytest.raises(InputError, match="Scan before the release"):
         scan(PEOPLE, plan(), measurements=noisy, attack=Attack(kind="attribute", attribute="age"))
+
+
+@pytest.mark.parametrize("kind", ["characteristics", "truthful", "cell"])
+@pytest.mark.parametrize("constraints", [(), (Invariant(query="home", level="block"),)])
+def test_a_strategy_that_declares_no_attributes_exposes_people_as_one_that_does(kind, constraints):
+    declared = replace(plan(constraints=constraints), queries={key: {"detailed": 1} for key in plan().levels})
+    attack = Attack(kind=kind)
+    with_names = scan(PEOPLE, declared, levels=["block"], attack=attack).levels
+    without = scan(PEOPLE, replace(declared, attributes=()), levels=["block"], attack=attack).levels
+    assert with_names.certain.tolist() == [0]
+    assert without.equals(with_names)
+
+
+@pytest.mark.parametrize("kind", ["characteristics", "cell"])
+def test_the_detailed_counts_of_a_strategy_that_declares_no_attributes_are_evidence(kind):
+    declared = replace(plan(), queries={key: {"total": "1/4", "detailed": "3/4"} for key in plan().levels})
+    for level in declared.levels:
+        found = noises_of(replace(declared, attributes=()), level, attack=kind)
+        assert found == noises_of(declared, level, attack=kind) != ()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
 from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
 from tallyveil.evaluate.audit.audit import SIDES, audit
+from tallyveil.evaluate.audit.learners import Learner
 from tallyveil.evaluate.audit.result import Audit
 from tallyveil.evaluate.audit.views import AuditView, neighbours_in_words, views_of
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.runs.batches import Execution, batches_of
+from tallyveil.runs.batches import Execution, RunBatch, batches_of, made_before
 from tallyveil.runs.store import input_digest
 
 BATCH = 250  # runs that are made, and stored, together
@@ -33,6 +35,8 @@ class AuditJob:
         The released counts that are compared.
     runs, confidence
         The number of runs on each side, and the confidence of the bound.
+    learner
+        How events are learned.
     """
 
     mechanism: TopDownRuns | SimpleRuns
@@ -42,6 +46,7 @@ class AuditJob:
     query: str
     runs: int
     confidence: float
+    learner: Learner = "linear"
 
     @cached_property
     def views(self) -> tuple[AuditView, ...]:
@@ -56,12 +61,15 @@ class AuditJob:
     @property
     def batch(self) -> int:
         """The number of runs in a batch."""
-        counts = self.people.leaves.units * self.people.schema.query(self.query).size
-        return max(1, min(BATCH, self.runs, COUNTS // max(1, counts)))
+        return batch_size(self.people, self.query, self.runs)
 
-    def batch_names(self) -> list[str]:
-        """The names under which a store keeps the batches."""
-        return [batch.name for batch in batches_of(SIDES, self.runs, self.batch)]
+    def batches(self) -> list[RunBatch]:
+        """The batches of runs."""
+        return batches_of(SIDES, self.runs, self.batch)
+
+    def made_before(self, store: Collection[str]) -> int:
+        """How many of the batches a store has."""
+        return made_before(self.batches(), store)
 
     def settings(self) -> dict[str, Any]:
         """What the stored runs depend on."""
@@ -80,5 +88,12 @@ class AuditJob:
             confidence=self.confidence,
             delta=self.mechanism.delta,
             proven=self.proven,
+            learner=self.learner,
             execution=execution,
         )
+
+
+def batch_size(people: Histogram, query: str, runs: int) -> int:
+    """The number of runs in a batch, so that its noisy counts fit into memory."""
+    counts = people.leaves.units * people.schema.query(query).size
+    return max(1, min(BATCH, runs, COUNTS // max(1, counts)))

@@ -44,6 +44,11 @@ class TopDownRuns:
     seed: int
     delta: float
 
+    @property
+    def neighbours(self) -> Neighbours:
+        """The neighbours that the strategy protects."""
+        return self.strategy.neighbours
+
     def __call__(self, people: Histogram, runs: range) -> Iterator[Histogram]:
         """The releases of some runs, one by one."""
         key = RunKey.from_seed(self.seed)
@@ -61,6 +66,7 @@ class TopDownRuns:
             )
         self._refuse_different_invariants(people, other)
         if self.strategy.check_constraints:
+            self.check(people, whose="the data")
             self.check(other, whose="the neighbour")
         budget = self.strategy.budget * (2 if moved and self.strategy.neighbours == "add-or-remove" else 1)
         scaled = self.strategy.with_budget(**{self.strategy.unit: budget})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from tallyveil.errors import InputError
@@ -40,7 +41,7 @@ def place_of(people: Histogram, word: str, option: str) -> tuple[int, int]:
     if not colon or not code or not labels:
         raise InputError(f'{option} {word!r}: write a place as UNIT:CELL, such as "{_example(people).split("->")[0]}".')
     known = people.schema.query(DETAILED).labels()
-    cell = "*".join(label.strip() for label in labels.split("*"))
+    cell = labels if labels in known else "*".join(label.strip() for label in re.split(r"(?<!\\)\*", labels))
     if cell not in known:
         some = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
         raise InputError(f"{option} {word!r}: {cell!r} is not a cell. Cells are {some}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,8 +38,9 @@ def account(
 ) -> None:
     """Convert a privacy-loss budget, or compute the total loss of a strategy or of several releases.
 
-    Each conversion names its theorem in Kazan & Reiter (2022). An epsilon is read both at delta (Theorem 3) and as pure
-    differential privacy (Theorem 2), which give different values of rho.
+    Each budget is shown with both conversions of Kazan & Reiter (2022) and a sentence that says which one applies.
+    Theorem 3 is for Gaussian noise, whose epsilon holds at delta: epsilon 1 at delta 1e-10 is rho 0.0132. Theorem 2 is
+    for geometric noise, whose epsilon is pure: epsilon 1 is rho 0.5.
 
     [bold]Examples[/bold]
 
@@ -53,6 +54,7 @@ def account(
     """
     from tallyveil.cli.strategies import find_strategy
     from tallyveil.privacy import account_of, account_of_epsilon, account_of_rho
+    from tallyveil.privacy.strategy import REPORTING_DELTA
     from tallyveil.privacy.theorems import conversions_from_epsilon, conversions_of
 
     if release:
@@ -73,9 +75,13 @@ def account(
     else:
         figures = account_of_epsilon(epsilon or "", delta or "1e-10")
     from_epsilon = strategy is None and epsilon is not None
-    used = conversions_from_epsilon(figures, epsilon or "") if from_epsilon else conversions_of(figures)
+    used = (
+        conversions_from_epsilon(figures, epsilon or "")
+        if from_epsilon
+        else conversions_of(figures, delta=delta or REPORTING_DELTA)
+    )
     if as_json:
-        options.emit_json(figures.as_json() | {"conversions": [one.as_json() for one in used]})
+        options.emit_json(figures.as_json() | conversions_as_json(used))
     else:
         print_account(figures, used)
 
@@ -84,6 +90,7 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
     from tallyveil.privacy.budget import text
     from tallyveil.privacy.several_releases import account_together, kinds_of
+    from tallyveil.privacy.strategy import REPORTING_DELTA
     from tallyveil.privacy.theorems import conversions_of
     from tallyveil.release.guarantee_words import constraints_in_words, invariants_in_words
 
@@ -94,13 +101,14 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     for folder in folders:
         losses[str(folder)], stamps[str(folder)] = _loss_and_stamps(folder)
     figures, how = account_together(list(losses.values()), delta=delta)
-    used = conversions_of(figures) if len(kinds_of(losses.values())) == 1 else []  # otherwise, ``how`` names them
+    one_kind = len(kinds_of(losses.values())) == 1  # otherwise, ``how`` names the theorems
+    used = conversions_of(figures, delta=delta or REPORTING_DELTA) if one_kind else []
     budgets = {name: f"{loss.strategy.unit} {text(loss.strategy.budget)}" for name, loss in losses.items()}
     exact = {name: invariants_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     held = {name: constraints_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     if as_json:
         details = {"releases": budgets, "how": how, "stamps": stamps, "invariants": exact, "constraints": held}
-        options.emit_json({**figures.as_json(), "conversions": [one.as_json() for one in used], **details})
+        options.emit_json({**figures.as_json(), **conversions_as_json(used), **details})
         return
     for name, budget in budgets.items():
         typer.echo(f"{name}: {budget}")
@@ -145,12 +153,20 @@ def _resolved(folders: list[Path]) -> set[Path]:
     return {folder.resolve() for folder in folders}
 
 
+def conversions_as_json(used: Sequence[Conversion]) -> dict[str, Any]:
+    """The conversions under their JSON keys, and the sentence that tells them apart."""
+    from tallyveil.privacy.theorems import in_a_sentence
+
+    return {"conversions": [one.as_json() for one in used], "reading": in_a_sentence(used)}
+
+
 def print_account(figures: Account, used: Sequence[Conversion] = (), *, stamped: bool = False) -> None:
     """Print the figures as a table, with a word on what each means, and the theorem behind each conversion."""
     from rich.console import Console
     from rich.table import Table
 
     from tallyveil.privacy.budget import up_to_digits
+    from tallyveil.privacy.theorems import in_a_sentence
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
@@ -178,6 +194,8 @@ def print_account(figures: Account, used: Sequence[Conversion] = (), *, stamped:
     for one in used:
         sides = f"epsilon {one.epsilon:.4g}, delta {one.delta:g}, rho {one.rho:.4g}"
         typer.echo(f"Theorem {one.theorem}: {sides}: {one.words}.")
+    if (reading := in_a_sentence(used)) is not None:
+        typer.echo(reading)
     if max((figures.per_attribute or {}).values(), default=0.0) > figures.epsilon:
         typer.echo(
             "Changing an attribute or a place takes one record out and puts another in: two counts differ, not one."

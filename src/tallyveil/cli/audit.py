@@ -1,45 +1,48 @@
-"""``tallyveil audit``: run a mechanism many times on two neighbours, and bound its epsilon from below."""
+"""``tallyveil audit``: run a mechanism many times on neighbours, and bound its epsilon from below."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from tallyveil.cli import options
+from tallyveil.cli.audited_mechanisms import (
+    AuditedMechanism,
+    audited_simple,
+    audited_topdown,
+    refuse_topdown_options,
+)
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
+    from tallyveil.auditing.audit_job import AuditJob
     from tallyveil.auditing.mechanism_runs import SimpleRuns, TopDownRuns
-    from tallyveil.cli.reading import People
-    from tallyveil.evaluate.audit.result import Audit, EventBound
-
-GAUSSIAN_DELTA = 1e-3  # a delta that some thousand runs can still resolve
+    from tallyveil.auditing.search_job import SearchJob
+    from tallyveil.nouns.histogram import Histogram
 
 
-class Mechanism(StrEnum):
-    """Mechanisms that can be audited from the command line."""
-
-    topdown = "topdown"
-    geometric = "geometric"
-    raked = "raked"
-    averaged = "averaged"
-
-
-class Holds(StrEnum):
-    """The neighbours for which epsilon holds."""
+class Neighbours(StrEnum):
+    """The neighbours for which epsilon holds, and whether one pair of them is compared or many."""
 
     replace_one = "replace-one"
     add_or_remove = "add-or-remove"
+    search = "search"
+
+
+class Learner(StrEnum):
+    """How events are learned from the runs."""
+
+    linear = "linear"
+    trees = "trees"
 
 
 def audit(
     data: options.Data,
     codebook: options.AnyCodebook = None,
     file_format: options.Format = None,
-    mechanism: Annotated[Mechanism, typer.Option(help="Mechanism to audit.")] = Mechanism.topdown,
+    mechanism: Annotated[AuditedMechanism, typer.Option(help="Mechanism to audit.")] = AuditedMechanism.topdown,
     strategy: options.StrategyName = None,
     epsilon: options.Epsilon = None,
     rho: options.Rho = None,
@@ -47,8 +50,11 @@ def audit(
         float | None, typer.Option(help="Delta at which epsilon is bounded (default: 0; 0.001 for Gaussian noise).")
     ] = None,
     neighbours: Annotated[
-        Holds | None,
-        typer.Option(help="Neighbours of the claimed epsilon (default: replace-one; TopDown's are in its strategy)."),
+        list[Neighbours] | None,
+        typer.Option(
+            help="Neighbours of the claimed epsilon (default: replace-one; TopDown's are in its strategy); search "
+            "compares a family of pairs instead of one (repeatable)."
+        ),
     ] = None,
     query: Annotated[str, typer.Option(help="Query whose released counts are compared.")] = "detailed",
     move: Annotated[
@@ -59,8 +65,12 @@ def audit(
     ] = None,
     remove: Annotated[str | None, typer.Option(metavar="UNIT:CELL", help="D' is D without this person.")] = None,
     runs: Annotated[
-        int, typer.Option(help="Number of runs on each of D and D'; half choose the event, half test it.")
+        int,
+        typer.Option(help="Number of runs on each of D and D'; half choose (the pair and) the event, half test it."),
     ] = 20_000,
+    learner: Annotated[
+        Learner, typer.Option(help="Learner of events; trees adds boosted trees (needs tallyveil[learners]).")
+    ] = Learner.linear,
     confidence: Annotated[float, typer.Option(help="Confidence of the bound.")] = 0.95,
     facilities: options.FacilitiesFile = None,
     units: options.Units = None,
@@ -77,48 +87,50 @@ def audit(
     proven epsilon indicates a bug or a wrong claim, and the exit code is 1. The output is computed from the true counts
     and is not for publication.
 
+    With --neighbours search, the first half also chooses D and D' from a family of pairs made from the data: a person
+    moves into an empty unit, joins the only person of a unit, differs from everyone else in a unit, leaves a large
+    unit, moves to a sibling unit or to another parent, or changes one or all attributes. Pairs that the guarantee does
+    not cover are left out.
+
     [bold]Examples[/bold]
 
       tallyveil audit blocks.csv --codebook blocks.toml --epsilon 2
 
       tallyveil audit blocks.csv --codebook blocks.toml --mechanism geometric --epsilon 1 --move "11:adult->22:adult"
 
+      tallyveil audit blocks.csv --codebook blocks.toml --epsilon 2 --neighbours search --learner trees
+
       tallyveil audit blocks.csv --codebook blocks.toml --rho 0.5 --delta 0.001 --runs 50000 -o audit
     """
-    from tallyveil.auditing.audit_job import AuditJob
-    from tallyveil.auditing.neighbours import choose_neighbour
+    from tallyveil.cli.audit_words import show_audit
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.tables import open_run_store, write_result
     from tallyveil.evaluate.audit.audit import check_audit
+    from tallyveil.evaluate.audit.learners import check_learner
     from tallyveil.runs.batches import Execution
     from tallyveil.runs.pool import Batches, check_workers
 
     check_audit(runs, confidence, delta or 0.0)
+    check_learner(learner.value)
     options.refuse_unless_resumable(output, "runs")
     check_workers(workers)
+    searching, holds = _asked(neighbours or [], move=move, remove=remove)
     read = read_people(data, codebook, file_format, units=units)
     people = read.counts
-    if mechanism is Mechanism.topdown:
-        if neighbours is not None:
-            raise InputError(
-                "--neighbours is for the other mechanisms: the strategy of topdown says which it protects."
-            )
-        run: TopDownRuns | SimpleRuns = _topdown(
+    if mechanism is AuditedMechanism.topdown:
+        run: TopDownRuns | SimpleRuns = audited_topdown(
             read, strategy, epsilon=epsilon, rho=rho, delta=delta, invariants=invariant or [],
-            facilities=facilities, seed=seed,
+            facilities=facilities, neighbours=holds, seed=seed,
         )  # fmt: skip
     else:
-        _refuse_topdown_options(mechanism, strategy=strategy, rho=rho, facilities=facilities, invariant=invariant)
-        run = _simple(
-            mechanism, epsilon, query=query, neighbours=neighbours or Holds.replace_one, seed=seed, delta=delta
-        )
-    other, proven = choose_neighbour(people, run.proven, move=move, remove=remove)
-    job = AuditJob(
-        mechanism=run, people=people, neighbour=other, proven=proven, query=query, runs=runs, confidence=confidence
-    )
+        refuse_topdown_options(mechanism, strategy=strategy, rho=rho, facilities=facilities, invariant=invariant)
+        run = audited_simple(mechanism, epsilon, query=query, neighbours=holds or "replace-one", seed=seed, delta=delta)
+    settings: dict[str, Any] = {"query": query, "runs": runs, "confidence": confidence, "learner": learner.value}
+    job = _job(run, people, searching=searching, move=move, remove=remove, settings=settings)
     typer.echo(f"auditing {mechanism.value} on {people}\n{job.neighbours}", err=True)
     store = open_run_store(output, job.settings())
-    work = Batches(run=run, people=people, names=job.batch_names(), batch=job.batch, store=store)
+    done, resumable = 0 if store is None else job.made_before(store), store is not None
+    work = Batches(run=run, people=people, batches=job.batches(), size=job.batch, done=done, resumable=resumable)
     remedy = "Audit a smaller tree (a bug shows in 8 leaves too)"
     with work.made(workers, f"{runs:,} runs a side", remedy, long=long) as (pool_map, progress):
         result = job.audit(Execution(batch=job.batch, map=pool_map, store=store, progress=progress))
@@ -126,89 +138,39 @@ def audit(
     if as_json:
         options.emit_json(result.as_json())
     else:
-        _show(result)
+        show_audit(result)
     if result.exceeds:
         raise typer.Exit(1)
 
 
-def _topdown(
-    people: People,
-    name: str | None,
+def _asked(
+    neighbours: list[Neighbours], *, move: str | None, remove: str | None
+) -> tuple[bool, Literal["replace-one", "add-or-remove"] | None]:
+    """Whether many pairs are compared, and the neighbours for which epsilon holds, if they are named."""
+    searching = Neighbours.search in neighbours
+    if searching and (move is not None or remove is not None):
+        raise InputError("--neighbours search chooses D and D' itself. Leave out --move and --remove, or the search.")
+    named = {word for word in neighbours if word is not Neighbours.search}
+    if len(named) > 1:
+        raise InputError("--neighbours replace-one and --neighbours add-or-remove are both given. Give one of them.")
+    return searching, named.pop().value if named else None  # type: ignore[return-value]
+
+
+def _job(
+    run: TopDownRuns | SimpleRuns,
+    people: Histogram,
     *,
-    epsilon: str | None,
-    rho: str | None,
-    delta: float | None,
-    invariants: list[str],
-    facilities: Path | None,
-    seed: int,
-) -> TopDownRuns:
-    """TopDown with the strategy that was asked for."""
-    from tallyveil.auditing.mechanism_runs import TopDownRuns
-    from tallyveil.cli.strategies import choose_strategy, find_facilities
+    searching: bool,
+    move: str | None,
+    remove: str | None,
+    settings: dict[str, Any],
+) -> AuditJob | SearchJob:
+    """The audit of one pair of neighbours or of many."""
+    from tallyveil.auditing.audit_job import AuditJob
+    from tallyveil.auditing.neighbours import choose_neighbour
+    from tallyveil.auditing.search_job import SearchJob
 
-    if epsilon is None and rho is None and name is None:
-        raise InputError("audit needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
-    strategy = choose_strategy(people.counts, name, epsilon=epsilon, rho=rho, invariants=invariants)
-    if delta is None:
-        delta = 0.0 if strategy.mechanism == "geometric" else GAUSSIAN_DELTA
-    if strategy.mechanism == "gaussian" and not delta > 0:
-        raise InputError("Gaussian noise has an epsilon only at a delta above 0. Use --delta 0.001, or leave it out.")
-    public = find_facilities(facilities, strategy, people.counts, own=people.facilities)
-    return TopDownRuns(strategy=strategy, facilities=public, seed=seed, delta=float(delta))
-
-
-def _simple(
-    mechanism: Mechanism, epsilon: str | None, *, query: str, neighbours: Holds, seed: int, delta: float | None
-) -> SimpleRuns:
-    """A mechanism of flaxman2019."""
-    from tallyveil.auditing.mechanism_runs import SimpleRuns
-    from tallyveil.privacy.budget import exact
-
-    if epsilon is None:
-        raise InputError(f"audit --mechanism {mechanism.value} needs a budget: --epsilon E.")
-    return SimpleRuns(
-        name=mechanism.value,  # type: ignore[arg-type]
-        epsilon=exact(epsilon, "epsilon"),
-        query=query,
-        neighbours=neighbours.value,
-        seed=seed,
-        delta=delta or 0.0,
-    )
-
-
-def _refuse_topdown_options(mechanism: Mechanism, *, invariant: list[str] | None, **values: object) -> None:
-    for option, value in values.items():
-        if value is not None:
-            raise InputError(f"--{option} is for --mechanism topdown. {mechanism.value} takes --epsilon only.")
-    if invariant:
-        raise InputError(f"--invariant is for --mechanism topdown. {mechanism.value} keeps nothing exactly.")
-
-
-def _show(result: Audit) -> None:
-    """Print the bound, the event that shows it, and how it compares with the proven epsilon."""
-    sure = f"with {100 * result.confidence:g}% confidence"
-    lines = {
-        "neighbours": result.neighbours,
-        "epsilon": f"at least {result.epsilon_low:.4g}, {sure} "
-        f"({result.runs:,} runs on each, half to choose the event)"
-        + (f", at delta {result.delta:g}" if result.delta else ""),
-        "event": _event(result.bound),
-        "one count": _line(result.one_unit),
-        "several": _line(result.joint),
-        "proven": "-" if result.proven is None else f"{result.proven:.4g}, for these neighbours",
-        "verdict": result.verdict,
-    }
-    for name, text in lines.items():
-        typer.echo(f"{name:<12}{text}")
-
-
-def _event(bound: EventBound) -> str:
-    more, less = ("D", "D'") if bound.direction == "D over D'" else ("D'", "D")
-    return (
-        f"{bound.event}: in {100 * bound.p:.3g}% of the runs on {more} (at least {100 * bound.p_low:.3g}%), "
-        f"in {100 * bound.q:.3g}% of those on {less} (at most {100 * bound.q_high:.3g}%)"
-    )
-
-
-def _line(bound: EventBound | None) -> str:
-    return "-" if bound is None else f"at least {bound.epsilon_low:.4g}: {bound.event}"
+    if searching:
+        return SearchJob(mechanism=run, people=people, **settings)
+    other, proven = choose_neighbour(people, run.proven, move=move, remove=remove)
+    return AuditJob(mechanism=run, people=people, neighbour=other, proven=proven, **settings)

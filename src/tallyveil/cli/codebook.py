@@ -2,54 +2,117 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tallyveil.errors import InputError
+
+if TYPE_CHECKING:
+    from tallyveil.files.tables.draft import Draft
 
 FROM_DATA = (
     "tallyveil: labels and units were taken from the data, so they can tell about single people: what is released with "
     "this codebook is stamped. Check them, list every label that can occur, give --units FILE, then remove labels_from "
     "and units_from."
 )
+INCOMPLETE = 1  # exit code: a draft was made, but it cannot be used before it is completed
 
 
 def codebook(
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file of people or counts.")],
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet or Excel (.xlsx) file of people or counts.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for the codebook (default: print it).")
     ] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Columns of the geographic levels, coarse to fine (default: inferred)."),
+    ] = None,
+    attributes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X,Y",
+            help="Columns of the attributes; or the names of the attributes in the names of columns, in their order.",
+        ),
+    ] = None,
+    count: Annotated[str | None, typer.Option(metavar="N", help="Column with the count (default: inferred).")] = None,
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Table with columns attribute, code and label: the words that are published for codes."
+        ),
+    ] = None,
+    sheet: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Sheet of an Excel file (default: the one with the most rows).")
+    ] = None,
 ) -> None:
     """Draft a codebook for a table, and summarise what is read with it.
+
+    The levels are inferred from the data: a column is above another if each value of the finer one lies in one value
+    of the coarser one. Column names can be in any language. Columns of no use are listed under ignore with the reason,
+    and each doubt is a comment beside the line that it concerns.
 
     The labels and units of a draft come from the data, which makes them depend on the people. The draft says so
     (labels_from, units_from), and releases made with it are stamped until someone has checked the lists against a
     public source and removed these lines.
 
+    A draft that lacks something (no geography was found, or the table has values that cannot be read) is written too.
+    The command then says what to do, and exits with code 1.
+
     [bold]Examples[/bold]
 
       tallyveil codebook blocks.parquet
 
-      tallyveil codebook blocks.csv -o blocks.toml
+      tallyveil codebook schools.csv --levels region,district,school --count pupils -o schools.toml
+
+      tallyveil codebook persons.xlsx --dictionary codes.csv -o persons.toml
     """
-    from tallyveil.files.tables.codebook_toml import codebook_to_toml
-    from tallyveil.files.tables.draft import draft_codebook
-    from tallyveil.files.tables.read import read_counts
+    from tallyveil.files.tables.draft import draft_table, read_dictionary
     from tallyveil.files.tables.write import write_text
 
     if output is not None and output.exists():
         raise InputError(f"{output} exists. Name a new file; nothing is overwritten.")
-    drafted = draft_codebook(data)
+    drafted = draft_table(
+        data,
+        levels=_listed(levels),
+        attributes=_listed(attributes),
+        count=count,
+        dictionary=None if dictionary is None else read_dictionary(dictionary),
+        sheet=sheet,
+    )
     text = f"# Drafted from {data.name}. Check the order of levels and the names and order of labels.\n"
-    text += codebook_to_toml(drafted)
-    people = read_counts(data, drafted)
+    text += drafted.to_toml()
     if output is None:
         typer.echo(text)
     else:
         write_text(text, output)
+    complete = _summarise(data, drafted)
+    raise typer.Exit(0 if complete else INCOMPLETE)
+
+
+def _summarise(data: Path, drafted: Draft) -> bool:
+    """Say on stderr what the draft reads and what it lacks. Returns whether it reads the table."""
+    from tallyveil.files.tables.read import read_counts
+
+    if drafted.book.ignore:
+        typer.echo(f"tallyveil: columns that are not used: {', '.join(drafted.book.ignore)}", err=True)
+    if drafted.missing:
+        typer.echo(f"tallyveil: {data}: the draft is incomplete: {' '.join(drafted.missing)}", err=True)
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # columns of a draft are all accounted for
+            people = read_counts(data, drafted.book)
+    except InputError as problem:
+        typer.echo(f"tallyveil: the draft does not read the table yet: {problem}", err=True)
+        return False
     typer.echo(f"{people}: {people.total():,} in all", err=True)
-    if drafted.ignore:
-        typer.echo(f"tallyveil: columns that are not used: {', '.join(drafted.ignore)}", err=True)
     typer.echo(FROM_DATA, err=True)
+    return True
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    """The names in a list with commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()

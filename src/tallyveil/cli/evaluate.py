@@ -63,7 +63,7 @@ def evaluate(
         typer.Option(
             metavar="FORMULA",
             help="Who gains and loses if released counts divide funds. A formula over counts, such as "
-            '"max(0, [age:child] - total / 5)": numbers, total, [QUERY:GROUP], + - * /, min and max.',
+            r'"max(0, \[age:child] - total / 5)": numbers, total, \[QUERY:GROUP], + - * /, min and max.',
         ),
     ] = None,
     amount: Annotated[
@@ -85,13 +85,13 @@ def evaluate(
     output: options.NewFolder = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare releases with the truth: error, bias, empirical privacy loss and implausible units. Not for publication.
+    r"""Compare releases with the truth: error, bias, empirical privacy loss and implausible units. Not for publication.
 
     Folders of "tallyveil baseline" are compared at the levels and in the queries that they have.
 
     [bold]Examples[/bold]
 
-      tallyveil evaluate blocks.parquet release --codebook blocks.toml
+      tallyveil evaluate blocks.parquet release
 
       tallyveil evaluate blocks.parquet release --codebook b.toml --query "age * race" --areas towns.csv
 
@@ -101,13 +101,13 @@ def evaluate(
 
       tallyveil evaluate blocks.parquet release --codebook blocks.toml --segregation race:black:white
 
-      tallyveil evaluate blocks.parquet release --codebook blocks.toml --funds "[age:child]" --amount 5e6
+      tallyveil evaluate blocks.parquet release --codebook blocks.toml --funds "\[age:child]" --amount 5e6
 
       tallyveil evaluate blocks.parquet release --codebook blocks.toml --survey 0.01 --control race@county
 
       tallyveil evaluate blocks.parquet release noisy --codebook blocks.toml
     """
-    from tallyveil.cli.evaluate_output import show_evaluation
+    from tallyveil.cli.evaluate_output import conclusion, show_evaluation
     from tallyveil.cli.evaluate_uses import Uses, show_uses
     from tallyveil.cli.reading import find_areas, find_homes, read_truth_and_releases
     from tallyveil.cli.tables import INTERNAL, records
@@ -157,6 +157,8 @@ def evaluate(
         for name, result in results.items():
             show_evaluation(name, result, data.truth, over=over)
             show_uses(used[name])
+        for name, result in results.items():
+            typer.echo(conclusion(name, result))
     if output is not None:
         _write(results, used, output)
 

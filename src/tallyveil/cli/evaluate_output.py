@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tallyveil.cli.tables import figure
+from tallyveil.evaluate.epl.settings import ENOUGH
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -38,7 +41,7 @@ def show_evaluation(name: str, result: Evaluation, truth: Histogram, *, over: st
 
 
 def _show_by_size(rows: pd.DataFrame, level: str) -> None:
-    from tallyveil.cli.tables import figure, print_table
+    from tallyveil.cli.tables import print_table
 
     rows = rows.assign(relative=["-" if x != x else f"{figure(100 * x)}%" for x in rows.relative])
     headings = {"query": "query", "size": "true size", "n": "counts", "mean_abs": "mean error"}
@@ -47,7 +50,7 @@ def _show_by_size(rows: pd.DataFrame, level: str) -> None:
 
 
 def _show_bias(rows: pd.DataFrame, level: str) -> None:
-    from tallyveil.cli.tables import figure, print_table
+    from tallyveil.cli.tables import print_table
 
     rows = rows.assign(
         interval=["-" if r.low != r.low else f"{figure(r.low)} to {figure(r.high)}" for r in rows.itertuples()]
@@ -74,6 +77,29 @@ def _show_losses(losses: pd.DataFrame) -> None:
             "Largest, corrected and median describe the smoothed curve. The interval is for the largest ratio of the\n"
             "residuals before smoothing, a different quantity that may lie far from the curve's maximum.\n"
         )
-    for reason, group in rows[rows.undefined.notna()].groupby("undefined", sort=False):
-        which = "; ".join(f"{row.level} {row.query}" for row in group.itertuples())
-        typer.echo(f"Undefined for {which}: {reason}\n")
+    without = rows[rows.undefined.notna()]
+    few = without[without.n < ENOUGH]
+    if not few.empty:
+        typer.echo(f"Withheld where fewer than {ENOUGH} counts were compared, too few to show: {_places(few)}\n")
+    for reason, group in without[without.n >= ENOUGH].groupby("undefined", sort=False):
+        typer.echo(f"Undefined for {_places(group)}: {reason}\n")
+
+
+def _places(rows: pd.DataFrame) -> str:
+    """Levels with their queries, for a sentence."""
+    return "; ".join(f"{level} ({', '.join(part['query'])})" for level, part in rows.groupby("level", sort=False))
+
+
+def conclusion(name: str, result: Evaluation) -> str:
+    """The error of totals at the finest level that was evaluated and is not exact, in a sentence."""
+    error = result.error.pivot_table(index=["level", "query"], columns="statistic", values="value", sort=False)
+    asked = [place for place in error.index if error.loc[place, "max_abs"] > 0]
+    if not asked:
+        return f"{name}: every count that was compared equals the true one."
+    finest = [place for place in asked if place[0] == asked[-1][0]]
+    level, query = next((place for place in finest if place[1] == "total"), finest[0])
+    row = error.loc[(level, query)]
+    medians = result.median_true.set_index(["level", "query"]).median_true
+    what = "totals" if query == "total" else f"counts of {query}"
+    half = f"half of the {what} (median {figure(medians[level, query])}) are off by {figure(row.median_abs)} or more"
+    return f"{name}: at level {level}, {half}, and one in twenty by {figure(row.p95_abs)} or more."

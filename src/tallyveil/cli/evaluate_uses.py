@@ -202,7 +202,7 @@ def _show_survey(rows: pd.DataFrame) -> None:
     if raked.missed.max() > 0:
         typer.echo(f"Nobody in the survey stands for up to {100 * raked.missed.max():.2g}% of the people of a control.")
     if raked.gap.max() > UNMET:
-        typer.echo(f"Raking did not converge: a control is missed by a factor of up to {figure(1 + raked.gap.max())}.")
+        typer.echo(f"Raking did not converge: a control is missed by up to {figure(100 * raked.gap.max())}%.")
     typer.echo()
 
 

@@ -28,9 +28,11 @@ from tallyveil.cli import (
     keygen,
     presets,
     protect,
+    publish,
     reproduce,
     risk,
     sign,
+    strategy,
     sweep,
     synth,
     uncertainty,
@@ -51,12 +53,14 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("synth")(synth.synth)
 app.command("codebook")(codebook.codebook)
+app.command("strategy")(strategy.strategy)
 app.command("protect")(protect.protect)
 app.command("verify")(verify.verify)
 app.command("keygen")(keygen.keygen)
 app.command("sign")(sign.sign)
 app.command("baseline")(baseline.baseline)
 app.command("evaluate")(evaluate.evaluate)
+app.command("tables")(publish.tables)
 app.command("uncertainty")(uncertainty.uncertainty)
 app.command("compare")(compare.compare)
 app.command("epl")(epl.epl)
@@ -100,6 +104,8 @@ def main() -> None:
         sys.exit(_failed(problem, 2))
     except TallyveilError as problem:
         sys.exit(_failed(problem, 1))
+    except MemoryError as problem:
+        sys.exit(_failed(InputError(f"there is not enough memory ({problem}). Use smaller numbers or tables."), 2))
     except (_Interrupted, SystemError) as problem:  # a compiled kernel that is interrupted ends in a SystemError
         stop: BaseException | None = problem
         while stop is not None and not isinstance(stop, _Interrupted):

@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tallyveil.cli.account import print_account
 from tallyveil.cli.options import emit_json
-from tallyveil.cli.presets import print_noise
+from tallyveil.cli.presets import print_noise, shown_queries
 from tallyveil.files.release_folder.measurement_files import Sizes, measurement_sizes
 from tallyveil.privacy import account_of
-from tallyveil.release.declare import stamps_of_run
+from tallyveil.release.declare import measured_on, stamps_of_run
 from tallyveil.release.guarantee_words import agreement
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.plan import PlannedNoise, effort_of, planned_noise, public_persons
 from tallyveil.runs.progress import human_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tallyveil.nouns.histogram import Histogram
+    from tallyveil.nouns.optimised_spine import OptimisedSpine
     from tallyveil.privacy import Strategy
 
 
 def print_plan(
-    people: Histogram, strategy: Strategy, published: list[Pair], *, threads: int | None, as_json: bool
+    people: Histogram,
+    strategy: Strategy,
+    published: list[Pair],
+    *,
+    optimised: OptimisedSpine | None = None,
+    threads: int | None,
+    as_json: bool,
 ) -> None:
     """Print what a run would do. Nothing is drawn, spent or written."""
-    noise, guarantee = planned_noise(strategy), account_of(strategy, spine=people.spine, schema=people.schema)
+    spine, schema = people.spine, people.schema
+    exact = strategy.exact_pairs(strategy.exactness(spine, schema, optimised=optimised))
+    noise = planned_noise(strategy, exact)
+    guarantee = account_of(strategy, spine=spine, schema=schema, optimised=optimised)
     persons, stamps = public_persons(people, strategy), stamps_of_run(people, strategy, seeded=False)
-    effort = effort_of(strategy, people.spine, people.schema, persons=persons, threads=threads or 1)
-    sizes, every = sizes_of(people, strategy, published), sizes_of(people, strategy, None)
+    measured = spine if optimised is None else optimised.spine
+    effort = effort_of(strategy, measured, schema, persons=persons, threads=threads or 1)
+    sizes, every = (sizes_of(people, strategy, pairs, optimised=optimised) for pairs in (published, None))
     constraints = [constraint.words() for constraint in strategy.constraints]
     if as_json:
         plan: dict[str, Any] = {
             "guarantee": {**guarantee.as_json(), "holds_for": agreement(strategy, people.schema)},
-            "noise": [{"level": n.level, "query": n.query, "sd": n.sd, "usable": n.usable} for n in noise],
+            "noise": [one.as_json() for one in noise],
             "constraints": constraints,
             "effort": {
                 **effort.as_json(),
@@ -43,13 +57,17 @@ def print_plan(
             },
             "stamps": list(stamps),
         }
+        if optimised is not None:
+            plan["measured_on"] = asdict(measured_on(optimised))
         emit_json(plan)
         return
     typer.echo(described(people, strategy))
+    if optimised is not None:
+        typer.echo(optimised_in_words(optimised))
     typer.echo()
-    print_noise(strategy)
+    print_noise(strategy, exact)
     typer.echo()
-    print_usable(strategy, noise)
+    print_usable(strategy, noise, exact)
     typer.echo(f"\nThe guarantee, {agreement(strategy, people.schema)}:")
     print_account(guarantee)
     if constraints:
@@ -73,7 +91,13 @@ def described(people: Histogram, strategy: Strategy) -> str:
     return f"{people.total():,} persons: {people}" if strategy.neighbours == "replace-one" else str(people)
 
 
-def print_usable(strategy: Strategy, noise: list[PlannedNoise]) -> None:
+def optimised_in_words(optimised: OptimisedSpine) -> str:
+    """The spine that is measured, and what shaped it, in a sentence."""
+    by = f", shaped by {' and '.join(optimised.shaped_by)}" if optimised.shaped_by else ""
+    return f"Measured on an optimised spine{by} ({str(optimised).partition('(')[2]}; published on the standard one."
+
+
+def print_usable(strategy: Strategy, noise: list[PlannedNoise], exact: Sequence[Pair]) -> None:
     """Print the smallest count that the noise of each query leaves usable, levels across."""
     from rich.console import Console
     from rich.table import Table
@@ -84,21 +108,22 @@ def print_usable(strategy: Strategy, noise: list[PlannedNoise]) -> None:
     for level in strategy.levels:
         table.add_column(level, justify="right")
     by_place = {(one.query, one.level): one for one in noise}
-    queries = dict.fromkeys(query for level in reversed(list(strategy.queries.values())) for query in level)
-    for query in queries:
-        found = [by_place.get((query, level)) for level in strategy.levels]
-        table.add_row(query, *("-" if one is None else f"{one.usable:,}" for one in found))
+    for query in shown_queries(strategy, exact):
+        table.add_row(query, *(_usable(by_place.get((query, level))) for level in strategy.levels))
     Console().print(table)
     typer.echo("Both before post-processing, which mostly lowers them.")
 
 
-def sizes_of(people: Histogram, strategy: Strategy, pairs: list[Pair] | None) -> Sizes:
+def sizes_of(
+    people: Histogram, strategy: Strategy, pairs: list[Pair] | None, *, optimised: OptimisedSpine | None = None
+) -> Sizes:
     """How large the measurements of some pairs (or of all) will be; none is drawn."""
 
     def never(*_: Any) -> Any:
         raise AssertionError("a plan asks for no measurement")
 
-    shape = Measurements(spine=people.spine, schema=people.schema, strategy=strategy, ask=never)
+    spine = people.spine if optimised is None else optimised.spine
+    shape = Measurements(spine=spine, schema=people.schema, strategy=strategy, ask=never, optimised=optimised)
     return measurement_sizes(shape, pairs)
 
 
@@ -113,6 +138,12 @@ def human_bytes(size: float) -> str:
             return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:,.1f} TB"
+
+
+def _usable(one: PlannedNoise | None) -> str:
+    if one is None:
+        return "-"
+    return "exact" if one.usable is None else f"{one.usable:,}"
 
 
 def _measurements(sizes: Sizes, every: Sizes) -> str:

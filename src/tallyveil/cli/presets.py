@@ -11,6 +11,8 @@ from tallyveil.cli import options
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tallyveil.privacy import Strategy
 
 
@@ -73,7 +75,12 @@ def write_preset(
     """
     from tallyveil.privacy.strategy_toml import strategy_to_toml
 
-    text = strategy_to_toml(_preset(name, epsilon, rho))
+    write_new(strategy_to_toml(_preset(name, epsilon, rho)), output)
+    typer.echo(f"wrote {output}", err=True)
+
+
+def write_new(text: str, output: Path) -> None:
+    """Write a text file that does not exist yet."""
     try:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -81,7 +88,6 @@ def write_preset(
         raise InputError(f"{output} exists. Name a new file; nothing is overwritten.") from None
     except OSError as problem:
         raise InputError(f"{output} cannot be written ({problem.strerror}). Name another file.") from None
-    typer.echo(f"wrote {output}", err=True)
 
 
 def _preset(name: str, epsilon: str | None, rho: str | None) -> Strategy:
@@ -106,12 +112,11 @@ def spends_as_json(strategy: Strategy) -> list[dict[str, str | float]]:
     ]
 
 
-def print_noise(strategy: Strategy) -> None:
-    """Print the standard deviation of every query's noise, levels across."""
+def print_noise(strategy: Strategy, exact: Sequence[tuple[str, str]] = ()) -> None:
+    """Print the standard deviation of every query's noise, levels across; ``exact`` are (query, level) pairs."""
     from rich.console import Console
     from rich.table import Table
 
-    queries = list(dict.fromkeys(query for level in reversed(list(strategy.queries.values())) for query in level))
     table = Table(
         title=f"Standard deviation of the noise, {strategy.name or 'this strategy'}",
         title_justify="left",
@@ -122,12 +127,20 @@ def print_noise(strategy: Strategy) -> None:
     for level in strategy.levels:
         table.add_column(level, justify="right")
     table.add_row("[dim]share of the budget[/dim]", *(f"[dim]{float(s):.1%}[/dim]" for s in strategy.levels.values()))
-    for query in queries:
-        table.add_row(query, *(_sd(strategy, level, query) for level in strategy.levels))
+    for query in shown_queries(strategy, exact):
+        table.add_row(query, *(_sd(strategy, level, query, exact) for level in strategy.levels))
     Console().print(table)
 
 
-def _sd(strategy: Strategy, level: str, query: str) -> str:
+def shown_queries(strategy: Strategy, exact: Sequence[tuple[str, str]]) -> list[str]:
+    """The rows of a table of noise: queries that are exact somewhere, then those that are measured."""
+    measured = [query for level in reversed(list(strategy.queries.values())) for query in level]
+    return list(dict.fromkeys([*(query for query, _ in exact), *measured]))
+
+
+def _sd(strategy: Strategy, level: str, query: str, exact: Sequence[tuple[str, str]]) -> str:
+    if (query, level) in exact:
+        return "exact"
     if query not in strategy.queries[level]:
         return "-"
     return f"{strategy.noise(level, query).actual_variance() ** 0.5:,.2f}"

@@ -12,6 +12,7 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.nouns.histogram import Histogram
+    from tallyveil.nouns.optimised_spine import OptimisedSpine
     from tallyveil.privacy import RunKey, Strategy
     from tallyveil.release.release import Release
 
@@ -63,6 +64,22 @@ def protect(
             "covers data that violate the bounds.",
         ),
     ] = False,
+    optimise_spine: Annotated[
+        bool,
+        typer.Option(
+            "--optimise-spine",
+            help="Measure on the optimised spine of 2020, which makes places and tribal areas more accurate; the "
+            "release is on the published units. Needs four levels or more.",
+        ),
+    ] = False,
+    places: Annotated[
+        Path | None,
+        typer.Option(help="Table of places for --optimise-spine (leaf code, area); leaves of a place stay together."),
+    ] = None,
+    tribal: Annotated[
+        Path | None,
+        typer.Option(help="Table of tribal areas for --optimise-spine (leaf code, area); units are split along them."),
+    ] = None,
     mdf: Annotated[
         bool,
         typer.Option("--mdf", help="Also write the release as a microdata detail file (schemas of 1940 and 2020)."),
@@ -85,12 +102,16 @@ def protect(
       tallyveil protect blocks.parquet --codebook blocks.toml --epsilon 1 --invariant total@state -o release
 
       tallyveil protect t.csv --codebook t.toml --strategy e2e-2018 --epsilon 1 --facilities f.csv -o release
+
+      tallyveil protect blocks.parquet --codebook blocks.toml --rho 2 --optimise-spine --places places.csv -o release
     """
+    from tallyveil.cli.optimising import optimised_spine, refuse_unmeasurable, refuse_without_optimising
     from tallyveil.cli.reading import read_people
-    from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs
+    from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs, warn_of_waste
     from tallyveil.files.atomic import refuse_existing
     from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
     from tallyveil.files.release_folder.measurement_files import measured_pairs
+    from tallyveil.privacy.presets import PRESETS
 
     if output is None and not plan:
         raise InputError("protect needs a folder to write: -o DIR. To see what would happen: --plan")
@@ -99,8 +120,11 @@ def protect(
     if seed is not None and key_file is not None:
         raise InputError("--seed and --key-file are both given. A seed is for research; a key file for publication.")
     options.check_threads(threads)
+    if not optimise_spine:
+        refuse_without_optimising(places, tribal)
     read = read_people(data, codebook, file_format, units=units)
     people = read.counts
+    measured = optimised_spine(people, places=places, tribal=tribal) if optimise_spine and strategy is None else None
     chosen = choose_strategy(
         people,
         strategy,
@@ -109,18 +133,25 @@ def protect(
         delta=delta,
         invariants=invariant or [],
         check_constraints=not unchecked,
+        optimised=measured,
     )
     built = find_facilities(facilities, chosen, people, own=read.facilities)
+    if optimise_spine and measured is None:  # a named strategy may have bounds from facilities
+        measured = optimised_spine(people, places=places, tribal=tribal, facilities=built)
+    if measured is not None:
+        refuse_unmeasurable(people, chosen, built, measured)
+    if strategy is not None and strategy not in PRESETS:
+        warn_of_waste(chosen, chosen.exact_pairs(chosen.exactness(people.spine, people.schema, optimised=measured)))
     published = [] if not measurements else measured_pairs(chosen, parse_pairs(measurements))
     if mdf:
         refuse_unless_mdf(people, chosen)
     if plan:
         from tallyveil.cli.planning import print_plan
 
-        print_plan(people, chosen, published, threads=threads, as_json=as_json)
+        print_plan(people, chosen, published, optimised=measured, threads=threads, as_json=as_json)
         return
     assert output is not None
-    announce(people, chosen, published)
+    announce(people, chosen, published, optimised=measured)
     release = _run(
         people,
         chosen,
@@ -129,6 +160,7 @@ def protect(
         facilities=built,
         threads=threads,
         failsafe=failsafe,
+        optimised=measured,
         measurements=published,
         source=read.codebook,
         sign_with=sign,
@@ -137,14 +169,22 @@ def protect(
     summarise(release, output, as_json=as_json)
 
 
-def announce(people: Histogram, strategy: Strategy, published: list[tuple[str, str]]) -> None:
+def announce(
+    people: Histogram,
+    strategy: Strategy,
+    published: list[tuple[str, str]],
+    *,
+    optimised: OptimisedSpine | None = None,
+) -> None:
     """Say what is about to happen, and how large the measurements will be."""
-    from tallyveil.cli.planning import described, human_bytes, sizes_of
+    from tallyveil.cli.planning import described, human_bytes, optimised_in_words, sizes_of
     from tallyveil.release.declare import stamps_of_run
 
     typer.echo(f"protecting {described(people, strategy)}, {strategy.unit} {strategy.budget}", err=True)
+    if optimised is not None:
+        typer.echo(optimised_in_words(optimised), err=True)
     if published:
-        sizes = sizes_of(people, strategy, published)
+        sizes = sizes_of(people, strategy, published, optimised=optimised)
         typer.echo(f"measurements: {sizes.numbers:,} numbers, about {human_bytes(sizes.bytes)}", err=True)
     for stamp in stamps_of_run(people, strategy, seeded=False):
         typer.echo(f"stamped: {stamp}", err=True)

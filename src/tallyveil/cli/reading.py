@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from tallyveil.nouns.areas import Areas
     from tallyveil.nouns.facilities import Facilities
     from tallyveil.nouns.histogram import Histogram
+    from tallyveil.nouns.spine import Spine
     from tallyveil.release.release import Release
 
 TOGETHER = "all together"  # the name of pooled releases
 WITH_TYPES = ("ipums-1940", "mdf-1940")  # formats whose facilities have the types that strategies bound people by
+DETAIL_FILES = ("mdf-1940", "mdf-2020")  # formats whose first line no other table has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +66,14 @@ class People:
     codebook: Codebook | None = None
 
 
-def read_people(path: Path, codebook: Path | None, file_format: str | None, *, units: Path | None) -> People:
+def read_people(
+    path: Path, codebook: Path | Codebook | None, file_format: str | None, *, units: Path | Spine | None
+) -> People:
     """Read a table that a codebook describes, or published microdata of a named format.
 
     With neither a codebook nor a format, the format is recognised by the first line of the file.
     """
+    from tallyveil.files.tables.codebook import Codebook
     from tallyveil.files.tables.codebook_toml import read_codebook
     from tallyveil.files.tables.read import read_counts
 
@@ -81,11 +86,11 @@ def read_people(path: Path, codebook: Path | None, file_format: str | None, *, u
         raise InputError(
             f"{path}: what its columns mean is unknown. Give --codebook FILE, or --format for published microdata."
         )
-    book = read_codebook(codebook)
+    book = codebook if isinstance(codebook, Codebook) else read_codebook(codebook)
     return People(counts=read_counts(path, book, units=units), codebook=book)
 
 
-def format_of(path: Path, codebook: Path | None, file_format: str | None) -> str | None:
+def format_of(path: Path, codebook: Path | Codebook | None, file_format: str | None) -> str | None:
     """The named format, or the one that is recognised; None for a table that a codebook describes."""
     from tallyveil.files.formats.by_name import recognise_format
 
@@ -96,7 +101,7 @@ def format_of(path: Path, codebook: Path | None, file_format: str | None) -> str
     return recognise_format(path) if codebook is None else None
 
 
-def _read_published(path: Path, name: str, *, units: Path | None) -> Census:
+def _read_published(path: Path, name: str, *, units: Path | Spine | None) -> Census:
     """Read published microdata, with progress if the extract is large."""
     from tallyveil.files.formats.by_name import read_format
     from tallyveil.files.formats.census import Census1940
@@ -126,13 +131,16 @@ def read_truth_and_releases(
     Without a codebook, the truth is of the format, or it is described by the ``source.toml`` of the first folder.
     """
     from tallyveil.cli.baseline_folder import is_baseline, read_baseline
+    from tallyveil.files.release_folder.read_folder import read_source, read_spine
 
-    folder = next((path for path in releases if (path / "spine.parquet").exists()), None)
-    if format_of(truth, codebook, file_format) is None and codebook is None and folder is not None:
-        codebook = folder / "source.toml" if (folder / "source.toml").exists() else None
-    listed = units or (None if folder is None else folder / "spine.parquet")
+    own = ("spine.parquet", "codebook.toml")
+    folder = next((path for path in releases if all((path / name).exists() for name in own)), None)
+    book: Path | Codebook | None = codebook
+    if folder is not None and codebook is None and format_of(truth, codebook, file_format) is None:
+        book = read_source(folder)
+    listed = units or (None if folder is None else read_spine(folder))
     try:
-        people = read_people(truth, codebook, file_format, units=listed).counts
+        people = read_people(truth, book, file_format, units=listed).counts
     except UnknownUnitError as problem:
         if folder is None or units is not None:
             raise
@@ -152,7 +160,7 @@ def read_truth_and_releases(
         if is_baseline(path):
             baselines[name] = read_baseline(path, people)
             continue
-        by_name[name] = _read_one(path, codebook, units=listed)
+        by_name[name] = _read_one(path, book, units=listed)
         released, true = by_name[name].histogram.total(), people.total()
         if abs(released - true) > 0.1 * max(released, true):
             words = f"{path} has {released:,} persons and {truth} {true:,}. Are they of the same people?"
@@ -172,15 +180,16 @@ def _name_of(path: Path, releases: list[Path]) -> str:
     return path.name if [other.name for other in releases].count(path.name) == 1 else str(path)
 
 
-def _read_one(path: Path, codebook: Path | None, *, units: Path | None) -> Release:
-    """One release; a folder of published microdata is recognised even if there is a codebook for tables."""
+def _read_one(path: Path, codebook: Path | Codebook | None, *, units: Path | Spine | None) -> Release:
+    """One release; microdata detail files and their folders are recognised even if there is a codebook for tables."""
     from tallyveil.files.formats.by_name import recognise_format
     from tallyveil.files.release_folder.read_folder import read_release
     from tallyveil.release.release import Release
 
     if (path / "certificate.json").exists() or (path.is_dir() and recognise_format(path) is None):
         return read_release(path)
-    people = read_people(path, None if path.is_dir() else codebook, None, units=units)
+    microdata = path.is_dir() or recognise_format(path) in DETAIL_FILES
+    people = read_people(path, None if microdata else codebook, None, units=units)
     return Release(histogram=people.counts, facilities=people.facilities)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tallyveil.privacy import DiscreteGaussian, Geometric
     from tallyveil.risk import Intruder, Several
 
+MOST_SIBLINGS = 100_000
 LABELS = {
     "posterior": "probability that the target has the characteristics, given the released count",
     "ratio": "that over the prior",
@@ -193,8 +194,8 @@ def _hierarchy(
 
     if upper_rho is None or siblings is None:
         raise InputError("a unit above needs --upper-rho R and --siblings D.")
-    if siblings < 1:
-        raise InputError(f"--siblings must be 1 or more. Got {siblings} instead.")
+    if not 1 <= siblings <= MOST_SIBLINGS:
+        raise InputError(f"--siblings must be from 1 to {MOST_SIBLINGS:,}. Got {siblings:,} instead.")
     upper = DiscreteGaussian(variance=1 / (2 * exact(upper_rho, "upper-rho")))
     two = Hierarchy(
         intruder=intruder, noise=noise, above=[Above(noise=upper, siblings=[noise] * siblings, prior=prior)]

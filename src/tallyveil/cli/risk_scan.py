@@ -83,7 +83,7 @@ def scan(
       tallyveil risk scan EXT1940USCB.dat --strategy e2e-2018 --epsilon 1
     """
     from tallyveil.cli.reading import read_people
-    from tallyveil.cli.risk_scan_output import scan_as_json, show_hierarchy, show_scan, write_scan
+    from tallyveil.cli.risk_scan_output import conclusion, scan_as_json, show_hierarchy, show_scan, write_scan
     from tallyveil.files.atomic import refuse_existing
     from tallyveil.risk import Attack
 
@@ -131,6 +131,7 @@ def scan(
         show_scan(found, people, unknown)
         if above:
             show_hierarchy(frames["above"])
+        typer.echo(conclusion(found))
     if output is not None:
         write_scan(found, frames, output)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tallyveil.cli.tables import INTERNAL
+from tallyveil.cli.tables import INTERNAL, figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,6 +82,19 @@ def show_scan(found: Scan, people: Histogram, unknown: int) -> None:
         print_table(groups, title=f"People who are measured in the same way ({leaf})", headings={**headings, **figures})
     if found.when == "after" or len(groups) > groups.prior.nunique():
         print_table(sizes, title=f"By the {leaf}'s number of people", headings={"size": "people in it", **figures})
+
+
+def conclusion(found: Scan) -> str:
+    """What the scan says about the finest level, in a sentence."""
+    rows = found.levels[found.levels.level == found.levels.level.iloc[-1]]
+    told = [
+        f"an intruder with a prior of {row.prior} has a posterior of {figure(row.posterior)} on average and rightly "
+        f"claims {row.right_decision:.0%} of the people"
+        for row in rows.itertuples()
+    ]
+    given = int(rows.certain.iloc[0]) if "certain" in rows else 0
+    away = "nobody is given away with certainty" if not given else f"{given:,} people are given away with certainty"
+    return f"At level {rows.level.iloc[0]}, {'; '.join(told)}; {away}."
 
 
 def write_scan(found: Scan, frames: dict[str, pd.DataFrame], output: Path) -> None:

@@ -171,12 +171,13 @@ def execution_of(
 ) -> Iterator[Execution]:
     """How runs of both hypotheses are executed, after announcing the time that they need."""
     from tallyveil.risk.simulate.target_runs import SIDES
-    from tallyveil.runs.batches import Execution, batches_of
+    from tallyveil.runs.batches import Execution, batches_of, made_before
     from tallyveil.runs.pool import Batches
 
     batch = min(BATCH, runs)
-    names = [part.name for part in batches_of(SIDES, runs, batch)]
-    work = Batches(run=run, people=people, names=names, batch=batch, store=store)
+    batches = batches_of(SIDES, runs, batch)
+    done, resumable = made_before(batches, store), store is not None
+    work = Batches(run=run, people=people, batches=batches, size=batch, done=done, resumable=resumable)
     so_many, remedy = f"{runs:,} runs of each hypothesis", "Cut the tree to fewer leaves"
     with work.made(workers, so_many, remedy, long=long) as (pool_map, progress):
         yield Execution(batch=batch, map=pool_map, store=store, progress=progress)

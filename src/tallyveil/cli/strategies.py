@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import typer
 
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import exact_delta
@@ -15,6 +18,9 @@ from tallyveil.privacy.strategy import Strategy
 if TYPE_CHECKING:
     from tallyveil.nouns.facilities import Facilities
     from tallyveil.nouns.histogram import Histogram
+    from tallyveil.nouns.optimised_spine import OptimisedSpine
+    from tallyveil.nouns.schema import Schema
+    from tallyveil.nouns.spine import Spine
 
 Pair = tuple[str, str]
 
@@ -37,28 +43,58 @@ def choose_strategy(
     delta: str | None = None,
     invariants: list[str],
     check_constraints: bool = True,
+    optimised: OptimisedSpine | None = None,
 ) -> Strategy:
-    """The named strategy, or the default one, with the budget, delta, invariants and checks of the options."""
+    """The named strategy, or the default one, with the budget, delta, invariants and checks of the options.
+
+    ``optimised`` is the spine that is measured, if it is known: the default spends nothing on what is exact there.
+    """
     if epsilon is not None and rho is not None:
         raise InputError("--epsilon and --rho are both given. Give one.")
+    declared = parse_invariants(invariants, people.spine, people.schema)
     if name is not None:
         chosen = find_strategy(name, epsilon=epsilon, rho=rho)
     elif epsilon is None and rho is None:
         raise InputError("protect needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
     else:
-        chosen = Strategy.default(people.spine, people.schema, epsilon=epsilon, rho=rho)
+        spine, schema = people.spine, people.schema
+        chosen = Strategy.default(spine, schema, epsilon=epsilon, rho=rho, invariants=declared, optimised=optimised)
     if delta is not None:
         chosen = replace(chosen, delta=exact_delta(delta)).with_budget(epsilon=epsilon, rho=rho)
     if not check_constraints:
         chosen = replace(chosen, check_constraints=False)
-    known = [(c.query, c.level) for c in chosen.constraints if isinstance(c, Invariant)]
-    wanted = dict.fromkeys((chosen.spelled(query), level) for query, level in map(parse_pair, invariants))
-    added = [pair for pair in wanted if pair not in known]
+    known = [(one.query, one.level) for one in chosen.constraints if isinstance(one, Invariant)]
+    added = tuple(one for one in declared if (chosen.spelled(one.query), one.level) not in known)
     if added:
-        extra = tuple(Invariant(query=query, level=level) for query, level in added)
-        chosen = replace(chosen, constraints=(*chosen.constraints, *extra))
+        chosen = replace(chosen, constraints=(*chosen.constraints, *added))
     chosen.check(people.spine, people.schema)
     return chosen
+
+
+def parse_invariants(words: list[str], spine: Spine, schema: Schema) -> tuple[Invariant, ...]:
+    """The invariants that are written as QUERY@LEVEL, each once."""
+    found = {}
+    for word in words:
+        query, level = parse_pair(word)
+        try:
+            spine.depth(level)
+            found[schema.query(query).name, level] = Invariant(query=query, level=level)
+        except InputError as problem:
+            raise InputError(f"--invariant {word}: {problem}") from None
+    return tuple(found.values())
+
+
+def warn_of_waste(strategy: Strategy, exact: Collection[Pair]) -> None:
+    """Say in one line what a strategy spends on counts that invariants make exact anyway."""
+    wasted = [spend for spend in strategy.spends() if (spend.query, spend.level) in exact]
+    if wasted:
+        share = float(sum(spend.share for spend in wasted))
+        pairs = ", ".join(f"{spend.query}@{spend.level}" for spend in wasted)
+        typer.echo(
+            f"tallyveil: the strategy spends {share:.1%} of the budget on counts that are exact anyway ({pairs}). Move "
+            f"these shares to other queries; tallyveil strategy writes one that spends nothing on them.",
+            err=True,
+        )
 
 
 def find_facilities(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tallyveil.runs.store import FrameStore
 
 
+MOST_REPLICATES = 10_000
 KEYS = ["allocation", "strategy", "unit", "budget", "replicate", "level", "query", "statistic"]
 
 
@@ -77,8 +78,8 @@ def sweep(
 
     options.check_threads(threads)
     options.refuse_unless_resumable(output, "trials")
-    if replicates < 1:
-        raise InputError(f"--replicates must be 1 or more. Got {replicates} instead.")
+    if not 1 <= replicates <= MOST_REPLICATES:
+        raise InputError(f"--replicates must be from 1 to {MOST_REPLICATES:,}. Got {replicates:,} instead.")
     budgets = _budgets(epsilon, rho)
     read = read_people(data, codebook, file_format, units=units)
     people = read.counts
@@ -113,7 +114,7 @@ def sweep(
         options.emit_json(records(table))
         return
     _show(pooled)
-    typer.echo(_conclusion(pooled))
+    typer.echo(conclusion(pooled))
     typer.echo(f"{output}: study.csv, sweep.csv (also as parquet){plots} (internal: they come from the truth)")
 
 
@@ -209,17 +210,16 @@ def _show(table: pd.DataFrame) -> None:
     print_table(table, title=f"Error, loss and risk ({pooled})", headings=headings | more | rest)
 
 
-def _conclusion(table: pd.DataFrame) -> str:
-    """The smallest error and the smallest loss, in a sentence."""
-    unit = str(table.unit.iloc[0])
-    best = table.loc[table.rmse.idxmin()]
-    words = (
-        f"smallest RMSE: {best.rmse:.3g} ({best.allocation}, {unit} {best.budget:g}, {best['query']} at {best.level})"
-    )
-    if table.epl.notna().any():
-        least = table.loc[table.epl.idxmin()]
-        at = f"{least.allocation}, {unit} {least.budget:g}, {least['query']} at {least.level}"
-        words += f"; smallest privacy loss: {least.epl:.3g} ({at})"
+def conclusion(table: pd.DataFrame) -> str:
+    """The smallest error and the smallest loss of the last query at the finest level, in a sentence."""
+    unit, last = str(table.unit.iloc[0]), table.iloc[-1]
+    same = table[(table.level == last.level) & (table["query"] == last["query"])]
+    best = same.loc[same.rmse.idxmin()]
+    words = f"smallest RMSE of {last['query']} at {last.level}: {best.rmse:.3g} "
+    words += f"({best.allocation}, {unit} {best.budget:g})"
+    if same.epl.notna().any():
+        least = same.loc[same.epl.idxmin()]
+        words += f"; smallest privacy loss: {least.epl:.3g} ({least.allocation}, {unit} {least.budget:g})"
     return words
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +30,10 @@ def print_table(frame: pd.DataFrame, *, title: str, headings: Mapping[str, str])
         cells = [figure(value) for value in row]
         table.add_row(*("" if i == 0 and row[0] == last else cell for i, cell in enumerate(cells)))
         last = row[0]
-    console = Console()
+    console = Console(markup=False)  # brackets in names are names
     needed = table.__rich_measure__(console, console.options.update(max_width=1000)).maximum
-    console = Console(width=max(console.width, needed))  # a narrow terminal folds lines; no digit is cut off
+    width = max(console.width, needed)  # a narrow terminal folds lines; no digit is cut off
+    console = Console(width=width, markup=False)
     console.print(title, style="bold", soft_wrap=True, highlight=False)
     console.print(table)
     console.print()
@@ -40,13 +42,15 @@ def print_table(frame: pd.DataFrame, *, title: str, headings: Mapping[str, str])
 def figure(value: Any) -> str:
     """A value as people read it: thousands apart, three digits that count, a dash for what is missing.
 
-    >>> [figure(v) for v in (12345, 0.01234, 5.0, 1234.5, 3e-12, float("nan"), None, "county")]
-    ['12,345', '0.0123', '5', '1,234', '<1e-9', '-', '-', 'county']
+    >>> [figure(v) for v in (12345, 0.01234, 5.0, 1234.5, 3e-12, float("nan"), float("inf"), None, "county")]
+    ['12,345', '0.0123', '5', '1,234', '<1e-9', '-', 'inf', '-', 'county']
     """
     if value is None or (isinstance(value, float) and value != value):
         return "-"
     if isinstance(value, str):
         return value
+    if not math.isfinite(value):
+        return f"{value}"
     if float(value) == int(value):
         return f"{int(value):,}"
     if 0 < abs(value) < 1e-9:

@@ -38,6 +38,10 @@ def uncertainty(
             "--level", "--levels", help="Level, or several separated by commas (default: all). Can be repeated."
         ),
     ] = None,
+    query: Annotated[
+        list[str] | None,
+        typer.Option(help="Query (default: those of the release's tables by level). Can be repeated."),
+    ] = None,
     areas: options.AreasFile = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
@@ -60,6 +64,8 @@ def uncertainty(
 
       tallyveil uncertainty release --level county,tract --areas towns.csv -o margins
 
+      tallyveil uncertainty release --level tract --query total --query "age * sex" --no-write
+
       tallyveil uncertainty release --replicates 20 --no-write --json
     """
     from tallyveil.cli.reading import find_areas
@@ -76,10 +82,12 @@ def uncertainty(
         refuse_signed(folder)
     release = _read(folder)
     levels = _levels(level, release)
+    for name in query or ():
+        release.histogram.schema.query(name)  # an unknown query is refused before the work
     if not no_write and not os.access(folder / "levels", os.W_OK):
         raise InputError(f"{folder / 'levels'}: cannot be written. Copy the folder, or use --no-write with -o DIR.")
     off_spine = find_areas(areas, release.histogram)
-    margins = _run(release, replicates, levels=levels, areas=off_spine, seed=seed, threads=threads)
+    margins = _run(release, replicates, levels=levels, queries=query, areas=off_spine, seed=seed, threads=threads)
     weak = "; ".join(f"{query} at {name}" for name, query in margins.weak)
     notes = [*NOTES, *([WEAK.format(weak)] if weak else [])]
     if output is not None:
@@ -126,20 +134,33 @@ def _show(margins: Margins, notes: list[str]) -> None:
     from tallyveil.cli.tables import print_table
 
     table = margins.table
-    rows = table.assign(
-        bias=[round(bias, 1) for bias in table["bias"]],
-        bias_words=["" if reliable else "unreliable" for reliable in table["bias_reliable"]],
-        place=table["level"] + " " + table["query"],
-    )
-    headings = {"place": "level and query", "size": "released count", "margin": "90% margin", "bias": "bias"}
+    known = table["bias"].round(1).where(table["bias_reliable"])
+    rows = table.assign(bias=known, place=table["level"] + " " + table["query"])
+    headings = {"place": "level and query", "size": "released count", "margin": "90% margin", "n": "errors"}
     print_table(
         rows,
         title=f"Margins of error, in persons, from {margins.replicates} re-runs",
-        headings={**headings, "bias_words": "", "n": "errors"},
+        headings=headings | ({"bias": "bias"} if known.notna().any() else {}),
     )
     for note in notes:
         typer.echo(note)
-    typer.echo('Bias is "unreliable" where it is smaller than the standard deviation of the noise.')
+    if known.isna().any():
+        typer.echo("A bias smaller than the standard deviation of the noise cannot be told from 0 and is not shown.")
+    typer.echo(_conclusion(margins))
+
+
+def _conclusion(margins: Margins) -> str:
+    """The margins of the finest level, in a sentence."""
+    table = margins.table
+    places = table[table["level"] == table["level"].iloc[-1]]
+    query = "total" if (places["query"] == "total").any() else places["query"].iloc[0]
+    rows = places[places["query"] == query]
+    least, most = int(rows.margin.min()), int(rows.margin.max())
+    margin = f"{most:,}" if least == most else f"{least:,} to {most:,}, by size,"
+    counts = "totals" if query == "total" else f"counts of {query}"
+    return (
+        f"At level {rows['level'].iloc[0]}, about nine in ten {counts} are within {margin} persons of the true count."
+    )
 
 
 def _run(
@@ -147,6 +168,7 @@ def _run(
     replicates: int,
     *,
     levels: list[str] | None,
+    queries: list[str] | None,
     areas: Areas | None,
     seed: int,
     threads: int | None,
@@ -174,7 +196,7 @@ def _run(
             steps.step()
             return protected.histogram
 
-        return margins(release, rerun, replicates=replicates, levels=levels, areas=areas)
+        return margins(release, rerun, replicates=replicates, levels=levels, queries=queries, areas=areas)
 
 
 def _write_tables(release: Release, margins: Margins, output: Path) -> None:

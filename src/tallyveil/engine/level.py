@@ -14,7 +14,15 @@ import numpy as np
 
 from tallyveil._arrays import Integers
 from tallyveil.engine.conflict import Conflict, conflicts
-from tallyveil.engine.estimate.problem import Asked, Estimated, estimate, estimate_in_passes, places_of, rows_of
+from tallyveil.engine.estimate.problem import (
+    Asked,
+    Estimated,
+    estimate,
+    estimate_in_passes,
+    places_of,
+    rows_of,
+    unanswered_cells,
+)
 from tallyveil.engine.nests import Limits, Nests, nests_of_parents, root_nest
 from tallyveil.engine.pieces import Piece, collect, joined
 from tallyveil.engine.relax import conflict_in_words, relaxed_parents
@@ -161,9 +169,14 @@ def _solved(nests: Nests, level: str, measurements: Measurements, limits: Sequen
 
 
 def _estimated(nests: Nests, level: str, measurements: Measurements, limits: Sequence[Limits]) -> Estimated:
-    """Query the noisy answers that the nests need, and estimate their tables."""
+    """Query the noisy answers that the nests need, and estimate their tables.
+
+    If nothing is measured at a level, its invariants leave one table, which any objective finds.
+    """
     strategy = measurements.strategy
     asked = {query: _asked(nests, level, query, measurements) for query in strategy.queries[level]}
+    if not asked:
+        return estimate(nests, [unanswered_cells(nests, measurements.schema.cells, weight=1.0)], limits)
     passes = strategy.passes.get(level)
     if not passes:
         return estimate(nests, list(asked.values()), limits)

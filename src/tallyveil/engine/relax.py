@@ -94,7 +94,7 @@ def conflict_in_words(limits: RunLimits, level: str, parent: int, conflict: Conf
 def _other_attributes(schema: Schema, strategy: Strategy) -> str:
     """The query by all attributes but the one along which people move first: that of the facilities, as in 2018."""
     bounds = [constraint for constraint in strategy.constraints if isinstance(constraint, FacilityBounds)]
-    moved = bounds[0].attribute if bounds else next(iter(schema.attributes))
+    moved = bounds[0].attribute if bounds else next(iter(schema.attributes), TOTAL)
     return " * ".join(name for name in schema.attributes if name != moved) or TOTAL
 
 

@@ -1,6 +1,8 @@
 """What protection costs and what it buys: error, bias, margins, empirical privacy loss, audits."""
 
 from tallyveil.evaluate.audit.audit import audit
+from tallyveil.evaluate.audit.pairs import NeighbourPair, audit_pairs
+from tallyveil.evaluate.audit.pairs_result import AuditSearch
 from tallyveil.evaluate.audit.result import Audit
 from tallyveil.evaluate.audit.views import AuditView, neighbour, views_of
 from tallyveil.evaluate.bias import bias, homogeneity
@@ -24,13 +26,16 @@ from tallyveil.evaluate.sweep import sweep, trials
 
 __all__ = [
     "Audit",
+    "AuditSearch",
     "AuditView",
     "EmpiricalLoss",
     "Evaluation",
     "Margins",
+    "NeighbourPair",
     "Raked",
     "Residuals",
     "audit",
+    "audit_pairs",
     "bias",
     "coverage",
     "derived",

@@ -17,9 +17,11 @@ import numpy as np
 import pandas as pd
 
 from tallyveil.evaluate.bias import mean_by
-from tallyveil.evaluate.compare import FRACTIONS, distance, profile
+from tallyveil.evaluate.compare import FRACTIONS, profile
 from tallyveil.evaluate.epl.loss import epl
+from tallyveil.evaluate.epl.settings import ENOUGH
 from tallyveil.evaluate.error import error_of
+from tallyveil.evaluate.likeness_interval import distance
 from tallyveil.evaluate.residuals import Residuals, residuals
 from tallyveil.evaluate.sources import people_of
 from tallyveil.evaluate.sweep import Trial, asked_digest, kept_name
@@ -146,7 +148,7 @@ def _figures(compared: Residuals) -> dict[str, Any]:
         mean = mean_by(compared, group, None, by="size").set_index("group")
         known = mean.loc[0] if 0 in mean.index else dict.fromkeys(("bias", "low", "high"))
         figures |= {name: known["bias"], f"{name}_low": known["low"], f"{name}_high": known["high"]}
-    loss = epl(compared)
+    loss = epl(compared, fewest=ENOUGH)
     return figures | {"epl": loss.epl, "epl_low": loss.epl_low, "epl_high": loss.epl_high, "corrected": loss.corrected}
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tallyveil._frozen import Frozen
 from tallyveil.evaluate.bias import Definition, bias
 from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl, theory_of
+from tallyveil.evaluate.epl.settings import ENOUGH
 from tallyveil.evaluate.error import asked_of, error_by_size, error_of, levels_and_areas, sizes
 from tallyveil.evaluate.implausible import COLUMNS, implausible
 from tallyveil.evaluate.residuals import Over, Residuals, residuals
@@ -137,7 +138,7 @@ def evaluation(
         errors.append(error_of(compared))
         by_size.append(error_by_size(compared))
         medians.append({"level": compared.level, "query": compared.query, "median_true": _median_true(compared)})
-        losses[compared.level, compared.query] = epl(compared, theory=theory_of(strategy, compared))
+        losses[compared.level, compared.query] = epl(compared, theory=theory_of(strategy, compared), fewest=ENOUGH)
     biases = [
         bias(people, sources, level=level, areas=area, of=homogeneity, definition=definition, over=over)
         for level, area in levels_and_areas(people, levels, areas)

@@ -27,7 +27,7 @@ OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: np.divide,
+    ast.Div: lambda top, bottom: np.divide(top, np.where(bottom == 0, np.nan, bottom)),  # min and max keep a nan
 }
 SYNTAX = "numbers, names of counts such as total or [race:black], + - * /, min(...) and max(...)"
 
@@ -53,7 +53,7 @@ class Formula:
         return f"Formula({self.text!r})"
 
     def value(self, answer: Callable[[str], Floats], units: int) -> Floats:
-        """The value for each unit; ``answer`` gives the counts of a query, units x rows. Not finite after x/0."""
+        """The value for each unit; ``answer`` gives the counts of a query, units x rows. Not a number after x/0."""
         counts = {name: answer(query)[:, row].astype(np.float64) for name, (query, row) in self.names.items()}
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             found = _evaluated(self.expression, counts)

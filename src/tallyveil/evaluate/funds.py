@@ -49,8 +49,9 @@ def funds(
     -------
     DataFrame
         ``level``, ``unit``, ``size`` (true persons), ``true``, ``released`` and ``gain`` (means over replicates),
-        ``moe90`` (1.645 times the root mean squared gain over replicates, missing if there is one), and ``undefined``
-        (in how many of the truth and the replicates the formula divides by 0).
+        ``abs_gain`` (the mean absolute gain), ``moe90`` (1.645 times the root mean squared gain over replicates,
+        missing if there is one), and ``undefined`` (in how many of the truth and the replicates the formula divides by
+        0).
 
     Examples
     --------
@@ -66,7 +67,7 @@ def funds(
     """
     people = people_of(truth)
     if not 0 < amount < np.inf:
-        raise InputError(f"the amount to divide must be above 0. Got {amount:g} instead.")
+        raise InputError(f"the amount to divide must be a number above 0. Got {amount:g} instead.")
     asked = parse_formula(formula, people.schema)
     units = people.spine.labels(level)
     true, bad = _divided(asked, [people], people, level, amount, whose="true")
@@ -81,6 +82,7 @@ def funds(
             "true": true[0],
             "released": parts.mean(axis=0),
             "gain": gain.mean(axis=0),
+            "abs_gain": np.abs(gain).mean(axis=0),
             "moe90": 1.645 * spread,
             "undefined": bad.sum(axis=0) + worse.sum(axis=0),
         }
@@ -96,8 +98,9 @@ def funds_by_group(
     -------
     DataFrame
         ``by`` (``all``, ``size``, ``homogeneity``), ``group``, ``n``, ``true`` and ``gain`` (sums over the group),
-        ``relative`` (gain over true), ``gaining`` and ``losing`` (numbers of units), ``moved`` (half the sum of
-        absolute gains: what goes to other units than it should, or for a group, half of what its units gain and lose).
+        ``relative`` (gain over true), ``gaining`` and ``losing`` (numbers of units, by their mean gain over
+        replicates), ``moved`` (half the sum of absolute gains, the mean over replicates: what goes to other units than
+        it should, or for a group, half of what its units gain and lose).
     """
     people = people_of(truth)
     level = str(table.level.iloc[0])
@@ -108,7 +111,7 @@ def funds_by_group(
         ("size", number, names),
         ("homogeneity", index, [str(empty) for empty in range(int(index.max(initial=0)) + 1)]),
     ]
-    gain, true = table.gain.to_numpy(), table.true.to_numpy()
+    gain, true, distance = table.gain.to_numpy(), table.true.to_numpy(), table.abs_gain.to_numpy()
     rows = []
     for by, group, labels in groupings:
         for which in np.unique(group):
@@ -126,7 +129,7 @@ def funds_by_group(
                     "relative": gained / given if given else np.nan,
                     "gaining": int((gain[inside] > 0).sum()),
                     "losing": int((gain[inside] < 0).sum()),
-                    "moved": float(np.abs(gain[inside]).sum()) / 2,
+                    "moved": float(distance[inside].sum()) / 2,
                 }
             )
     return pd.DataFrame(rows)
@@ -143,8 +146,10 @@ def _divided(
         answers = {query: tables_at(source, people, level=level, query=query) for query in queries}
         for replicate in range(len(answers[TOTAL])):
             value = formula.value(lambda query, answers=answers, k=replicate: answers[query][k], len(units))  # type: ignore[misc]
-            bad = ~np.isfinite(value)
+            bad = np.isnan(value)
             value[bad] = 0.0
+            if np.isinf(value).any() or np.isinf(value.sum()):
+                raise InputError(f"formula {formula.text!r} gives numbers that are too large. Use smaller factors.")
             if (value < 0).any():
                 first = int(np.argmax(value < 0))
                 raise InputError(
@@ -153,6 +158,6 @@ def _divided(
                 )
             if not value.sum() > 0:
                 raise InputError(f"formula {formula.text!r} gives 0 for every {level} by {whose} counts. Use another.")
-            parts.append(amount * value / value.sum())
+            parts.append(amount * (value / value.sum()))
             undefined.append(bad)
     return np.array(parts), np.array(undefined).astype(np.int64)

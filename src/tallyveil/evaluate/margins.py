@@ -26,12 +26,12 @@ from tallyveil.errors import InputError
 from tallyveil.evaluate.margin_classes import MarginClass, Margins, class_of, is_area
 from tallyveil.evaluate.residuals import AREA, Over, Residuals, residuals
 from tallyveil.evaluate.value_counts import ValueCounts, merged_counts, value_counts
-from tallyveil.files.release_folder.layout import level_queries
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Query, Schema
 from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.release.plan import level_queries
 from tallyveil.release.release import Release
 
 Rerun = Callable[[Histogram, int], Histogram]

@@ -96,9 +96,9 @@ def segregation(
     Returns
     -------
     DataFrame
-        ``index``, ``query``, ``group``, ``other``, ``level``, ``unit``, ``true``, ``released`` and ``error`` (means
-        over replicates), and ``moe90``: 1.645 times the root mean squared error over replicates, missing if there is
-        one.
+        A row for each index, unit and replicate: ``index``, ``query``, ``group``, ``other``, ``level``, ``unit``,
+        ``replicate``, ``true``, ``released``, ``error``, and ``moe90``: 1.645 times the root mean squared error of the
+        unit over replicates, missing if there is one.
 
     Examples
     --------
@@ -144,34 +144,37 @@ def segregation(
     spread = np.sqrt(np.mean(errors**2, axis=0)) if replicates > 1 else np.full(errors.shape[1], np.nan)
     return pd.DataFrame(
         {
-            "index": np.repeat(INDICES, len(units)),
+            "index": np.tile(np.repeat(INDICES, len(units)), replicates),
             "query": asked.name,
             "group": group,
             "other": "everybody else" if other is None else other,
             "level": within,
-            "unit": np.tile(units, len(INDICES)),
-            "true": table.true.to_numpy().reshape(replicates, -1)[0],
-            "released": table.released.to_numpy().reshape(replicates, -1).mean(axis=0),
-            "error": errors.mean(axis=0),
-            "moe90": Z90 * spread,
+            "unit": np.tile(units, replicates * len(INDICES)),
+            "replicate": table.replicate,
+            "true": table.true,
+            "released": table.released,
+            "error": table.error,
+            "moe90": np.tile(Z90 * spread, replicates),
         }
     )
 
 
 def segregation_error(table: pd.DataFrame) -> pd.DataFrame:
-    """The error of each index over the units of a level: the statistics of ``error``, with ``n`` and ``undefined``.
+    """The error of each index over the units of a level and replicates: the statistics of ``error``.
 
-    ``undefined`` counts the units where the index is missing in the truth or in the release, because a group is empty.
-    ``mean_true`` is the mean of the true index over the others, and ``moe90`` the root mean square of their margins.
+    ``undefined`` counts the units where the index is missing in the truth or in a release, because a group is empty.
+    ``n`` counts the others; ``mean_true`` is the mean of their true index, and ``moe90`` the root mean square of their
+    margins.
     """
     rows = []
     for keys, part in table.groupby(["level", "query", "group", "other", "index"], sort=False):
-        known = part[part.error.notna()]
+        missing, replicates = set(part.unit[part.error.isna()]), part.replicate.nunique()
+        known = part[~part.unit.isin(missing)]
         figures = statistics(known.error.to_numpy())
         del figures["share_exact"]
         rows.append(
             dict(zip(("level", "query", "group", "other", "index"), keys, strict=True))
-            | {"n": len(known), "undefined": len(part) - len(known), "mean_true": known.true.mean()}
+            | {"n": len(known) // replicates, "undefined": len(missing), "mean_true": known.true.mean()}
             | (figures if len(known) else dict.fromkeys(figures, np.nan))
             | {"moe90": float(np.sqrt(np.mean(known.moe90**2)))}
         )

@@ -114,7 +114,7 @@ def aligned(people: Histogram, truth: Histogram, name: str = "") -> Histogram:
             f"{name}the release has the levels {mine} and the truth {theirs}. Read both with one codebook."
         )
     try:
-        unit = truth.spine.locate(truth.spine.leaf, people.spine.codes[-1])
+        unit = truth.spine.locate(truth.spine.leaf, truth.spine.leaf_codes(people.spine.leaf_columns()))
     except InputError as problem:
         raise InputError(f"{name}a unit of the release is not in the truth: {problem}") from None
     return Histogram.from_entries(

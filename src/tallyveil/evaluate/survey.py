@@ -16,7 +16,7 @@ from typing import final
 import numpy as np
 import pandas as pd
 
-from tallyveil._arrays import Floats, Integers
+from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.evaluate.derived import tables_at
 from tallyveil.evaluate.error import statistics
@@ -37,8 +37,8 @@ class Raked:
     """Raked weights, and how well they meet their controls.
 
     ``weight`` is the sum of the weights of each entry of the sample. ``missed`` is the largest share of the people of a
-    control that have nobody in the sample to stand for them, and ``gap`` the largest relative difference to any other
-    control after ``rounds`` rounds.
+    control that have nobody in the sample to stand for them, and ``gap`` the largest difference to any other count of a
+    control after ``rounds`` rounds, relative to that count. It is 1 where a count of 0 in another control left nobody.
     """
 
     weight: Floats
@@ -71,10 +71,16 @@ def rake_weights(weight: Floats, groups: Sequence[Integers], controls: Sequence[
         for group, wanted in zip(groups, controls, strict=True):
             raked *= _factors(raked, group, wanted)[group]
         gap = max(
-            float(np.abs(_factors(raked, group, wanted)[wanted > 0] - 1).max(initial=0.0))
-            for group, wanted in zip(groups, controls, strict=True)
+            _gap(raked, group, wanted, some) for group, wanted, some in zip(groups, controls, reached, strict=True)
         )
     return Raked(weight=raked, missed=missed, gap=gap, rounds=rounds)
+
+
+def _gap(weight: Floats, group: Integers, wanted: Floats, reached: Bools) -> float:
+    """The largest relative difference to a count of a control that somebody in the sample stands for."""
+    sums = np.bincount(group, weights=weight, minlength=len(wanted))
+    asked = reached & (wanted > 0)
+    return float((np.abs(sums[asked] - wanted[asked]) / wanted[asked]).max(initial=0.0))
 
 
 def _factors(weight: Floats, group: Integers, wanted: Floats) -> Floats:

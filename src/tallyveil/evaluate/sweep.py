@@ -11,6 +11,7 @@ import pandas as pd
 
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.loss import epl
+from tallyveil.evaluate.epl.settings import ENOUGH
 from tallyveil.evaluate.error import asked_of, error_of
 from tallyveil.evaluate.residuals import Residuals, residuals
 from tallyveil.evaluate.sources import Source, people_of
@@ -130,7 +131,12 @@ def _evaluated(trial: Trial, all_compared: Iterable[Residuals]) -> pd.DataFrame:
     """The error and the empirical privacy loss of a trial, for every (level, query)."""
     parts = []
     for compared in all_compared:
-        row = {"level": compared.level, "query": compared.query, "statistic": "epl", "value": epl(compared).epl}
+        row = {
+            "level": compared.level,
+            "query": compared.query,
+            "statistic": "epl",
+            "value": epl(compared, fewest=ENOUGH).epl,
+        }
         loss = pd.DataFrame([{**row, "n": compared.n}]).astype({"value": float})
         parts += [error_of(compared)[["level", "query", "statistic", "value", "n"]], loss]
     strategy = trial.strategy

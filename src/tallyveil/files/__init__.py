@@ -14,7 +14,7 @@ from tallyveil.files.release_folder.read_folder import read_release
 from tallyveil.files.release_folder.write_folder import write_release
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.codebook_toml import codebook_from_toml, codebook_to_toml, read_codebook
-from tallyveil.files.tables.draft import draft_codebook
+from tallyveil.files.tables.draft import Draft, draft_codebook, draft_table, read_dictionary
 from tallyveil.files.tables.geography import read_units
 from tallyveil.files.tables.read import LABELS_FROM_DATA, UNITS_FROM_DATA, read_counts
 from tallyveil.files.tables.side import read_areas, read_facilities, read_housing
@@ -26,13 +26,16 @@ __all__ = [
     "Census1940",
     "Census2020",
     "Codebook",
+    "Draft",
     "Finding",
     "codebook_from_toml",
     "codebook_to_toml",
     "draft_codebook",
+    "draft_table",
     "read_areas",
     "read_codebook",
     "read_counts",
+    "read_dictionary",
     "read_facilities",
     "read_format",
     "read_housing",

@@ -1,6 +1,7 @@
 """The codes of geographic units: text stored as UTF-8 bytes, and the paths of codes from which a tree is built.
 
 A path is one row of codes, from the coarsest level to the leaf. The functions take the paths as one array per level.
+Where codes repeat under different parents, a unit is known by its path, written ``county/tract``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tallyveil._arrays import Bools, Integers
 from tallyveil.errors import DataError
 
 Codes = NDArray[np.bytes_]
+SEPARATOR = b"/"  # between the codes of a path
 
 
 def as_codes(level: str, column: ArrayLike) -> Codes:
@@ -55,6 +57,49 @@ def beyond_ascii(codes: Codes) -> Bools:
     return np.asarray((letters > 127).any(axis=1))
 
 
+def has_named_root(levels: Sequence[str], codes: Sequence[Codes]) -> bool:
+    """Whether the root is only a name above the first column of codes."""
+    return len(levels) > 1 and code_text(codes[0][0]) == levels[0]
+
+
+def joined_paths(paths: Sequence[Codes]) -> Codes:
+    """Return each path as one text, its codes joined by ``/``.
+
+    >>> joined_paths([np.array([b"1", b"11"]), np.array([b"12", b"2"])]).tolist()
+    [b'1/12', b'11/2']
+    """
+    whole = paths[0]
+    for path in paths[1:]:
+        whole = np.char.add(np.char.add(whole, SEPARATOR), path)
+    return whole
+
+
+def positions(known: Codes, wanted: Codes) -> Integers:
+    """Return the position of each wanted code among the known ones, or -1."""
+    in_order = bool((known[1:] > known[:-1]).all())  # true if codes begin with the parent's code
+    order = np.arange(len(known)) if in_order else np.argsort(known, kind="stable")
+    place = np.searchsorted(known, wanted, sorter=None if in_order else order)
+    position = order[np.minimum(place, len(known) - 1)]
+    return np.where(known[position] == wanted, position, -1).astype(np.int64)
+
+
+def single_positions(known: Codes, wanted: Codes) -> Integers:
+    """Return the position of each wanted code among those that are known once, or -1."""
+    codes, first, times = np.unique(known, return_index=True, return_counts=True)
+    single = times == 1
+    if not single.any():
+        return np.full(len(wanted), -1, dtype=np.int64)
+    place = positions(codes[single], wanted)
+    return np.where(place >= 0, first[single][place], -1).astype(np.int64)
+
+
+def repeated(codes: Codes) -> tuple[int, int] | None:
+    """Return the positions of two equal codes, if there are any."""
+    order = np.argsort(_sort_key(codes), kind="stable")
+    again = np.flatnonzero(codes[order][1:] == codes[order][:-1])
+    return (int(order[again[0]]), int(order[again[0] + 1])) if len(again) else None
+
+
 def path_order(paths: Sequence[Codes]) -> Integers:
     """Return the order that sorts the rows by their paths, from the coarsest code to the finest."""
     return np.lexsort([_sort_key(path) for path in reversed(paths)]).astype(np.int64)
@@ -89,15 +134,36 @@ def refuse_codes_in_two_parents(levels: Sequence[str], codes: Sequence[Codes], p
     ``parents[i]`` holds the code of the parent of each unit of level ``i + 1``.
     """
     for (above, level), unit_codes, parent_codes in zip(pairwise(levels), codes[1:], parents, strict=True):
-        order = np.argsort(_sort_key(unit_codes), kind="stable")
-        repeated = np.flatnonzero(unit_codes[order][1:] == unit_codes[order][:-1])
-        if len(repeated):
-            first, second = order[repeated[0] : repeated[0] + 2]
+        if pair := repeated(unit_codes):
+            first, second = pair
             raise DataError(
                 f"{level} {code_text(unit_codes[first])!r} lies in {above} {code_text(parent_codes[first])!r} and in "
                 f"{above} {code_text(parent_codes[second])!r}. Each code may appear only once in its level: correct "
-                f"the row, or write codes in full, starting with the code of the {above}."
+                f"the row or, if codes repeat under different parents, set relative = true in [geography] of the "
+                f"codebook."
             )
+
+
+def relative_keys(levels: Sequence[str], paths: Sequence[Codes], starts: Sequence[Integers]) -> dict[str, Codes]:
+    """Return the paths of the units of each level whose codes repeat under parents, joined by ``/``.
+
+    ``starts`` are the rows at which the units begin. Two different paths that would be the same text are refused.
+    """
+    first = int(has_named_root(levels, paths))
+    keys = {}
+    for depth in range(first, len(levels)):
+        if repeated(paths[depth][starts[depth]]) is None:
+            continue
+        own = [path[starts[depth]] for path in paths[first : depth + 1]]
+        key = joined_paths(own)
+        if pair := repeated(key):
+            ways = " and ".join(repr(tuple(code_text(codes[unit]) for codes in own)) for unit in pair)
+            raise DataError(
+                f"{levels[depth]}: the paths {ways} would both be written {code_text(key[pair[0]])!r}. Replace the / "
+                f"in these codes by another character."
+            )
+        keys[levels[depth]] = key
+    return keys
 
 
 def refuse_codes_outside_their_parent(

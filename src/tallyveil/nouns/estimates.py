@@ -187,7 +187,7 @@ class Sample:
     def scaled(self, counts: Integers) -> Table:
         """Scale up counts of the sample. The result is whole if 1/fraction is."""
         times, over = self.fraction.denominator, self.fraction.numerator
-        if int(counts.max(initial=0)) * times >= 1 << 53:
+        if int(counts.max(initial=1)) * times >= 1 << 53:
             return np.asarray(counts / float(self.fraction))
         return np.asarray(counts * times if over == 1 else counts * times / over)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,6 +45,40 @@ class Filter:
         "only rows with level = 'block' are counted"
         """
         return f"only rows with {' and '.join(f'{name} = {value!r}' for name, value in self.where.items())} are counted"
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer(Counts):
+    """The answer to a query for every unit of a level: a table of counts that knows its units and cells.
+
+    Examples
+    --------
+    >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
+    >>> schema = Schema(attributes={"age": ["child", "adult"]})
+    >>> people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[1, 0], count=[40, 7])
+    >>> people.answer("age", level="block").to_pandas()
+      unit   cell  count
+    0    1  child      0
+    1    1  adult     40
+    2    2  child      7
+    3    2  adult      0
+    """
+
+    spine: Spine
+    level: str
+    query: Query
+
+    def to_arrow(self) -> pa.Table:
+        """One row per unit and cell, empty ones too: ``unit``, ``cell`` (labels joined by ``*``), ``count``."""
+        from tallyveil.nouns.tables import answers_table
+
+        count = self.dense().reshape(-1)
+        return answers_table(self.spine, self.level, np.arange(self.units), self.query.labels(), {"count": count})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """``to_arrow`` as a pandas frame; codes and labels are categoricals."""
+        return self.to_arrow().to_pandas()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,7 +140,7 @@ class Histogram:
     def __repr__(self) -> str:
         levels = ", ".join(f"{level} {len(codes):,}" for level, codes in self.spine.items())
         attributes = ", ".join(f"{name} {len(labels)}" for name, labels in self.schema.attributes.items())
-        return f"Histogram({levels}; {attributes})"
+        return f"Histogram({levels}; {attributes or 'total'})"
 
     def total(self) -> int:
         """Return the number of people."""
@@ -124,12 +158,13 @@ class Histogram:
             counts = counts.summed(self.spine.first_child[depth])
             yield self.spine.levels[depth], counts
 
-    def answer(self, query: str | Query, *, level: str) -> Counts:
-        """Return the answer to a query for every unit of a level."""
+    def answer(self, query: str | Query, *, level: str) -> Answer:
+        """Return the answer to a query for every unit of a level; it has ``dense()`` and ``to_pandas()``."""
         asked = self.schema.query(query) if isinstance(query, str) else query
         if asked.schema != self.schema.canonical():
             raise InputError(f"query {asked.name!r} belongs to another schema. Ask by name, or use schema.query(...).")
-        return self.leaves.merged(self.spine.leaves_under(level), asked.row_of_cell, asked.size)
+        counts = self.leaves.merged(self.spine.leaves_under(level), asked.row_of_cell, asked.size)
+        return Answer(**vars(counts), spine=self.spine, level=level, query=asked)
 
     def to_arrow(self) -> pa.Table:
         """The non-zero counts, one row each: a column per geographic level, one per attribute, and ``count``."""

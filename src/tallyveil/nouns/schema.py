@@ -1,7 +1,8 @@
 """Schemas: attributes with their labels, groupings of labels, structural zeros, and queries.
 
 A cell is one combination of labels; cells are numbered with the last attribute varying fastest. A query is a marginal,
-written ``"votingage * hispanic"``, ``"total"`` or ``"detailed"``. Labels are public inputs.
+written ``"votingage * hispanic"``, ``"total"`` or ``"detailed"``. Labels are public inputs. A schema without attributes
+has one cell, everybody, and its detailed query is the total.
 """
 
 from __future__ import annotations
@@ -38,6 +39,19 @@ def factors_of(text: str) -> tuple[str, ...]:
     return () if factors == (TOTAL,) else factors
 
 
+def row_label(labels: Sequence[str]) -> str:
+    r"""Return the labels of a row of a query as one text, ``label*label``.
+
+    In a product, ``*`` and backslashes inside a label are preceded by a backslash, so different rows stay different.
+
+    >>> row_label(["adult", "f"]), row_label(["A*", "f"]), row_label(["A*"])
+    ('adult*f', 'A\\**f', 'A*')
+    """
+    if len(labels) == 1:
+        return labels[0]
+    return "*".join(label.replace("\\", "\\\\").replace("*", "\\*") for label in labels)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
     """A coarser version of an attribute: each label of the attribute belongs to one group."""
@@ -70,7 +84,7 @@ class Query:
 
     def labels(self) -> list[str]:
         """Return the labels of the rows as ``label*label``, in order."""
-        return ["*".join(row) for row in product(*self.row_labels)] if self.factors else [TOTAL]
+        return [row_label(row) for row in product(*self.row_labels)] if self.factors else [TOTAL]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,8 +119,6 @@ class Schema:
         object.__setattr__(self, "attributes", Frozen(attributes))
         object.__setattr__(self, "groupings", Frozen(dict(self.groupings)))
         object.__setattr__(self, "zeros", zeros)
-        if not attributes:
-            raise DataError("a schema needs at least one attribute. Name one with its labels.")
         for name, labels in attributes.items():
             _check_name(name)
             _check_labels(name, labels)
@@ -147,6 +159,18 @@ class Schema:
         rows[query.row_of_cell[self.possible]] = True
         return rows
 
+    def sums_up(self, coarse: Query, fine: Query) -> bool:
+        """Return whether each row of one query is a sum of rows of the other, over possible cells.
+
+        >>> schema = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
+        >>> schema.sums_up(schema.query("age"), schema.query("age * sex"))
+        True
+        """
+        row, finer_row = coarse.row_of_cell[self.possible], fine.row_of_cell[self.possible]
+        row_above = np.zeros(fine.size, dtype=row.dtype)
+        row_above[finer_row] = row
+        return bool((row_above[finer_row] == row).all())
+
     def query(self, text: str) -> Query:
         """Return the query written as text, with its factors in the order of the schema."""
         wanted = tuple(self.attributes) if text.strip() == DETAILED else factors_of(text)
@@ -156,7 +180,8 @@ class Schema:
         }
         for factor in wanted:
             if factor not in known:
-                raise InputError(f"query {text!r}: unknown factor {factor!r}. Known are {', '.join(known)}.")
+                names = ", ".join([*known, TOTAL, DETAILED])
+                raise InputError(f"query {text!r}: unknown factor {factor!r}. Known are {names}.")
         of = {known[factor]: factor for factor in wanted}
         if len(of) != len(wanted):
             twice = next(name for name in self.attributes if [known[f] for f in wanted].count(name) > 1)
@@ -191,7 +216,7 @@ class Schema:
         for name, label in labels.items():
             self._check_known(name, [label], "cell")
         place = [levels.index(labels[name]) for name, levels in self.attributes.items()]
-        return int(np.ravel_multi_index(place, self.shape))
+        return int(np.ravel_multi_index(place, self.shape)) if place else 0
 
     def canonical(self) -> str:
         """Return the schema as canonical text. It depends on the order of attributes, labels and groups only."""
@@ -262,8 +287,8 @@ def _check_labels(name: str, labels: Sequence[str]) -> None:
         raise DataError(f"{name!r} has no labels. Give at least one.")
     seen = set()
     for label in labels:
-        if not isinstance(label, str) or "*" in label:
-            raise DataError(f"{name!r}: label {label!r} must be text without *.")
+        if not isinstance(label, str) or label.strip() == "*":
+            raise DataError(f"{name!r}: label {label!r} must be text, and not * alone, which means all other labels.")
         if label in seen:
             raise DataError(f"{name!r}: label {label!r} is used twice. Give each label once.")
         seen.add(label)

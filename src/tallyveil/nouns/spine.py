@@ -1,30 +1,37 @@
 """The geographic tree: levels from coarse to fine, in which every unit has one parent.
 
-A unit is identified by its code, which is text (leading zeros count) and appears once in its level. Units are in the
-order of their paths from the root, so the children of a unit are adjacent, and a level is summed to the level above by
-summing runs. The list of units is a public input.
+A unit is identified by its code, which is text (leading zeros count) and appears once in its level. Where codes repeat
+under different parents (county 001 in every state), a unit is identified by its path instead, such as ``44/001``. Units
+are in the order of their paths from the root, so the children of a unit are adjacent, and a level is summed to the
+level above by summing runs. The list of units is a public input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallyveil._arrays import Integers
+from tallyveil._frozen import Frozen
 from tallyveil.errors import DataError, InputError, UnknownUnitError
 from tallyveil.nouns.codes import (
     Codes,
     as_codes,
     beyond_ascii,
     code_text,
+    has_named_root,
+    joined_paths,
     path_order,
+    positions,
     refuse_codes_in_two_parents,
     refuse_codes_outside_their_parent,
     refuse_repeated_rows,
+    relative_keys,
+    single_positions,
     unit_starts,
 )
 
@@ -32,6 +39,14 @@ if TYPE_CHECKING:
     from tallyveil.nouns.areas import Areas
     from tallyveil.nouns.facilities import Facilities
     from tallyveil.nouns.optimised_spine import OptimisedSpine
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitNames:
+    """The names of the units of a level, in the order of the units, and the column that they come from."""
+
+    column: str
+    of_unit: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,10 +58,17 @@ class Spine:
     levels
         Names of the levels, from coarse to fine. The first level has one unit, the root.
     codes
-        For each level, the codes of its units as UTF-8 bytes.
+        For each level, the codes of its units as UTF-8 bytes; their paths where codes repeat under parents.
     first_child
         For each level but the last, where the children start in the next level: those of unit ``u`` are the units
         from ``first_child[u]`` up to ``first_child[u + 1]``.
+    relative
+        Whether the tree was built from codes that may repeat under different parents.
+    own
+        For each level whose codes do repeat, the units' own codes (see ``own_codes``).
+    names
+        Names of the units of some levels. They identify nothing: two spines that differ in names only are equal, and
+        have the same noise.
 
     Examples
     --------
@@ -55,11 +77,17 @@ class Spine:
     Spine(us 1, state 2, county 3)
     >>> spine.labels("county")
     ['09001', '44001', '44007']
+    >>> spine = Spine.from_columns({"county": ["1", "11"], "tract": ["12", "12"]}, root="state", relative=True)
+    >>> spine.labels("county"), spine.labels("tract")
+    (['1', '11'], ['1/12', '11/12'])
     """
 
     levels: tuple[str, ...]
     codes: tuple[Codes, ...]
     first_child: tuple[Integers, ...]
+    relative: bool = False
+    own: Mapping[str, Codes] = field(default_factory=dict)
+    names: Mapping[str, UnitNames] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) != len(self.levels):
@@ -69,17 +97,30 @@ class Spine:
                 f"level {self.levels[0]!r} has {len(self.codes[0]):,} units, but a tree has one root. "
                 f'Name a level above it (root = "us").'
             )
-        for array in (*self.codes, *self.first_child):
+        for level, names in self.names.items():
+            if len(names.of_unit) != self.size(level):
+                raise DataError(
+                    f"level {level!r} has {self.size(level):,} units, but {len(names.of_unit):,} names. Give one each."
+                )
+        object.__setattr__(self, "own", Frozen(self.own))
+        object.__setattr__(self, "names", Frozen(self.names))
+        for array in (*self.codes, *self.first_child, *self.own.values()):
             array.flags.writeable = False
 
     @classmethod
     def from_columns(
-        cls, columns: Mapping[str, ArrayLike], *, root: str | None = None, in_order: bool = False
+        cls,
+        columns: Mapping[str, ArrayLike],
+        *,
+        root: str | None = None,
+        in_order: bool = False,
+        relative: bool = False,
     ) -> Spine:
         """Build the tree from one row per leaf unit and one column of codes per level, from coarse to fine.
 
         ``root`` names a level above the first column, which is needed if the first column has several units. Rows are
         sorted by their paths. With ``in_order`` they keep their order, which must have the children of a unit together.
+        With ``relative`` codes may repeat under different parents; a level in which they do has paths for codes.
         """
         names = list(columns)
         if not names or root == "":
@@ -100,6 +141,11 @@ class Spine:
         codes = tuple(path[start] for path, start in zip(paths, starts, strict=True))
         ends = [np.append(start, len(order)) for start in starts]
         first_child = tuple(np.searchsorted(starts[i + 1], ends[i]).astype(np.int64) for i in range(len(names) - 1))
+        if relative:
+            keys = relative_keys(names, paths, starts)
+            own = {level: code for level, code in zip(names, codes, strict=True) if level in keys}
+            codes = tuple(keys.get(level, code) for level, code in zip(names, codes, strict=True))
+            return cls(levels=tuple(names), codes=codes, first_child=first_child, relative=True, own=own)
         spine = cls(levels=tuple(names), codes=codes, first_child=first_child)
         parents = [path[start] for path, start in zip(paths, starts[1:], strict=False)]
         refuse_codes_in_two_parents(names, codes, parents)
@@ -152,6 +198,16 @@ class Spine:
         """The name of the finest level."""
         return self.levels[-1]
 
+    @property
+    def named_root(self) -> str | None:
+        """The root, if it is only a name above the first column of codes."""
+        return self.levels[0] if has_named_root(self.levels, self.codes) else None
+
+    @property
+    def column_levels(self) -> tuple[str, ...]:
+        """The levels that have a column of codes: all but a root that is only a name."""
+        return self.levels[self.named_root is not None :]
+
     def canonical_bytes(self) -> Iterator[bytes]:
         """Yield the levels, codes and tree as bytes that depend on nothing else."""
         for level, codes in self.items():
@@ -179,23 +235,51 @@ class Spine:
         """Return the codes of a level as text."""
         return [code_text(code) for code in self.codes[self.depth(level)]]
 
+    def own_codes(self, level: str) -> Codes:
+        """Return the units' own codes, which may repeat under different parents."""
+        codes = self.codes[self.depth(level)]
+        return self.own.get(level, codes)
+
+    def leaf_columns(self) -> dict[str, Codes]:
+        """Return the paths of all leaves, one column of own codes for each level (see ``column_levels``)."""
+        return {
+            level: np.repeat(self.own_codes(level), np.diff(self.leaves_under(level))) for level in self.column_levels
+        }
+
+    def leaf_codes(self, columns: Mapping[str, ArrayLike]) -> Codes:
+        """Return what identifies the leaves in columns of own codes: the leaf's column, or the path of all columns."""
+        needed = self.column_levels if self.leaf in self.own else (self.leaf,)
+        return joined_paths([as_codes(level, columns[level]) for level in needed])
+
     def locate(self, level: str, codes: ArrayLike) -> Integers:
-        """Return the positions of units in their level. An unknown code is an error that names it."""
+        """Return the positions of units in their level. An unknown code is an error that names it.
+
+        Where codes repeat under parents, a unit is found by its path, or by its own code if no other unit has it.
+        """
         known, wanted = self.codes[self.depth(level)], as_codes(level, codes)
-        in_order = bool((known[1:] > known[:-1]).all())  # true if codes begin with the parent's code
-        order = np.arange(len(known)) if in_order else np.argsort(known, kind="stable")
-        place = np.searchsorted(known, wanted, sorter=None if in_order else order)
-        position = order[np.minimum(place, len(known) - 1)]
-        wrong = np.flatnonzero(known[position] != wanted)
-        if len(wrong):
-            row = int(wrong[0])
-            raise UnknownUnitError(
-                f"row {row + 1:,}: {level} {code_text(wanted[row])!r} is not among the {len(known):,} units of that "
-                f"level. Add it to the list of units, or correct the code.",
-                row=row,
-                code=code_text(wanted[row]),
+        position = positions(known, wanted)
+        missing = np.flatnonzero(position < 0)
+        if len(missing) and level in self.own:
+            position[missing] = single_positions(self.own[level], wanted[missing])
+            missing = np.flatnonzero(position < 0)
+        if len(missing):
+            raise self._unknown(level, int(missing[0]), wanted[missing[0]])
+        return position
+
+    def _unknown(self, level: str, row: int, wanted: bytes) -> UnknownUnitError:
+        code, known = code_text(wanted), self.codes[self.depth(level)]
+        alike = known[self.own_codes(level) == wanted]
+        if len(alike):
+            paths = " or ".join(repr(code_text(path)) for path in alike[:2])
+            why = (
+                f"is the code of {len(alike):,} units. Give the path of one, such as {paths}, or all columns of codes."
             )
-        return position.astype(np.int64)
+        else:
+            why = (
+                f"is not among the {len(known):,} units of that level. Add it to the list of units, or correct the "
+                f"code."
+            )
+        return UnknownUnitError(f"row {row + 1:,}: {level} {code!r} {why}", row=row, code=code)
 
     def leaves_under(self, level: str) -> Integers:
         """Return offsets into the leaf level: unit ``u`` holds the leaves from item ``u`` up to item ``u + 1``."""

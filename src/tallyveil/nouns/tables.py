@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError
+from tallyveil.nouns.codes import Codes
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.schema import Schema
+from tallyveil.nouns.schema import TOTAL, Schema
 from tallyveil.nouns.spine import Spine
 
 
@@ -27,10 +28,15 @@ def counts_table(histogram: Histogram, first: int = 0, last: int | None = None) 
 
 def refuse_clashing_names(histogram: Histogram) -> None:
     """Refuse counts whose table would have two columns of the same name: a level, an attribute, or ``count``."""
-    names = [*path_levels(histogram.spine, histogram.spine.leaf), *histogram.schema.attributes]
+    spine = histogram.spine
+    names = [*path_levels(spine, spine.leaf), *histogram.schema.attributes]
     twice = next((name for i, name in enumerate(names) if name in {*names[:i], "count"}), None)
     if twice is not None:
         raise DataError(f"two columns of the release would be called {twice!r}. Rename the level or the attribute.")
+    named = [unit_names.column for unit_names in spine.names.values()]
+    twice = next((name for i, name in enumerate(named) if name in {*names, *named[:i], "count", TOTAL}), None)
+    if twice is not None:
+        raise DataError(f"two columns of the release would be called {twice!r}. Rename the column of names.")
 
 
 def answers_table(
@@ -60,35 +66,48 @@ def stacked(tables: Iterable[tuple[Mapping[str, str], pa.Table]]) -> pa.Table:
     return pa.concat_tables(parts).unify_dictionaries()
 
 
-def path_columns(spine: Spine, level: str, units: Integers) -> dict[str, pa.Array]:
-    """The codes of units of a level and of their ancestors, one column per level (see ``path_levels``)."""
-    columns = {}
+def path_columns(spine: Spine, level: str, units: Integers, *, names: bool = False) -> dict[str, pa.Array]:
+    """The own codes of units of a level and of their ancestors, one column per level (see ``path_levels``).
+
+    With ``names``, the column of codes of a level that has names is followed by a column with them.
+    """
+    columns = []
     for name in reversed(path_levels(spine, level)):
         distinct_units, place = np.unique(units, return_inverse=True)
-        codes = code_array(spine, name, distinct_units)
-        columns[name] = pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), codes)
+        coded = pa.array(place.astype(np.int32))
+        if names and name in spine.names:
+            texts = pa.array([spine.names[name].of_unit[unit] for unit in distinct_units], pa.string())
+            columns.append((spine.names[name].column, pa.DictionaryArray.from_arrays(coded, texts)))
+        codes = text_array(spine.own_codes(name)[distinct_units])
+        columns.append((name, pa.DictionaryArray.from_arrays(coded, codes)))
         if spine.depth(name) > 0:
             units = spine.parents(name)[units]
-    return dict(reversed(columns.items()))
+    return dict(reversed(columns))
 
 
 def path_levels(spine: Spine, level: str) -> list[str]:
     """The levels down to this one that have a column in a table; a root that is only a name has none."""
-    return list(spine.levels[int(has_named_root(spine)) : spine.depth(level) + 1])
+    return [name for name in spine.column_levels if spine.depth(name) <= spine.depth(level)]
 
 
-def has_named_root(spine: Spine) -> bool:
-    """Whether the root is only a name above the first column."""
-    return bytes(spine.codes[0][0]).decode() == spine.levels[0] and len(spine.levels) > 1
+def path_names(spine: Spine, level: str) -> list[str]:
+    """The columns of ``path_columns`` with names: codes and names of the levels down to this one."""
+    pairs = ((name, spine.names.get(name)) for name in path_levels(spine, level))
+    return [column for name, names in pairs for column in (name, *([names.column] if names else []))]
 
 
 def code_array(spine: Spine, level: str, units: Integers) -> pa.Array:
-    """The codes of units of a level as text."""
-    return pa.array(spine.codes[spine.depth(level)][units].tolist(), pa.binary()).cast(pa.string())
+    """The codes of units of a level as text; their paths where codes repeat under parents."""
+    return text_array(spine.codes[spine.depth(level)][units])
+
+
+def text_array(codes: Codes) -> pa.Array:
+    """Codes as text."""
+    return pa.array(codes.tolist(), pa.binary()).cast(pa.string())
 
 
 def _label_columns(schema: Schema, cells: Integers) -> dict[str, pa.Array]:
-    places = np.unravel_index(cells, schema.shape)
+    places = np.unravel_index(cells, schema.shape) if schema.shape else ()
     return {
         name: pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), pa.array(labels))
         for (name, labels), place in zip(schema.attributes.items(), places, strict=True)

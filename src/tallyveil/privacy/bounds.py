@@ -12,7 +12,7 @@ import numpy as np
 from tallyveil._arrays import Integers
 from tallyveil._frozen import Frozen
 from tallyveil.errors import StrategyError, UnknownUnitError
-from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, factors_of
+from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, factors_of, row_label
 from tallyveil.nouns.spine import Spine
 
 ALL = "*"  # every type or row that is not named
@@ -122,7 +122,7 @@ class Bound:
         asked = schema.query(self.query)
         written = asked.factors if self.query.strip() == DETAILED else factors_of(self.query)
         by_factor = (dict(zip(asked.factors, row, strict=True)) for row in product(*asked.row_labels))
-        rows = ["*".join(labels[factor] for factor in written) or TOTAL for labels in by_factor]
+        rows = [row_label([labels[factor] for factor in written]) if written else TOTAL for labels in by_factor]
         for row in self._rows():
             if row != ALL and row not in rows:
                 some = ", ".join(rows[:4]) + (", ..." if len(rows) > 4 else "")

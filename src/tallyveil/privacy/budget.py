@@ -48,9 +48,9 @@ def exact_delta(value: Number) -> Fraction:
     return delta
 
 
-def exact_shares(what: str, shares: Mapping[str, Number]) -> Shares:
-    """Return shares as exact fractions, and refuse shares that do not sum to 1."""
-    table = {name: exact(share, f"share of {name!r} in {what}") for name, share in shares.items()}
+def exact_shares(what: str, shares: Mapping[str, Number], *, zero: bool = False) -> Shares:
+    """Return shares as exact fractions, and refuse shares that do not sum to 1, or are 0 unless ``zero`` allows it."""
+    table = {name: exact(share, f"share of {name!r} in {what}", zero=zero) for name, share in shares.items()}
     total = sum(table.values(), Fraction(0))
     if total != 1:
         listed = ", ".join(f"{name}={text(share)}" for name, share in table.items())
@@ -60,11 +60,11 @@ def exact_shares(what: str, shares: Mapping[str, Number]) -> Shares:
     return Frozen(table)
 
 
-def rescaled_shares(what: str, weights: Mapping[str, Number]) -> Shares:
-    """Rescale weights to exact shares that sum to 1."""
-    table = {name: exact(weight, f"weight of {name!r} in {what}") for name, weight in weights.items()}
+def rescaled_shares(what: str, weights: Mapping[str, Number], *, zero: bool = False) -> Shares:
+    """Rescale weights to exact shares that sum to 1. A weight may be 0 only if ``zero`` allows it."""
+    table = {name: exact(weight, f"weight of {name!r} in {what}", zero=zero) for name, weight in weights.items()}
     total = sum(table.values(), Fraction(0))
-    return {name: weight / total for name, weight in table.items()}
+    return {name: weight / total for name, weight in table.items()} if total else table
 
 
 def text(fraction: Fraction) -> str:

@@ -17,11 +17,13 @@ from typing import Any, Literal, final
 
 from tallyveil._frozen import Frozen
 from tallyveil.errors import BudgetError, StrategyError
+from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, factors_of
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number, Shares, exact, exact_delta, exact_shares, rescaled_shares
 from tallyveil.privacy.constraints import Bound, Constraint, Invariant
 from tallyveil.privacy.conversions import rho_from_epsilon
+from tallyveil.privacy.exactness import Exactness
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy_checks import (
     check_constraint_levels,
@@ -59,7 +61,8 @@ class Strategy:
     budget
         The epsilon of a geometric strategy, or the rho of a Gaussian one.
     levels
-        The share of each level, from coarse to fine. Shares sum to 1.
+        The share of each level, from coarse to fine. Shares sum to 1. A level may have the share 0, and no queries, if
+        invariants make all its counts exact.
     queries
         The share of each query of each level. The shares of a level sum to 1.
     delta
@@ -118,12 +121,12 @@ class Strategy:
         )
         put(self, "budget", exact(self.budget, self.unit))
         put(self, "delta", exact_delta(self.delta))
-        put(self, "levels", exact_shares("levels", self.levels))
+        put(self, "levels", exact_shares("levels", self.levels, zero=True))
         put(self, "groupings", Frozen(dict(self.groupings)))
         put(self, "attributes", tuple(self.attributes))
         check_levels(self.levels, self.queries)
         # spelling follows the order of the levels, so the queries are put in that order first
-        put(self, "queries", {level: self.queries[level] for level in self.levels})
+        put(self, "queries", {level: self.queries.get(level, {}) for level in self.levels})
         check_factors(self.queries, self.known_attributes, self.groupings)
         put(self, "queries", self._checked_queries())
         put(self, "passes", Frozen({level: self._spelled_passes(passes) for level, passes in self.passes.items()}))
@@ -152,21 +155,41 @@ class Strategy:
 
     @classmethod
     def default(
-        cls, spine: Spine, schema: Schema, *, epsilon: Number | None = None, rho: Number | None = None
+        cls,
+        spine: Spine,
+        schema: Schema,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        invariants: Iterable[Invariant] = (),
+        optimised: OptimisedSpine | None = None,
     ) -> Strategy:
         """Return a strategy with equal shares for all levels, and for total, each attribute and detailed within them.
 
-        Under replace-one neighbours the total of the root cannot change. It is exact at no cost and gets no share.
+        Nothing is spent on what is exact (see ``Exactness``): the total of the root, which cannot change under
+        replace-one neighbours, and whatever the invariants fix on the spine that is measured. The other queries of the
+        level share it. If all counts of a level are exact, the other levels share its share.
+
+        >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
+        >>> schema = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
+        >>> plan = Strategy.default(spine, schema, epsilon=1, invariants=[Invariant(query="age", level="block")])
+        >>> {level: list(queries) for level, queries in plan.queries.items()}
+        {'town': ['sex', 'detailed'], 'block': ['sex', 'detailed']}
         """
-        queries = dict.fromkeys(schema.query(name).name for name in (TOTAL, *schema.attributes, DETAILED))
-        by_level = {level: dict.fromkeys(queries, 1) for level in spine.levels}
-        del by_level[spine.levels[0]][TOTAL]
         mechanism, budget = _mechanism_and_budget(epsilon, rho)
+        kept = tuple(invariants)
+        exact = Exactness(spine=spine, schema=schema, invariants=kept, optimised=optimised)
+        names = dict.fromkeys(schema.query(name).name for name in (TOTAL, *schema.attributes, DETAILED))
+        queries = {level: [name for name in names if not exact.holds(name, level)] for level in spine.levels}
+        if not any(queries.values()):
+            why = "; ".join(one.words() for one in kept) or "there is one unit and one cell"
+            raise BudgetError(f"every count is exact ({why}), so there is nothing to measure. Drop an invariant.")
         return cls.proportional(
             mechanism=mechanism,
             budget=budget,
-            levels=dict.fromkeys(spine.levels, 1),
-            queries=by_level,
+            levels={level: 1 if measured else 0 for level, measured in queries.items()},
+            queries={level: dict.fromkeys(measured, 1) for level, measured in queries.items()},
+            constraints=kept,
             attributes=tuple(schema.attributes),
             groupings={name: grouping.of for name, grouping in schema.groupings.items()},
         )
@@ -177,7 +200,7 @@ class Strategy:
     ) -> Strategy:
         """Build a strategy from weights, which are rescaled to sum to 1."""
         return cls(
-            levels=rescaled_shares("levels", levels),
+            levels=rescaled_shares("levels", levels, zero=True),
             queries={
                 level: rescaled_shares(f"queries of level {level!r}", weights) for level, weights in queries.items()
             },
@@ -220,6 +243,10 @@ class Strategy:
         for level, queries in self.queries.items():
             for query in queries:
                 yield Spend(level=level, query=query, share=self.share(level, query), noise=self.noise(level, query))
+
+    def exact_pairs(self, exact: Exactness) -> tuple[tuple[str, str], ...]:
+        """Return the queries, each with a level, that invariants make exact, whether they are measured or not."""
+        return exact.pairs(query for queries in self.queries.values() for query in queries)
 
     @property
     def known_attributes(self) -> tuple[str, ...]:
@@ -269,6 +296,16 @@ class Strategy:
         """Refuse a spine or schema for which the strategy was not made."""
         check_fit(self, spine, schema)
 
+    def exactness(self, spine: Spine, schema: Schema, *, optimised: OptimisedSpine | None = None) -> Exactness:
+        """Return which queries the strategy's invariants make exact, so that measuring them tells nothing."""
+        return Exactness(
+            spine=spine,
+            schema=schema,
+            invariants=tuple(one for one in self.constraints if isinstance(one, Invariant)),
+            same_people=self.neighbours == "replace-one",
+            optimised=optimised,
+        )
+
     def written(self, level: str, query: str) -> str:
         """Return a measured query of a level as the strategy spells it; the order of factors does not matter."""
         if level not in self.levels:
@@ -280,8 +317,8 @@ class Strategy:
     def _checked_queries(self) -> Mapping[str, Shares]:
         """Return the shares by level and query, with each query in its canonical spelling."""
         checked = {}
-        for level in self.levels:
-            shares = exact_shares(f"queries of level {level!r}", self.queries[level])
+        for level, share in self.levels.items():
+            shares = exact_shares(f"queries of level {level!r}", self.queries[level]) if share else {}
             checked[level] = Frozen({self.spelled(query): share for query, share in shares.items()})
             if len(checked[level]) != len(shares):
                 raise BudgetError(f"queries of level {level!r}: one is named twice ({', '.join(shares)}). Add them up.")

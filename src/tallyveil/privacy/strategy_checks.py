@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tallyveil.errors import BudgetError, InputError, StrategyError
-from tallyveil.nouns.schema import DETAILED, Schema, factors_of
+from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, factors_of
 from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.budget import Shares
 from tallyveil.privacy.constraints import Constraint
+from tallyveil.privacy.exactness import Exactness
 
 if TYPE_CHECKING:
     from tallyveil.privacy.strategy import Strategy
@@ -29,16 +31,25 @@ def check_options(
         raise StrategyError(f'rounding must be "margins" or "cells". Got {rounding!r} instead.')
 
 
-def check_levels(levels: Collection[str], queries: Mapping[str, Any]) -> None:
-    """Refuse queries of a level that does not exist, and a level without queries."""
+def check_levels(levels: Shares, queries: Mapping[str, Any]) -> None:
+    """Refuse queries of a level that does not exist or has no share, and a share without queries."""
     unknown = [level for level in queries if level not in levels]
     if unknown:
         raise BudgetError(
             f"queries of unknown level {', '.join(map(repr, unknown))}. The levels are {', '.join(levels)}."
         )
-    missing = [level for level in levels if level not in queries]
+    missing = [level for level, share in levels.items() if share and not queries.get(level)]
     if missing:
-        raise BudgetError(f"level {', '.join(map(repr, missing))} has no queries. Give shares for it, or leave it out.")
+        raise BudgetError(
+            f"level {', '.join(map(repr, missing))} has no queries. Give shares for it, or leave it out; a level that "
+            f"invariants make exact has the share 0."
+        )
+    idle = [level for level, share in levels.items() if not share and queries.get(level)]
+    if idle:
+        raise BudgetError(
+            f"level {idle[0]!r} has the share 0, but queries ({', '.join(queries[idle[0]])}). Give it a share, or take "
+            f"its queries out."
+        )
 
 
 def check_factors(
@@ -48,14 +59,14 @@ def check_factors(
     for grouping, of in groupings.items():
         if of not in attributes:
             raise StrategyError(f"grouping {grouping!r} groups {of!r}, which is not among the attributes.")
-    known = [*attributes, *groupings, DETAILED]
+    known = [*attributes, *groupings, TOTAL, DETAILED]
     for level, names in queries.items():
         for query in names:
             for factor in factors_of(query):
                 if factor not in known:
                     raise StrategyError(
                         f"queries of level {level!r}: unknown factor {factor!r} in {query!r}. "
-                        f"Known are {', '.join(known[:-1])}."
+                        f"Known are {', '.join(known)}."
                     )
 
 
@@ -89,13 +100,13 @@ def check_fit(strategy: Strategy, spine: Spine, schema: Schema) -> None:
     if tuple(strategy.levels) != spine.levels:
         raise StrategyError(
             f"{what} is for the levels {', '.join(strategy.levels)}; the data has {', '.join(spine.levels)}. "
-            f"Rename the data's levels, or give a strategy for them."
+            f"Rename the data's levels, or fit the strategy to them: tallyveil strategy --preset NAME --map NAMES."
         )
     if not set(strategy.known_attributes) <= set(schema.attributes):
         raise StrategyError(
             f"{what} is for the attributes {', '.join(strategy.known_attributes)}; "
             f"the data has {', '.join(schema.attributes)}. "
-            f"Rename the data's attributes, or give a strategy for them."
+            f"Rename the data's attributes, or fit the strategy to them: tallyveil strategy --preset NAME --map NAMES."
         )
     for name, of in strategy.groupings.items():
         if name in schema.groupings and schema.groupings[name].of != of:
@@ -113,3 +124,13 @@ def check_fit(strategy: Strategy, spine: Spine, schema: Schema) -> None:
             constraint.check(spine, schema)
         except InputError as problem:
             raise StrategyError(f"constraint ({constraint.words()}): {problem}") from None
+
+
+def check_unmeasured(levels: Shares, exact: Exactness) -> None:
+    """Refuse a level that is not measured although its counts are not all exact."""
+    for level, share in levels.items():
+        if not share and not exact.fixes(level):
+            raise StrategyError(
+                f"the strategy has the share 0 for level {level!r}, but no invariant makes all its counts exact, so "
+                f"nothing would say what they are. Give it a share, or declare the invariant detailed@{level}."
+            )

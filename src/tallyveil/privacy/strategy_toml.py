@@ -59,7 +59,7 @@ def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Numbe
         mechanism=table["mechanism"],
         budget=exact(own.get(wanted, 1), wanted),  # replaced below if the text has none
         levels=table["levels"],
-        queries=_by_level(table["queries"], list(table["levels"])),
+        queries=_by_level(table["queries"], table["levels"]),
         constraints=tuple(map(constraint_from_toml, table.get("constraints", ()))),
         **{name: table[name] for name in _FIELDS if name in table},
     )
@@ -87,9 +87,9 @@ def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
     if strategy.passes:
         table["passes"] = {level: [list(queries) for queries in passes] for level, passes in strategy.passes.items()}
     table["levels"] = _written(strategy.levels)
-    per_level = [_written(queries) for queries in strategy.queries.values()]
-    same = all(queries == per_level[0] for queries in per_level)
-    table["queries"] = per_level[0] if same else dict(zip(strategy.queries, per_level, strict=True))
+    per_level = {level: _written(queries) for level, queries in strategy.queries.items() if queries}
+    first = next(iter(per_level.values()))
+    table["queries"] = first if all(queries == first for queries in per_level.values()) else per_level
     if strategy.constraints:
         table["constraints"] = [constraint.as_toml() for constraint in strategy.constraints]
     return tomli_w.dumps(table)
@@ -99,8 +99,8 @@ def _written(shares: Mapping[str, Any]) -> dict[str, str]:
     return {name: text(share) for name, share in shares.items()}
 
 
-def _by_level(table: Mapping[str, Any], levels: list[str]) -> dict[str, Any]:
-    """Return the shares of each level: its own table, or else the shares for all levels."""
+def _by_level(table: Mapping[str, Any], levels: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shares of each level: its own table, or else the shares for all levels, unless its share is 0."""
     own = {name: value for name, value in table.items() if isinstance(value, dict)}
     common = {name: value for name, value in table.items() if not isinstance(value, dict)}
     unknown = [name for name in own if name not in levels]
@@ -108,4 +108,5 @@ def _by_level(table: Mapping[str, Any], levels: list[str]) -> dict[str, Any]:
         raise BudgetError(
             f"queries of unknown level {', '.join(map(repr, unknown))}. The levels are {', '.join(levels)}."
         )
-    return {level: own.get(level, common) for level in levels if level in own or common}
+    shared = {level: common for level, share in levels.items() if common and share not in (0, "0")}
+    return {level: own.get(level, shared.get(level)) for level in levels if level in own or level in shared}

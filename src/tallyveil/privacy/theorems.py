@@ -2,17 +2,21 @@
 
 Theorem 2 takes pure epsilon-differential privacy to zero-concentrated differential privacy, with rho = epsilon^2 / 2.
 Theorem 3 takes rho, at a delta, to (epsilon, delta)-differential privacy. They do not undo each other: epsilon 1 gives
-rho 0.5 by Theorem 2, and rho 0.5 gives epsilon 6.839 at delta 1e-10 by Theorem 3.
+rho 0.5 by Theorem 2, and rho 0.5 gives epsilon 6.839 at delta 1e-10 by Theorem 3. So each budget is shown with both,
+and with a sentence that says which one applies to it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from tallyveil.privacy.budget import Number, exact, rounded_up
-from tallyveil.privacy.conversions import rho_of_pure
+from tallyveil.errors import BudgetError
+from tallyveil.privacy.budget import Number, exact, exact_delta, rounded_up
+from tallyveil.privacy.conversions import rho_from_epsilon, rho_of_pure
 from tallyveil.privacy.guarantee import Account
+from tallyveil.privacy.strategy import REPORTING_DELTA
 
 LARGEST = 1e150  # epsilon whose square is still a float
 
@@ -46,15 +50,15 @@ class Conversion:
         return asdict(self)
 
 
-def conversions_of(figures: Account) -> list[Conversion]:
-    """The theorems between the figures of a rho or a strategy: 3 and 2 where rho is the budget, 2 where epsilon is.
+def conversions_of(figures: Account, *, delta: Number = REPORTING_DELTA) -> list[Conversion]:
+    """Theorem 3, then Theorem 2, for the figures of a rho or a strategy. Pure figures have no delta: it is given.
 
     >>> from tallyveil.privacy.guarantee import account_of_rho
     >>> [(one.theorem, round(one.epsilon, 3), one.guarantee) for one in conversions_of(account_of_rho("1/2"))]
     [(3, 6.839, True), (2, 1.0, False)]
     """
     if figures.rho is None or figures.delta is None or figures.implied_epsilon is None:
-        return [_pure(figures.epsilon)] if 0 < figures.epsilon < LARGEST else []
+        return _of_pure(figures.epsilon, delta) if 0 < figures.epsilon < LARGEST else []
     return [
         Conversion(
             theorem=3,
@@ -84,15 +88,56 @@ def conversions_from_epsilon(figures: Account, epsilon: Number) -> list[Conversi
     """
     assert figures.rho is not None  # since account_of_epsilon
     assert figures.delta is not None
-    at_delta = Conversion(
-        theorem=3,
-        epsilon=figures.epsilon,
-        delta=figures.delta,
-        rho=figures.rho,
-        guarantee=True,
-        words="rho is the largest that gives epsilon at delta (Eq. 7, inverted)",
+    return [_at_delta(figures.epsilon, figures.delta, figures.rho, guarantee=True), _pure(epsilon)]
+
+
+def in_a_sentence(used: Sequence[Conversion]) -> str | None:
+    """Which theorem gives which number, and which applies; None if there is only one.
+
+    >>> from tallyveil.privacy.guarantee import Account
+    >>> print(in_a_sentence(conversions_of(Account(epsilon=1.0)))[:78])
+    The noise is geometric and epsilon 1 pure (delta 0), so rho is 0.5 (Theorem 2)
+    """
+    if len(used) != 2:
+        return None
+    third, second = used
+    if third.guarantee and second.guarantee:
+        return (
+            f"Which rho belongs to epsilon {third.epsilon:.4g} depends on the noise: {third.rho:.4g} for Gaussian "
+            f"noise that has it at delta {third.delta:g} (Theorem 3), {second.rho:.4g} for geometric noise, whose "
+            f"epsilon is pure (Theorem 2)."
+        )
+    if second.guarantee:
+        return (
+            f"The noise is geometric and epsilon {second.epsilon:.4g} pure (delta 0), so rho is {second.rho:.4g} "
+            f"(Theorem 2); rho {third.rho:.4g} is for Gaussian noise that has the same epsilon only at delta "
+            f"{third.delta:g} (Theorem 3)."
+        )
+    return (
+        f"Rho {third.rho:.4g} guarantees epsilon {third.epsilon:.4g} at delta {third.delta:g} (Theorem 3); a pure "
+        f"epsilon of {second.epsilon:.4g} would give the same rho (Theorem 2), but is not guaranteed."
     )
-    return [at_delta, _pure(epsilon)]
+
+
+def _of_pure(epsilon: float, delta: Number) -> list[Conversion]:
+    """The conversions of a pure epsilon, which Theorem 3 does not apply to; it is left out where rho is too large."""
+    try:
+        rho = rho_from_epsilon(epsilon, delta)
+    except BudgetError:
+        return [_pure(epsilon)]
+    return [_at_delta(epsilon, float(exact_delta(delta)), rho, guarantee=False), _pure(epsilon)]
+
+
+def _at_delta(epsilon: float, delta: float, rho: float, *, guarantee: bool) -> Conversion:
+    return Conversion(
+        theorem=3,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        guarantee=guarantee,
+        words="rho is the largest that gives epsilon at delta (Eq. 7, inverted)"
+        + ("" if guarantee else "; it is not the rho of this budget, whose epsilon is pure"),
+    )
 
 
 def _pure(epsilon: Number) -> Conversion:

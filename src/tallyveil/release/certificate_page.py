@@ -7,7 +7,7 @@ SHA-256 of the certificate without its list of files, so that neither can be cha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
@@ -38,7 +38,7 @@ def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
         pure=strategy.mechanism == "geometric",
         mechanism="two-sided geometric" if strategy.mechanism == "geometric" else "discrete Gaussian",
         levels=[(level, share, declared["spine"][level]) for level, share in strategy.levels.items()],
-        rows=_rows(strategy),
+        rows=_rows(strategy, declared["budget"]["exact"]),
     )
 
 
@@ -130,15 +130,27 @@ def _in_order(table: Mapping[str, Any], order: Iterable[str]) -> list[tuple[str,
     return [(name, table[name]) for name in dict.fromkeys([*order, *table]) if name in table]
 
 
-def _rows(strategy: Strategy) -> list[tuple[str, list[tuple[float, Fraction] | None]]]:
-    """For each query, level by level: the standard deviation of its noise and its share of the level's budget."""
-    queries = dict.fromkeys(query for level in reversed(list(strategy.queries.values())) for query in level)
-    table = []
-    for query in queries:
-        cells: list[tuple[float, Fraction] | None] = []
-        for level, shares in strategy.queries.items():
-            measured = query in shares
-            sd = math.sqrt(strategy.noise(level, query).actual_variance()) if measured else 0.0
-            cells.append((sd, shares[query]) if measured else None)
-        table.append((query, cells))
-    return table
+def _rows(
+    strategy: Strategy, exact: Sequence[Mapping[str, str]]
+) -> list[tuple[str, list[tuple[float, Fraction] | str]]]:
+    """For each query, level by level: the standard deviation of its noise and its share of the level's budget.
+
+    In place of both, "exact" for a query that invariants fix at the level, or "not measured".
+    """
+    known = {(one["query"], one["level"]) for one in exact}
+    fixed = [one["query"] for one in exact]
+    measured = [query for level in reversed(list(strategy.queries.values())) for query in level]
+    return [
+        (query, [_cell(strategy, level, query, known) for level in strategy.levels])
+        for query in dict.fromkeys([*fixed, *measured])
+    ]
+
+
+def _cell(
+    strategy: Strategy, level: str, query: str, exact: Collection[tuple[str, str]]
+) -> tuple[float, Fraction] | str:
+    if (query, level) in exact:
+        return "exact"
+    if query not in strategy.queries[level]:
+        return "not measured"
+    return math.sqrt(strategy.noise(level, query).actual_variance()), strategy.queries[level][query]

@@ -75,14 +75,24 @@ class QueryBudget:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class ExactQuery:
+    """A query that is exact for every unit of a level, because invariants fix it."""
+
+    level: str
+    query: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The budget, in epsilon or rho, and how it was divided."""
+    """The budget, in epsilon or rho, how it was divided, and what is exact without it."""
 
     unit: str
     total: str
     mechanism: str
     levels: tuple[LevelBudget, ...]
     queries: tuple[QueryBudget, ...]
+    exact: tuple[ExactQuery, ...]
 
 
 @final

@@ -18,6 +18,7 @@ from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import rounded_up, text, up_to_digits
+from tallyveil.privacy.exactness import Exactness
 from tallyveil.privacy.guarantee import Account, account_of
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import unit_shares
@@ -28,6 +29,7 @@ from tallyveil.release.declaration import (
     DeclaredConstraint,
     DeclaredFilter,
     DeclaredSchema,
+    ExactQuery,
     Guarantee,
     LevelBudget,
     MeasuredOn,
@@ -90,7 +92,7 @@ def declared_of(
         strategy=strategy.name or "unnamed",
         stamps=tuple(dict.fromkeys(stamps)),
         guarantee=_guarantee(strategy, spine, schema, optimised, filter),
-        budget=_budget(strategy),
+        budget=_budget(strategy, strategy.exactness(spine, schema, optimised=optimised)),
         only_child=_only_child(strategy, spine if optimised is None else optimised.spine),
         constraints=_constraints(strategy, schema),
         facilities=facilities,
@@ -99,7 +101,7 @@ def declared_of(
             rounding=strategy.rounding, rounding_in_words=_ROUNDING[strategy.rounding], passes=strategy.passes
         ),
         spine={level: spine.size(level) for level in spine.levels},
-        measured_on=None if optimised is None else _measured_on(optimised),
+        measured_on=None if optimised is None else measured_on(optimised),
         schema=DeclaredSchema(
             attributes={name: len(labels) for name, labels in schema.attributes.items()},
             cells=schema.cells,
@@ -118,6 +120,16 @@ def stamps_of_run(people: Histogram, strategy: Strategy, *, seeded: bool) -> tup
     filtered = people.filter is not None and not people.filter.public and strategy.neighbours == "replace-one"
     stamps = [*([SEEDED] if seeded else []), *people.stamps, *([FILTERED] if filtered else [])]
     return tuple(dict.fromkeys(stamps))
+
+
+def measured_on(optimised: OptimisedSpine) -> MeasuredOn:
+    """The optimised spine that is measured, as a certificate declares it."""
+    spine = optimised.spine
+    return MeasuredOn(
+        units={level: spine.size(level) for level in spine.levels},
+        shaped_by=optimised.shaped_by,
+        words="Measured on an optimised spine, which was made without noise; published on the standard one.",
+    )
 
 
 def versions() -> dict[str, str]:
@@ -162,16 +174,7 @@ def _guarantee_in_words(strategy: Strategy, figures: Account) -> str:
     return f"zero-concentrated differential privacy with rho = {rho}"
 
 
-def _measured_on(optimised: OptimisedSpine) -> MeasuredOn:
-    spine = optimised.spine
-    return MeasuredOn(
-        units={level: spine.size(level) for level in spine.levels},
-        shaped_by=optimised.shaped_by,
-        words="Measured on an optimised spine, which was made without noise; published on the standard one.",
-    )
-
-
-def _budget(strategy: Strategy) -> Budget:
+def _budget(strategy: Strategy, exact: Exactness) -> Budget:
     def amount(share: Fraction) -> dict[str, float]:
         return {strategy.unit: rounded_up(strategy.budget * share)}
 
@@ -194,6 +197,7 @@ def _budget(strategy: Strategy) -> Budget:
             )
             for spend in strategy.spends()
         ),
+        exact=tuple(ExactQuery(level=level, query=query) for query, level in strategy.exact_pairs(exact)),
     )
 
 

@@ -25,6 +25,7 @@ from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import UnitShares, unit_shares
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.privacy.strategy_checks import check_unmeasured
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,6 +131,9 @@ class Measurements:
 
     def __post_init__(self) -> None:
         self.strategy.check(self.published, self.schema)
+        check_unmeasured(
+            self.strategy.levels, self.strategy.exactness(self.published, self.schema, optimised=self.optimised)
+        )
         object.__setattr__(self, "exact", Frozen(dict(self.exact)))
 
     def places(self, name: str, query: str, level: str) -> SavedPlaces:

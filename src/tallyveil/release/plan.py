@@ -8,13 +8,15 @@ a parent is a variable for each of its children.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.schema import DETAILED, Schema
+from tallyveil.nouns.schema import DETAILED, TOTAL, Schema
 from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.constraints import Invariant
+from tallyveil.privacy.exactness import Pair
 from tallyveil.privacy.strategy import Strategy
 
 FILLED = 0.6  # persons to this power is about how many cells of a unit are non-empty
@@ -33,12 +35,24 @@ USABLE = 10  # a count of this many standard deviations has a coefficient of var
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedNoise:
-    """The noise of a query at a level, and the smallest count that it leaves with a coefficient of variation of 10%."""
+    """The noise of a query at a level, and the smallest count that it leaves with a coefficient of variation of 10%.
+
+    A query that is exact at a level has neither, even if a share is spent on it there.
+    """
 
     level: str
     query: str
-    sd: float
-    usable: int
+    sd: float | None
+    usable: int | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether every count is released as it is."""
+        return self.sd is None
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures under their JSON keys."""
+        return {**asdict(self), "exact": self.exact}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +70,21 @@ class Effort:
         return {name: value for name, value in asdict(self).items() if name != "work"}
 
 
-def planned_noise(strategy: Strategy) -> list[PlannedNoise]:
-    """The noise of every query at every level, before post-processing.
+def planned_noise(strategy: Strategy, exact: Collection[Pair] = ()) -> list[PlannedNoise]:
+    """The noise of every query at every level, before post-processing; ``exact`` queries have none.
 
     >>> plan = planned_noise(Strategy.preset("e2e-2018", epsilon=1))
     >>> plan[0].query, round(plan[0].sd, 1), plan[0].usable
     ('hhgq', 50.3, 503)
     """
     table = []
-    for spend in strategy.spends():
-        sd = math.sqrt(spend.noise.actual_variance())
-        table.append(PlannedNoise(level=spend.level, query=spend.query, sd=sd, usable=math.ceil(USABLE * sd - 1e-9)))
+    for level, queries in strategy.queries.items():
+        for query in dict.fromkeys([*(name for name, place in exact if place == level), *queries]):
+            if (query, level) in exact:
+                table.append(PlannedNoise(level=level, query=query, sd=None, usable=None))
+                continue
+            sd = math.sqrt(strategy.noise(level, query).actual_variance())
+            table.append(PlannedNoise(level=level, query=query, sd=sd, usable=math.ceil(USABLE * sd - 1e-9)))
     return table
 
 
@@ -116,12 +134,29 @@ def public_persons(people: Histogram, strategy: Strategy) -> int:
 
 def effort_of(strategy: Strategy, spine: Spine, schema: Schema, *, persons: int, threads: int = 1) -> Effort:
     """The effort of protecting this many persons with a strategy."""
-    measured = {
-        level: sum(schema.query(query).size for query in queries if query != DETAILED)
-        for level, queries in strategy.queries.items()
+    published = {
+        level: sum(schema.query(query).size for query in level_queries(strategy, schema, level))
+        for level in strategy.levels
     }
     units = {level: spine.size(level) for level in spine.levels}
-    return planned_effort(units, cells=int(schema.possible.sum()), persons=persons, numbers=measured, threads=threads)
+    return planned_effort(units, cells=int(schema.possible.sum()), persons=persons, numbers=published, threads=threads)
+
+
+def level_queries(strategy: Strategy, schema: Schema, level: str) -> list[str]:
+    """The queries in a level's table: the total, each attribute, those measured there, and those kept exactly.
+
+    A query that invariants make exact at a level is often measured at other levels only. The detailed query is left
+    out, unless there is only one attribute: then it is that attribute.
+    """
+    fixed = [schema.query(one.query) for one in strategy.constraints if isinstance(one, Invariant)]
+    elsewhere = [
+        query
+        for query in dict.fromkeys(name for queries in strategy.queries.values() for name in queries)
+        if any(schema.sums_up(schema.query(query), known) for known in fixed)
+    ]
+    asked = (TOTAL, *schema.attributes, *strategy.queries[level], *elsewhere)
+    names = dict.fromkeys(schema.query(query).name for query in asked)
+    return [name for name in names if name != DETAILED or len(schema.attributes) == 1]
 
 
 def filled(persons: float, cells: int) -> float:

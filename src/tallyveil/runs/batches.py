@@ -1,8 +1,8 @@
-"""Many runs of a mechanism on two datasets, in batches that a pool of processes can share and a store can keep."""
+"""Many runs of a mechanism on some datasets, in batches that a pool of processes can share and a store can keep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -33,7 +33,7 @@ class Execution:
         Where batches are kept by name (:class:`tallyveil.runs.store.FolderStore` is a folder). Batches that are
         already there are not run again.
     progress
-        Called with the number of runs that are done and the number of all runs, on both datasets.
+        Called with the number of runs that are done and the number of all runs, on all datasets.
     """
 
     batch: int = 1000
@@ -66,32 +66,49 @@ class RunBatch:
         return range(self.first, self.last)
 
 
-def batches_of(sides: tuple[str, str], runs: int, size: int) -> list[RunBatch]:
-    """The batches of both datasets, in the order in which they are run.
+def batches_of(sides: Sequence[str], runs: int, size: int, *, first: int = 0) -> list[RunBatch]:
+    """The batches of all datasets from run ``first`` on, in the order in which they are run.
 
     >>> [batch.name for batch in batches_of(("people", "neighbour"), 150, 100)][:2]
     ['people-000000000-000000100', 'neighbour-000000000-000000100']
     """
-    return [RunBatch(side, first, min(first + size, runs)) for first in range(0, runs, size) for side in sides]
+    return [RunBatch(side, start, min(start + size, runs)) for start in range(first, runs, size) for side in sides]
+
+
+def made_before(batches: Iterable[RunBatch], store: Container[str] | None) -> int:
+    """How many of the batches a store has."""
+    return 0 if store is None else sum(batch.name in store for batch in batches)
 
 
 def outputs(
-    job: Callable[[RunBatch], NDArray[Any]], sides: tuple[str, str], runs: int, execution: Execution, *, columns: int
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The outputs of all runs on each dataset (runs x columns): those in the store, and those made and stored now."""
+    job: Callable[[RunBatch], NDArray[Any]],
+    sides: Sequence[str],
+    runs: int,
+    execution: Execution,
+    *,
+    columns: int | Mapping[str, int],
+    first: int = 0,
+) -> tuple[NDArray[Any], ...]:
+    """The outputs on each dataset (runs x columns): those in the store, and those made and stored now.
+
+    The runs are numbered from ``first`` to the one before ``runs``. The number of columns may differ between datasets.
+    """
     store = {} if execution.store is None else execution.store
     report = execution.progress or (lambda *_: None)
-    batches = batches_of(sides, runs, execution.batch)
+    batches = batches_of(sides, runs, execution.batch, first=first)
     missing = [batch for batch in batches if batch.name not in store]
-    done = 2 * runs - sum(len(batch.runs) for batch in missing)
-    report(done, 2 * runs)
+    whole = len(sides) * (runs - first)
+    done = whole - sum(len(batch.runs) for batch in missing)
+    report(done, whole)
     for batch, values in zip(missing, execution.map(job, missing), strict=True):
         store[batch.name] = values
         done += len(values)
-        report(done, 2 * runs)
-    tables = {batch: _checked(store[batch.name], batch, columns) for batch in batches}
-    one, two = (np.concatenate([tables[batch] for batch in batches if batch.side == side]) for side in sides)
-    return one, two
+        report(done, whole)
+    tables: dict[str, list[NDArray[Any]]] = {side: [] for side in sides}
+    for batch in batches:
+        wanted = columns if isinstance(columns, int) else columns[batch.side]
+        tables[batch.side].append(_checked(store[batch.name], batch, wanted))
+    return tuple(np.concatenate(parts) for parts in tables.values())
 
 
 def _checked(values: NDArray[Any], batch: RunBatch, columns: int) -> NDArray[Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import typer
 
@@ -16,7 +16,7 @@ from tallyveil.runs.progress import Steps, compiling_aloud, human_seconds
 
 if TYPE_CHECKING:
     from tallyveil.nouns.histogram import Histogram
-    from tallyveil.runs.batches import Map, RunMechanism
+    from tallyveil.runs.batches import Map, RunBatch, RunMechanism
 
 LONG = 3600.0  # seconds; longer work needs --long
 POOL = 5.0  # seconds of work from which starting other processes pays
@@ -26,35 +26,37 @@ PROBE = 25  # runs that are timed
 @final
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """Batches of runs that are to be made; those in the store were made before."""
+    """Batches of at most ``size`` runs that are to be made; ``done`` of them were made before."""
 
     run: RunMechanism
     people: Histogram
-    names: list[str]
-    batch: int
-    store: Mapping[str, Any] | None
+    batches: Sequence[RunBatch]
+    size: int
+    done: int
+    resumable: bool
 
     @contextmanager
     def made(
         self, workers: int | None, so_many: str, remedy: str, *, long: bool
     ) -> Iterator[tuple[Map, Callable[[int, int], None]]]:
         """A map to make the batches with and a function to report progress to, after announcing the time needed."""
-        done = 0 if self.store is None else sum(name in self.store for name in self.names)
         cores = workers or os.cpu_count() or 1
-        seconds = self._seconds_per_run() * (len(self.names) - done) * self.batch / cores
+        total = len(self.batches)
+        runs = sum(len(batch.runs) for batch in self.batches) * (1 - self.done / total)
+        seconds = self._seconds_per_run() * runs / cores
         _announce(seconds, so_many, remedy, long=long)
-        unit, resumable = f"batches of {self.batch:,} runs", self.store is not None
+        unit = f"batches of {self.size:,} runs"
         with (
             _pool(cores, seconds=seconds) as pool_map,
-            Steps(unit, len(self.names), done=done, resumable=resumable) as steps,
+            Steps(unit, total, done=self.done, resumable=self.resumable) as steps,
         ):
-            yield pool_map, _follow(steps, done)
+            yield pool_map, _follow(steps, total)
 
     def _seconds_per_run(self) -> float:
         """About how long one run takes on one core, from a few that are timed."""
         with compiling_aloud():
             self._time(range(1))
-        probe = range(min(self.batch, PROBE))
+        probe = range(min(self.size, PROBE))
         return self._time(probe) / len(probe)
 
     def _time(self, runs: range) -> float:
@@ -80,15 +82,15 @@ def _announce(seconds: float, runs: str, remedy: str, *, long: bool) -> None:
         typer.echo(f"this takes about {human_seconds(seconds)}", err=True)
 
 
-def _follow(steps: Steps, done: int) -> Callable[[int, int], None]:
-    """Progress in steps: the first call reports the batches done before, each further call one batch."""
-    first = True
+def _follow(steps: Steps, total: int) -> Callable[[int, int], None]:
+    """Progress in steps, from the number of runs that are done and the number of all runs."""
+    reported = 0
 
-    def progress(*_: int) -> None:
-        nonlocal first
-        for _step in range(done if first else 1):
+    def progress(done: int, runs: int) -> None:
+        nonlocal reported
+        while reported < total * done // runs:
             steps.step()
-        first = False
+            reported += 1
 
     return progress
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 28  # bytes from which reading shows progress
 PATIENCE = 2.0  # seconds; small work that takes longer is being compiled
+TELLING = 0.1  # of the steps, after which the time left is told: the first ones include what is done once
 
 
 class LevelProgress:
@@ -73,7 +74,7 @@ class Steps:
         self, what: str, total: int, *, done: int = 0, resumable: bool = False, terminal: bool | None = None
     ) -> None:
         self._what, self._total, self._known, self._done = what, total, done, 0
-        self._resumable = resumable
+        self._resumable, self._ended = resumable, False
         self._terminal = sys.stderr.isatty() if terminal is None else terminal
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -98,15 +99,16 @@ class Steps:
 
     def step(self, *_: object) -> None:
         """Record that one more step is done; where there is no terminal, print a line every five seconds."""
-        self._done += 1
+        self._done = min(self._done + 1, self._total)  # the number of steps may be an estimate
         now = time.monotonic()
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done, description=f"{self._done:,} of {self._total:,}")
-        elif now - self._reported > 5 or self._done == self._total:
-            self._reported = now
+        elif now - self._reported > 5 or (self._done == self._total and not self._ended):
+            self._reported, self._ended = now, self._done == self._total
             new = max(1, self._done - self._known)
             left = (now - self._started) / new * (self._total - self._done)
-            words = f", about {left:.0f} s left" if self._done < self._total else ""
+            told = new >= TELLING * (self._total - self._known) and self._done < self._total
+            words = f", about {human_seconds(left)} left" if told else ""
             typer.echo(f"{self._done:,} of {self._total:,} {self._what} done{words}", err=True)
 
 

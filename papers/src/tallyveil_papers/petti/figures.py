@@ -16,7 +16,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from tallyveil.evaluate.compare import distance
+from tallyveil.evaluate.likeness_interval import distance
 from tallyveil_papers.figure import FACTOR as TWO
 from tallyveil_papers.petti import charts
 from tallyveil_papers.petti.census import census_of

@@ -73,6 +73,17 @@ def places_of(nests: Nests, start: Integers, rows: NDArray[np.int32], size: int)
     return places(nests.child_start, nests.child, start, rows, size)  # type: ignore[no-any-return]
 
 
+def unanswered_cells(nests: Nests, cells: int, *, weight: float) -> Asked:
+    """Stand-in for answers to the detailed query where nobody asked it: zeros of some weight."""
+    return Asked(
+        row_of_cell=np.arange(cells, dtype=np.int32),
+        start=nests.cell_start,
+        rows=nests.cell.astype(np.int32),
+        noisy=np.zeros(int(nests.block_start[-1])),
+        weight=np.full(len(nests.child), weight),
+    )
+
+
 def estimate(
     nests: Nests,
     asked: Sequence[Asked],
@@ -163,14 +174,7 @@ def _ordered(nests: Nests, asked: Sequence[Asked]) -> tuple[list[Asked], Asked]:
     others = sorted(asked, key=lambda one: -int(one.row_of_cell.max()))
     if _is_cells(others[0]):
         return others[1:], others[0]
-    stand_in = Asked(
-        row_of_cell=np.arange(len(asked[0].row_of_cell), dtype=np.int32),
-        start=nests.cell_start,
-        rows=nests.cell.astype(np.int32),
-        noisy=np.zeros(int(nests.block_start[-1])),
-        weight=np.zeros(len(nests.child)),
-    )
-    return others, stand_in
+    return others, unanswered_cells(nests, len(asked[0].row_of_cell), weight=0.0)
 
 
 def _is_cells(one: Asked) -> bool:

@@ -18,16 +18,18 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
 from tallyveil.evaluate.audit.binomial import lower, upper
 from tallyveil.evaluate.audit.events import ChosenEvent, Event
+from tallyveil.evaluate.audit.learners import Learner, check_learner
 from tallyveil.evaluate.audit.result import Audit, EventBound
 from tallyveil.evaluate.audit.search import Family, Search
 from tallyveil.evaluate.audit.views import AuditView, look, neighbours_in_words, views_of
@@ -35,7 +37,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.runs.batches import Execution, RunBatch, RunMechanism, outputs
 
 Families = Literal["all", "one-unit", "joint"]
-Outputs = tuple[NDArray[Any], NDArray[Any]]
+Chosen = Mapping[Family, ChosenEvent]
 SIDES = ("people", "neighbour")  # D and D', as stores name them
 FEWEST = 100  # runs a side below which no bound is informative
 
@@ -51,6 +53,7 @@ def audit(
     delta: float = 0.0,
     proven: float | None = None,
     events: Families = "all",
+    learner: Learner = "linear",
     execution: Execution | None = None,
 ) -> Audit:
     """Bound the epsilon of a mechanism from below, by runs on two neighbours (see docs/audit.md for an example).
@@ -75,22 +78,34 @@ def audit(
         The epsilon claimed for these neighbours at this delta.
     events
         Events to search: ``"one-unit"``, ``"joint"`` or ``"all"``.
+    learner
+        ``"trees"`` also searches the scores of boosted trees (needs scikit-learn), beside the events above.
     execution
         How the runs are batched, distributed over processes and stored. The result does not depend on it.
     """
     check_audit(runs, confidence, delta)
+    check_learner(learner)
     if events not in ("all", "one-unit", "joint"):
         raise InputError(f'events must be "all", "one-unit" or "joint". Got {events!r} instead.')
     neighbours = neighbours_in_words(people, neighbour)
     watched = tuple(views) if views is not None else views_of(people, neighbour)
     names = tuple(view.words(people.spine, people.schema) for view in watched)
-    job = _WatchedRuns(run, dict(zip(SIDES, (people, neighbour), strict=True)), watched)
-    values = outputs(job, SIDES, runs, execution or Execution(), columns=len(watched))
-    best, bounds = _bounds(job, values, names, events=events, alpha=(1 - confidence) / 2, delta=delta)
+    job = WatchedRuns(run, {side: (who, watched) for side, who in zip(SIDES, (people, neighbour), strict=True)})
+    one, two = outputs(job, SIDES, runs, execution or Execution(), columns=len(watched))
+    half, alpha = runs // 2, (1 - confidence) / 2
+    families: tuple[Family, ...] = ("one-unit", "joint") if events == "all" else (events,)
+    chosen = choose_events(
+        one[:half],
+        two[:half],
+        *job.true_values(SIDES),
+        families=(*families, "learned") if learner == "trees" else families,
+        alpha=alpha,
+        delta=delta,
+    )
+    if not chosen:
+        raise InputError("joint events need two views or more. Add views, or use events='one-unit'.")
     return Audit(
-        best=best,
-        one_unit=bounds.get("one-unit"),
-        joint=bounds.get("joint"),
+        **best_and_bounds(chosen, one[half:], two[half:], names, alpha=alpha, delta=delta),
         neighbours=neighbours,
         proven=None if proven is None else float(proven),
         runs=runs,
@@ -100,23 +115,35 @@ def audit(
     )
 
 
-def _bounds(
-    job: _WatchedRuns, values: Outputs, names: Sequence[str], *, events: Families, alpha: float, delta: float
-) -> tuple[Family, dict[Family, EventBound]]:
-    """The family that looked best on the half of the runs that events are chosen on, and the bound of each family."""
-    one, two = values
-    half = len(one) // 2
-    true_one, true_two = (look([side], job.views, 1)[0].astype(np.float64) for side in job.sides.values())
-    search = Search(one=one[:half], two=two[:half], true_one=true_one, true_two=true_two, alpha=alpha, delta=delta)
-    families: tuple[Family, ...] = ("one-unit", "joint") if events == "all" else (events,)
-    chosen = {family: event for family in families if (event := search.best(family)) is not None}
-    if not chosen:
-        raise InputError("joint events need two views or more. Add views, or use events='one-unit'.")
+def choose_events(
+    one: NDArray[Any],
+    two: NDArray[Any],
+    true_one: Floats,
+    true_two: Floats,
+    *,
+    families: Sequence[Family],
+    alpha: float,
+    delta: float,
+) -> dict[Family, ChosenEvent]:
+    """The event of each family that best tells the runs on D from those on D'; a family may have none."""
+    search = Search(one=one, two=two, true_one=true_one, true_two=true_two, alpha=alpha, delta=delta)
+    return {family: event for family in families if (event := search.best(family)) is not None}
+
+
+def best_family(chosen: Chosen) -> Family:
+    """The family whose event looked best on the runs it was chosen on."""
+    return max(chosen, key=lambda family: chosen[family].bound)
+
+
+def best_and_bounds(
+    chosen: Chosen, one: NDArray[Any], two: NDArray[Any], names: Sequence[str], *, alpha: float, delta: float
+) -> dict[str, Any]:
+    """The family that looked best, and what the event of each family says on runs that it was not chosen on."""
     bounds = {
-        family: bound_of(event, one[half:], two[half:], names, alpha=alpha, delta=delta)
+        family.replace("-", "_"): bound_of(event, one, two, names, alpha=alpha, delta=delta)
         for family, event in chosen.items()
     }
-    return max(chosen, key=lambda family: chosen[family].bound), bounds
+    return {"best": best_family(chosen), "one_unit": None, "joint": None, **bounds}
 
 
 def bound_of(
@@ -139,15 +166,24 @@ def bound_of(
 
 
 @dataclass(frozen=True)
-class _WatchedRuns:
-    """The views' values in a batch of runs, as a function that can be sent to another process."""
+class WatchedRuns:
+    """The views' values in a batch of runs, as a function that can be sent to another process.
+
+    ``sides`` has the people of each side, and the views through which they are seen.
+    """
 
     run: RunMechanism
-    sides: dict[str, Histogram]
-    views: tuple[AuditView, ...]
+    sides: Mapping[str, tuple[Histogram, tuple[AuditView, ...]]]
 
     def __call__(self, batch: RunBatch) -> NDArray[Any]:
-        return look(self.run(self.sides[batch.side], batch.runs), self.views, len(batch.runs))
+        """The values of the views in each run of a batch (runs x views)."""
+        people, views = self.sides[batch.side]
+        return look(self.run(people, batch.runs), views, len(batch.runs))
+
+    def true_values(self, sides: Sequence[str]) -> list[Floats]:
+        """The true values of the views on some sides."""
+        watched = (self.sides[side] for side in sides)
+        return [look([people], views, 1)[0].astype(np.float64) for people, views in watched]
 
 
 def _happened(event: Event, values: NDArray[Any]) -> int:

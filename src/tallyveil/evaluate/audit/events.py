@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, Literal, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,22 @@ Aggregate = Literal["sum", "least", "largest"]
 Relation = Literal["=", ">=", "<=", "<"]
 _COMPARISONS = {"=": operator.eq, ">=": operator.ge, "<=": operator.le, "<": operator.lt}
 _WORDS = {"=": "is exactly", ">=": "is at least", "<=": "is at most", "<": "is below"}
+
+
+class RunStatistic(Protocol):
+    """One number of a run, computed from its views."""
+
+    def of(self, values: Values) -> Values:
+        """The statistic of each run."""
+        ...
+
+    def whole(self) -> bool:
+        """Whether one value occurs in many runs, so that equality with it is an event."""
+        ...
+
+    def words(self, names: Sequence[str]) -> str:
+        """The statistic in words, for these names of the views."""
+        ...
 
 
 @final
@@ -69,7 +85,7 @@ class Statistic:
 class Event:
     """Conditions on a run that must all hold: statistic, relation, threshold."""
 
-    conditions: tuple[tuple[Statistic, Relation, float], ...]
+    conditions: tuple[tuple[RunStatistic, Relation, float], ...]
 
     def holds(self, values: Values) -> Bools:
         """Whether the event happened in each run (a row of views)."""

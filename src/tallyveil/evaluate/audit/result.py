@@ -48,8 +48,9 @@ class Audit:
     ----------
     best
         Family of events that looked better on the runs for choosing; its bound is that of the audit.
-    one_unit, joint
-        Bounds from events on one view and from events on several. Each one holds with the stated confidence.
+    one_unit, joint, learned
+        Bounds from events on one view, from events on several, and from the score of boosted trees if they were asked
+        for. Each one holds with the stated confidence.
     neighbours
         The neighbours in words.
     proven
@@ -61,6 +62,7 @@ class Audit:
     best: Family
     one_unit: EventBound | None
     joint: EventBound | None
+    learned: EventBound | None = None
     neighbours: str
     proven: float | None
     runs: int
@@ -71,7 +73,7 @@ class Audit:
     @property
     def bound(self) -> EventBound:
         """The bound of the family that looked better on the runs for choosing."""
-        bound = self.one_unit if self.best == "one-unit" else self.joint
+        bound = {"one-unit": self.one_unit, "joint": self.joint, "learned": self.learned}[self.best]
         assert bound is not None
         return bound
 
@@ -108,6 +110,7 @@ class Audit:
             "delta": self.delta,
             "one_unit": None if self.one_unit is None else asdict(self.one_unit),
             "joint": None if self.joint is None else asdict(self.joint),
+            "learned": None if self.learned is None else asdict(self.learned),
             "views": list(self.views),
             "note": NOTE,
         }

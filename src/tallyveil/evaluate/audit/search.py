@@ -1,12 +1,15 @@
 """The search for the event that best distinguishes two neighbours.
 
-Two families of events are searched:
+Three families of events can be searched:
 
 - ``one-unit``: {v = k}, {v >= k}, {v <= k} for one view v, as in flaxman2019 (section 2.3);
 - ``joint``: the four quadrants such as {v1 >= k1 and v2 < k2} of two views; sums, differences and a weighted sum of
   views (equal to k, at least k or at most k); all views together on one neighbour's side; and sums of the signed
   distances of the views from midway, clipped at some length, because noise of bounded ratio gives no more evidence
-  beyond it.
+  beyond it;
+- ``learned``: the score of boosted trees, at least k or at most k. The trees are fitted on the first half of the runs
+  that are searched and the threshold is chosen on the second, because trees separate the runs they were fitted on far
+  too well.
 
 Thresholds come from the runs that are searched. All events of a kind are counted at once, by cumulative sums.
 """
@@ -22,9 +25,10 @@ import numpy as np
 
 from tallyveil._arrays import Floats
 from tallyveil.evaluate.audit.binomial import log_bounds
-from tallyveil.evaluate.audit.events import ChosenEvent, Event, Relation, Statistic, Values
+from tallyveil.evaluate.audit.events import ChosenEvent, Event, Relation, RunStatistic, Statistic, Values
+from tallyveil.evaluate.audit.learners import fit_trees
 
-Family = Literal["one-unit", "joint"]
+Family = Literal["one-unit", "joint", "learned"]
 CAUTION = 0.01  # events are chosen at this fraction of the error they are tested at, since the best of many is lucky
 GRID = 48  # thresholds for each view of a quadrant
 NARROW = 1 << 16  # whole numbers of a smaller range are counted without sorting
@@ -56,8 +60,8 @@ class Search:
 
     def best(self, family: Family) -> ChosenEvent | None:
         """The best event of a family; None if it has none (joint events need two views)."""
-        choices = self._single() if family == "one-unit" else self._joint()
-        return max(choices, key=lambda choice: choice.bound, default=None)
+        choices = {"one-unit": self._single, "joint": self._joint, "learned": self._learned}[family]
+        return max(choices(), key=lambda choice: choice.bound, default=None)
 
     def _single(self) -> Iterator[ChosenEvent]:
         yield from self._along(
@@ -72,6 +76,11 @@ class Search:
         yield from self._along(Statistic(weights=_weights(views, {i: 1, j: s})) for i, j in pairs for s in (1, -1))
         yield from self._along(self._together())
         yield from self._quadrants(pairs)
+
+    def _learned(self) -> Iterator[ChosenEvent]:
+        half = len(self.one) // 2
+        score = fit_trees(self.one[:half], self.two[:half])
+        yield from replace(self, one=self.one[half:], two=self.two[half:])._along([score])
 
     def _together(self) -> Iterator[Statistic]:
         """Statistics of all views at once."""
@@ -88,7 +97,7 @@ class Search:
         if np.count_nonzero(weights) > 1:
             yield Statistic(weights=tuple(weights.tolist()))
 
-    def _along(self, statistics: Iterable[Statistic]) -> Iterator[ChosenEvent]:
+    def _along(self, statistics: Iterable[RunStatistic]) -> Iterator[ChosenEvent]:
         """The best event of each statistic: equal to, at most or at least k."""
         for statistic in statistics:
             k, in_one, in_two = _counted(statistic.of(self.one), statistic.of(self.two))

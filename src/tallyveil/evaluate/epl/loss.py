@@ -105,6 +105,7 @@ def epl(
     confidence: float = 0.95,
     clusters: ArrayLike | None = None,
     theory: float | None = None,
+    fewest: int = 2,
     seed: int = 0,
 ) -> EmpiricalLoss:
     r"""Empirical privacy loss of residuals (petti2020, appendix).
@@ -130,6 +131,8 @@ def epl(
         parent). Otherwise, or with a single cluster, residuals are treated as independent.
     theory
         Theoretical value, such as z for G(z); it is stored with the result.
+    fewest
+        Number of residuals below which the loss is undefined. The largest ratio of a few residuals says little.
     seed
         Seed of the draws that set the width of the band.
 
@@ -145,13 +148,14 @@ def epl(
     sample = with_clusters(residuals, clusters)
     counted = value_counts(sample.value, zeros=sample.zeros)
     loss = EmpiricalLoss(n=counted.n, settings=settings, theory=None if theory is None else float(theory))
+    if counted.n < max(fewest, 2):
+        few = f"{counted.n} residual{'s' * (counted.n != 1)}"
+        return replace(loss, undefined=f"{few}: a distribution needs {max(fewest, 2)} or more")
     return _estimated(_noted(loss, sample.remark), sample, counted, seed=int(seed))
 
 
 def _estimated(loss: EmpiricalLoss, sample: ClusteredResiduals, counted: ValueCounts, *, seed: int) -> EmpiricalLoss:
     """The loss with its search range, interval and curve, or with the reason why it is undefined."""
-    if counted.n < 2:
-        return replace(loss, undefined=f"{counted.n} residual{'s' * (counted.n != 1)}: a distribution needs 2 or more")
     if len(counted.value) == 1:
         all_of_them = f"all {counted.n:,} residuals are {counted.value[0]:g}"
         return replace(loss, undefined=f"{all_of_them}: an invariant has no distribution of errors")

@@ -16,6 +16,7 @@ from tallyveil.evaluate.value_counts import ValueCounts
 
 Grid = Literal["midpoints", "integers"]
 Tails = Literal["each", "both"]
+ENOUGH = 100  # residuals: evaluations withhold the loss of fewer, whose largest ratio is mostly chance
 
 
 @final

@@ -5,7 +5,7 @@ The writer follows it, and ``verify`` accepts nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from tallyveil._arrays import Integers
 from tallyveil.files.release_folder.measurement_files import file_name, measured_pairs, safe_name
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.schema import DETAILED, TOTAL, Query, Schema
+from tallyveil.nouns.schema import TOTAL, Query, Schema
 from tallyveil.nouns.spine import Spine
-from tallyveil.nouns.tables import path_columns, path_levels
+from tallyveil.nouns.tables import path_columns, path_levels, path_names
 from tallyveil.privacy.constraints import FacilityBounds, Invariant
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Pair
+from tallyveil.release.plan import level_queries
 
 MARGIN = "_moe90"  # suffix of a column with the 90% margins of error of the column before it
 CERTIFICATE, SIGNATURE, PAGE = "certificate.json", "certificate.sig", "certificate.html"
@@ -80,16 +81,10 @@ def allowed_files(strategy: Strategy, schema: Schema, levels: Iterable[str], the
     return names | {measurement_name(query, level) for query, level in measured_pairs(strategy)}
 
 
-def level_queries(strategy: Strategy, schema: Schema, level: str) -> list[str]:
-    """The queries in a level's table: the total, and those measured there, except detailed."""
-    names = dict.fromkeys(schema.query(query).name for query in (TOTAL, *strategy.queries[level]))
-    return [name for name in names if name != DETAILED]
-
-
 def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequence[str], units: Integers) -> pa.Table:
     """Rows of a level's table, from the level's counts: one row per unit, columns ``query:label*label``."""
     part = counts.taken(units)
-    columns: dict[str, Any] = path_columns(histogram.spine, level, units)
+    columns: dict[str, Any] = path_columns(histogram.spine, level, units, names=True)
     for query in map(histogram.schema.query, queries):
         columns |= answer_columns(part, query)
     return pa.table(columns)
@@ -102,8 +97,12 @@ def answer_columns(counts: Counts, query: Query) -> dict[str, pa.Array]:
 
 
 def query_columns(query: Query) -> list[str]:
-    """The columns of a query in a level's table: ``query:label*label``, or ``total`` alone."""
-    return [query.name if query.name == label else f"{query.name}:{label}" for label in query.labels()]
+    """The columns of a query in a level's table: ``query:label*label``, or ``total`` alone.
+
+    An attribute keeps its name, even if it is the only one and so the detailed query.
+    """
+    name = query.factors[0] if len(query.factors) == 1 else query.name
+    return [f"{name}:{label}" for label in query.labels()] if query.factors else [TOTAL]
 
 
 def release_columns(spine: Spine, schema: Schema) -> pa.Schema:
@@ -112,20 +111,23 @@ def release_columns(spine: Spine, schema: Schema) -> pa.Schema:
     return pa.schema({**coded, "count": pa.int64()})
 
 
-def spine_columns(levels: Iterable[str]) -> pa.Schema:
-    """The columns of ``spine.parquet``."""
-    return pa.schema(dict.fromkeys(levels, _CODES))
+def spine_columns(levels: Iterable[str], names: Mapping[str, str] | None = None) -> pa.Schema:
+    """The columns of ``spine.parquet``; ``names`` are the columns of names, by level."""
+    named = names or {}
+    return pa.schema({column: _CODES for level in levels for column in (level, named.get(level, level))})
 
 
 def facility_columns(spine: Spine) -> pa.Schema:
     """The columns of ``facilities.parquet``."""
-    return pa.schema({spine.leaf: pa.string(), "type": _CODES, "count": pa.int64()})
+    paths = dict.fromkeys(path_levels(spine, spine.leaf), _CODES)
+    leaf = paths if spine.leaf in spine.own else {spine.leaf: pa.string()}
+    return pa.schema({**leaf, "type": _CODES, "count": pa.int64()})
 
 
 def level_columns(spine: Spine, schema: Schema, strategy: Strategy, level: str) -> pa.Schema:
     """The columns of a level's table, without margins of error."""
     counts = [name for query in level_queries(strategy, schema, level) for name in query_columns(schema.query(query))]
-    return pa.schema({**dict.fromkeys(path_levels(spine, level), _CODES), **dict.fromkeys(counts, pa.int64())})
+    return pa.schema({**dict.fromkeys(path_names(spine, level), _CODES), **dict.fromkeys(counts, pa.int64())})
 
 
 def with_margins(columns: pa.Schema, there: Collection[str]) -> pa.Schema:

@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from tallyveil._arrays import Integers
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
-from tallyveil.files.release_folder.layout import level_columns, level_name, level_part, level_queries, with_margins
+from tallyveil.files.release_folder.layout import level_columns, level_name, level_part, with_margins
 from tallyveil.files.release_folder.strict import ReadRelease
 from tallyveil.files.release_folder.strict_tables import CheckedTable, checked_table, refuse_differing
 from tallyveil.files.tables.geography import unit_code
+from tallyveil.release.plan import level_queries
 
 Columns = dict[str, Integers]
 

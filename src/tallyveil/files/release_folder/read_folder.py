@@ -17,6 +17,7 @@ from tallyveil.files.release_folder.layout import (
     FACILITIES,
     MEASURED_SPINE,
     RELEASE,
+    SOURCE,
     SPINE,
     STRATEGY,
     exact_pairs,
@@ -24,8 +25,9 @@ from tallyveil.files.release_folder.layout import (
     saved_pairs,
 )
 from tallyveil.files.release_folder.measurement_files import FileValues, empty_measurements, read_exact
+from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.codebook_toml import read_codebook
-from tallyveil.files.tables.geography import codes_of
+from tallyveil.files.tables.geography import codes_of, read_units
 from tallyveil.files.tables.read import read_counts
 from tallyveil.files.tables.side import read_facilities
 from tallyveil.files.tables.sources import Source, batches
@@ -34,7 +36,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
-from tallyveil.nouns.tables import has_named_root, path_levels
+from tallyveil.nouns.tables import path_levels
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import read_strategy
@@ -56,8 +58,8 @@ def read_release(folder: str | PathLike[str]) -> Release:
     if missing:
         lacks = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
         raise FolderError(f"{place}: not a release, {lacks}. Give the folder of a release.")
-    units, book = place / SPINE, read_codebook(place / CODEBOOK)
-    people = read_counts(place / RELEASE, book, units=units if units.exists() else None)
+    spine = read_spine(place) if (place / SPINE).exists() else None
+    people = read_counts(place / RELEASE, read_codebook(place / CODEBOOK), units=spine)
     certificate = certificate_in(place) if (place / CERTIFICATE).exists() else None
     stamps = () if certificate is None else certificate.declared.stamps
     people = replace(people, stamps=tuple(dict.fromkeys([*people.stamps, *stamps])))
@@ -73,6 +75,23 @@ def read_release(folder: str | PathLike[str]) -> Release:
         measurements=read_measurements(place, strategy, people, optimised=optimised, stamps=stamps),
         optimised=optimised,
     )
+
+
+def read_spine(folder: Path) -> Spine:
+    """The spine of a release, with the names of its units: ``spine.parquet`` as ``codebook.toml`` describes it."""
+    return read_units(folder / SPINE, read_codebook(folder / CODEBOOK))
+
+
+def read_source(folder: Path) -> Codebook | None:
+    """The codebook with which the input of a release was read, if the folder has it.
+
+    Labels that were taken from the data are those of the release.
+    """
+    if not (folder / SOURCE).exists():
+        return None
+    source, known = read_codebook(folder / SOURCE), read_codebook(folder / CODEBOOK).attributes
+    attributes = {name: labels or known.get(name, ()) for name, labels in source.attributes.items()}
+    return replace(source, attributes=attributes)
 
 
 def read_measurements(
@@ -120,8 +139,7 @@ def read_measured_spine(source: Source, standard: Spine, *, shaped_by: tuple[str
     if missing:
         raise FolderError(f"{source}: no column {missing[0]!r}. Copy the folder again.")
     columns = {level: codes_of(table.column(level)) for level in levels}
-    root = standard.levels[0] if has_named_root(standard) else None
-    spine = Spine.from_columns(columns, root=root, in_order=True)
+    spine = Spine.from_columns(columns, root=standard.named_root, in_order=True)
     return OptimisedSpine.from_spines(spine, standard, shaped_by=shaped_by)
 
 

@@ -41,7 +41,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
-from tallyveil.nouns.tables import counts_table
+from tallyveil.nouns.tables import counts_table, path_levels
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_from_toml, strategy_to_toml
 from tallyveil.release.declare import versions
@@ -137,7 +137,7 @@ def read_spine_strictly(folder: Sealed, book: Codebook | None) -> tuple[str, Spi
     """Read the spine; its table has one row per leaf, in order."""
     if book is None:
         raise UncheckedError("the codebook cannot be read")
-    table = checked_table(folder, SPINE, spine_columns(book.levels))
+    table = checked_table(folder, SPINE, spine_columns(book.levels, book.names))
     spine = read_units(table.opened(), book)
     units = units_table(spine)
     table.same_as(lambda first, last: units.slice(first, last - first), units.num_rows)
@@ -182,7 +182,7 @@ def read_source_strictly(folder: Sealed, people: Histogram, *, strictly: bool) -
     labels = {name: tuple(known) for name, known in people.schema.attributes.items()}
     if source.spine_levels != people.spine.levels:
         raise BrokenError(f"{SOURCE} has other levels than {CODEBOOK}")
-    if {name: tuple(known) or labels.get(name) for name, known in source.attributes.items()} != labels:
+    if {name: tuple(known) or labels.get(name) for name, known in source.words.items()} != labels:
         raise BrokenError(f"{SOURCE} has other attributes or labels than {CODEBOOK}")
     return "a codebook with the levels and attributes of the release", source
 
@@ -213,7 +213,7 @@ def read_measured_spine_strictly(
         return "the published one", None
     if not elsewhere:
         raise BrokenError(f"{MEASURED_SPINE} exists, though the certificate declares no optimised spine")
-    table = checked_table(folder, MEASURED_SPINE, spine_columns(units_table(spine).column_names))
+    table = checked_table(folder, MEASURED_SPINE, spine_columns(path_levels(spine, spine.leaf)))
     optimised = read_measured_spine(table.opened(), spine, shaped_by=shaped_by_of(certificate))
     units = units_table(optimised.spine)
     table.same_as(lambda first, last: units.slice(first, last - first), units.num_rows)

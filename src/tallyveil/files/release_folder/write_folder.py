@@ -28,7 +28,6 @@ from tallyveil.files.release_folder.layout import (
     STRATEGY,
     level_name,
     level_part,
-    level_queries,
     measurement_name,
 )
 from tallyveil.files.release_folder.manifest import manifest_of
@@ -47,6 +46,7 @@ from tallyveil.release.certificate import Certificate
 from tallyveil.release.certificate_page import certificate_html
 from tallyveil.release.declare import SEEDED
 from tallyveil.release.measurements import Measurements, Pair
+from tallyveil.release.plan import level_queries
 from tallyveil.release.release import Release
 
 

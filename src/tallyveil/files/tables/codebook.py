@@ -13,7 +13,10 @@ from tallyveil.nouns.histogram import Filter
 from tallyveil.nouns.schema import Grouping, Schema
 
 Layout = Literal["wide", "long", "persons"]
-COUNTS = ("count", "counts", "n", "persons", "people", "population", "pop", "freq", "_freq", "frequency")
+COUNTS = (
+    *("count", "counts", "n", "persons", "people", "population", "pop", "freq", "_freq", "frequency"),
+    *("effectif", "effectifs", "población", "poblacion", "habitantes", "anzahl", "einwohner", "bevölkerung"),
+)
 TOTALS = ("total", "tot", "total_population", "pop", "population", "persons")  # names of columns that hold numbers
 
 
@@ -28,6 +31,7 @@ class Codebook:
         The geographic levels, coarse to fine: columns of codes, or cuts of ``code``.
     attributes
         Labels of each attribute, in order. With an empty list they are taken from the data, and releases are stamped.
+        A table of totals has no attributes.
     root
         The name of a level above the first column.
     code, lengths
@@ -35,15 +39,23 @@ class Codebook:
     pad
         Columns of numbers that lost their leading zeros, and how many digits to restore.
     relative
-        Whether codes repeat under parents (county 001 in every state), so that the parent's code is prefixed.
+        Whether codes repeat under parents (county 001 in every state), so that a unit is known by its path.
+    names
+        For some levels, the column with the names of their units, such as ``{"county": "county_name"}``.
+    labels
+        Words for the codes of an attribute, such as ``{"sex": {"1": "male", "2": "female"}}``. The table has the codes,
+        which ``attributes`` lists, and the schema has the words.
     layout
         ``"wide"``, ``"long"`` or ``"persons"``.
     column
-        Wide tables: the pattern of the column names of cells, such as ``"{age}_{race}"``.
+        Wide tables: the pattern of the column names of cells, such as ``"{age}_{race}"``. Attributes that it does not
+        name are columns of labels. Without attributes, the column with the number of people (by default ``total``).
     count
         Long tables: the column with the count.
     where, total, ignore
         Rows to keep; a column that the cells must sum to; further columns to ignore without a warning.
+    sheet
+        Excel workbooks: the sheet with the table.
     where_is_public
         Whether it is public who passes ``where``, so that the number of such people may be published exactly.
     labels_from, units_from
@@ -63,12 +75,15 @@ class Codebook:
     lengths: Mapping[str, int] = field(default_factory=dict)
     pad: Mapping[str, int] = field(default_factory=dict)
     relative: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     layout: Layout = "wide"
     column: str | None = None
     count: str | None = None
     where: Mapping[str, str] = field(default_factory=dict)
     total: str | None = None
     ignore: tuple[str, ...] = ()
+    sheet: str | None = None
     where_is_public: bool = False
     labels_from: Literal["data"] | None = None
     units_from: Literal["data"] | None = None
@@ -79,17 +94,19 @@ class Codebook:
         for name in ("levels", "ignore", "stamps"):
             if isinstance(getattr(self, name), str):
                 raise DataError(f"{name} = {getattr(self, name)!r} must be a list. Write [{getattr(self, name)!r}].")
-        for name in ("attributes", "groupings", "lengths", "pad", "where"):
+        for name in ("attributes", "groupings", "lengths", "pad", "names", "labels", "where"):
             object.__setattr__(self, name, Frozen(getattr(self, name)))
         for name in ("levels", "zeros", "ignore", "stamps"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         self._check_marks()
+        self._take_words()
         if self.code is not None:
             if not self.lengths:
                 raise DataError(f"[geography] code = {self.code!r} needs lengths: how many characters name each level.")
             object.__setattr__(self, "levels", tuple(self.lengths))
         if not self.levels:
             raise DataError('[geography] names no levels. Add levels = ["state", "county", ...], coarse to fine.')
+        self._check_names()
         if self.layout not in ("wide", "long", "persons"):
             raise DataError(f'[table] layout must be "wide", "long" or "persons". Got {self.layout!r} instead.')
         if self.layout == "wide":
@@ -105,7 +122,31 @@ class Codebook:
     @property
     def schema(self) -> Schema:
         """The schema that the codebook declares."""
-        return Schema(attributes=self.attributes, groupings=self.groupings, zeros=self.zeros)
+        return Schema(attributes=self.words, groupings=self.groupings, zeros=self.zeros)
+
+    @property
+    def words(self) -> dict[str, tuple[str, ...]]:
+        """The labels of each attribute as they are published: words, where ``labels`` has them for the codes."""
+        return {
+            name: tuple(self.labels[name][code] for code in codes) if name in self.labels else codes
+            for name, codes in self.attributes.items()
+        }
+
+    @property
+    def in_columns(self) -> tuple[str, ...]:
+        """The attributes whose labels are in the names of columns; the others are columns of labels."""
+        named = re.findall(r"\{(.*?)\}", self.column or "") if self.layout == "wide" else []
+        return tuple(name for name in self.attributes if name in named)
+
+    @property
+    def in_rows(self) -> tuple[str, ...]:
+        """The attributes that are columns of labels."""
+        return tuple(name for name in self.attributes if name not in self.in_columns)
+
+    @property
+    def row_per_unit(self) -> bool:
+        """Whether the table has one row per leaf: a wide table without columns of labels."""
+        return self.layout == "wide" and not self.in_rows
 
     @property
     def geography(self) -> tuple[str, ...]:
@@ -146,16 +187,51 @@ class Codebook:
         if wrong:
             raise DataError(f"stamps must be a list of texts. Got {wrong[0]!r} among them.")
 
+    def _check_names(self) -> None:
+        for level, column in self.names.items():
+            if level not in self.levels:
+                raise DataError(f"[geography] names: {level!r} is not a level ({', '.join(self.levels)}). Correct it.")
+            if column in self.levels or list(self.names.values()).count(column) > 1:
+                raise DataError(
+                    f"[geography] names: column {column!r} of level {level!r} is used twice, or has the name of a "
+                    f"level. Give each level a column of its own."
+                )
+
+    def _take_words(self) -> None:
+        """Check the words for codes, and list the codes of an attribute that has words and no list of its own."""
+        for name, words in self.labels.items():
+            place = f"[labels.{name}]"
+            if name not in self.attributes:
+                raise DataError(f"{place}: there is no attribute {name!r}. Known are {', '.join(self.attributes)}.")
+            if not isinstance(words, Mapping):
+                raise DataError(f'{place} = {words!r} is not a section. Write {place} and lines such as 1 = "male".')
+            codes = self.attributes[name] or tuple(words)
+            for code in (*codes, *words):
+                if code not in words:
+                    raise DataError(f'{place} has no word for code {code!r}. Add "{code}" = "...".')
+                if code not in codes:
+                    raise DataError(f"{place}: code {code!r} is not among those of [attributes] {name}. Add it there.")
+                if not isinstance(words[code], str) or not words[code]:
+                    raise DataError(f"{place}: the word for code {code!r} must be text. Got {words[code]!r} instead.")
+            repeated = [code for code in codes if list(words.values()).count(words[code]) > 1]
+            if repeated:
+                alike = " and ".join(repr(code) for code in repeated if words[code] == words[repeated[0]])
+                raise DataError(f"{place}: codes {alike} are both {words[repeated[0]]!r}. Give each code its own word.")
+            object.__setattr__(self, "attributes", Frozen({**self.attributes, name: codes}))
+
     def _check_pattern(self) -> None:
-        example = "_".join(f"{{{name}}}" for name in self.attributes)
+        if not self.attributes and self.column is None:
+            object.__setattr__(self, "column", self.total)
+        example = "_".join(f"{{{name}}}" for name in self.attributes) or "population"
         if self.column is None:
             raise DataError(f'[table] layout = "wide" needs column = a pattern such as "{example}".')
         named = re.findall(r"\{(.*?)\}", self.column)
-        if sorted(named) != sorted(self.attributes):
+        if sorted(named) != sorted(self.in_columns) or bool(named) != bool(self.attributes):
             raise DataError(
-                f'[table] column = "{self.column}" must name each attribute once ({", ".join(self.attributes)}), '
-                f'such as "{example}".'
+                f'[table] column = "{self.column}" must name attributes, each once '
+                f'({", ".join(self.attributes) or "there are none"}), such as "{example}". Attributes that it does not '
+                f"name are columns of labels."
             )
-        empty = [name for name, labels in self.attributes.items() if not labels]
+        empty = [name for name in self.in_columns if not self.attributes[name]]
         if empty:
             raise DataError(f"[attributes] {empty[0]} has no labels. A wide table needs them: they name its columns.")

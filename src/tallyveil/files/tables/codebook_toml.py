@@ -15,11 +15,12 @@ from tallyveil.nouns.histogram import Filter
 from tallyveil.nouns.schema import Grouping, as_labels
 
 SECTIONS = {
-    "geography": ("levels", "root", "code", "lengths", "pad", "relative"),
+    "geography": ("levels", "root", "code", "lengths", "pad", "relative", "names"),
     "attributes": None,
+    "labels": None,
     "groupings": None,
     "zeros": None,
-    "table": ("layout", "column", "count", "where", "where_is_public", "total", "ignore"),
+    "table": ("layout", "column", "count", "where", "where_is_public", "total", "ignore", "sheet"),
     "filtered": ("where", "public"),
 }
 TOP = ("labels_from", "units_from", "where_is_public", "stamps")  # fields above the first section
@@ -63,9 +64,12 @@ def codebook_from_toml(source: str) -> Codebook:
     top = {name: table.pop(name) for name in TOP if name in table}
     for section, content in table.items():
         _check_section(section, content)
-    missing = [name for name in ("geography", "attributes", "table") if name not in table]
+    missing = [name for name in ("geography", "table") if name not in table]
     if missing:
-        raise DataError(f"section [{missing[0]}] is missing. A codebook has [geography], [attributes] and [table].")
+        raise DataError(
+            f"section [{missing[0]}] is missing. A codebook has [geography], [table] and, unless only totals are "
+            f"counted, [attributes]."
+        )
     twice = [name for name in top if name in table["table"]]
     if twice:
         raise DataError(f"{twice[0]} is both at the top and in [table]. Keep one of them.")
@@ -74,7 +78,8 @@ def codebook_from_toml(source: str) -> Codebook:
             **top,
             **{"levels": (), **table["geography"]},
             **table["table"],
-            attributes={name: as_labels(name, labels) for name, labels in table["attributes"].items()},
+            attributes={name: as_labels(name, labels) for name, labels in table.get("attributes", {}).items()},
+            labels=table.get("labels", {}),
             groupings={name: Grouping(**grouping) for name, grouping in table.get("groupings", {}).items()},
             zeros=table.get("zeros", ()),
             filtered=_filtered(table["filtered"]) if "filtered" in table else None,
@@ -96,14 +101,17 @@ def codebook_to_toml(codebook: Codebook) -> str:
             "lengths": dict(codebook.lengths) if cut else None,
             "pad": dict(codebook.pad),
             "relative": codebook.relative,
+            "names": dict(codebook.names),
         },
         "attributes": {name: list(labels) for name, labels in codebook.attributes.items()},
+        "labels": {name: dict(words) for name, words in codebook.labels.items()},
         "groupings": {
             name: {"of": grouping.of, "groups": {group: list(labels) for group, labels in grouping.groups.items()}}
             for name, grouping in codebook.groupings.items()
         },
         "zeros": [{name: list(labels) for name, labels in zero.items()} for zero in codebook.zeros],
         "table": {
+            "sheet": codebook.sheet,
             "layout": codebook.layout,
             "column": codebook.column,
             "count": codebook.count,

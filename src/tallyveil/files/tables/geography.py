@@ -1,7 +1,8 @@
-"""From columns of codes to paths on a spine."""
+"""From columns of codes and names to paths on a spine."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 
 import numpy as np
@@ -14,7 +15,7 @@ from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.columns import Batch
 from tallyveil.files.tables.sources import Source, batches
-from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.spine import Spine, UnitNames
 
 CUTS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}  # digits of a GEOID
 
@@ -23,11 +24,28 @@ def read_units(units: Source | Spine, codebook: Codebook) -> Spine:
     """The spine of a public list of units: a table with the codebook's geographic columns, one row per leaf."""
     if isinstance(units, Spine):
         return units
-    parts = [paths_of(batch, codebook) for batch in batches(units)]
+    paths = pa.concat_tables([named_paths(batch, codebook) for batch in batches(units)])
     try:
-        return spine_from_paths(pa.concat_tables(parts), codebook)
+        return with_names(spine_from_paths(paths, codebook), paths, codebook)
     except InputError as problem:
         raise problem.located(units if isinstance(units, str | PathLike) else "the units") from None
+
+
+def read_spine(table: Source, codebook: Codebook) -> Spine:
+    """The spine of the units in any table with the codebook's geographic columns; nothing else in it is read.
+
+    Rows that the codebook leaves out (``where``) do not count, if the table has the columns that say so.
+    """
+    parts = []
+    for batch in batches(table):
+        for column, value in codebook.where.items():
+            if column in batch.table.column_names:
+                batch = batch.where(column, str(value))
+        parts.append(distinct(paths_of(batch, codebook), codebook.levels)[1])
+    try:
+        return spine_from_paths(distinct(pa.concat_tables(parts), codebook.levels)[1], codebook)
+    except InputError as problem:
+        raise problem.located(table if isinstance(table, str | PathLike) else "the table") from None
 
 
 def paths_of(batch: Batch, book: Codebook) -> pa.Table:
@@ -42,7 +60,7 @@ def paths_of(batch: Batch, book: Codebook) -> pa.Table:
         if column in book.pad:
             return batch.padded(column, book.pad[column])
         values = batch.text(column)
-        if lost_zeros(values, column):
+        if not book.relative and lost_zeros(values, column):
             raise DataError(
                 f"{batch.name}: column {column!r} has codes of {CUTS[column] - 1} digits, one short of a {column}'s: "
                 f"leading zeros are lost. Save it as text, or restore them in the codebook: "
@@ -52,12 +70,44 @@ def paths_of(batch: Batch, book: Codebook) -> pa.Table:
 
     if book.code is not None:
         return _cut(batch, book, codes(book.code).cast(pa.string()))
-    columns = [codes(column) for column in book.levels]
-    if book.relative:
-        columns = [column.cast(pa.string()) for column in columns]
-        for i in range(1, len(columns)):
-            columns[i] = pc.binary_join_element_wise(columns[i - 1], columns[i], "")
-    return pa.table(dict(zip(book.levels, columns, strict=True)))
+    return pa.table({column: codes(column) for column in book.levels})
+
+
+def named_paths(batch: Batch, book: Codebook) -> pa.Table:
+    """The codes of every level and the names of the units, row by row."""
+    paths = paths_of(batch, book)
+    for level, column in book.names.items():
+        if column not in batch.table.column_names:
+            raise DataError(
+                f"{batch.name}: no column {column!r}, which the codebook names as the names of level {level!r}. Add it "
+                f"(to the list of units, if there is one), or correct [geography] names."
+            )
+        paths = paths.append_column(column, batch.text(column))
+    return paths
+
+
+def with_names(spine: Spine, paths: pa.Table, book: Codebook) -> Spine:
+    """The spine with the names that stand beside the codes of its units: one for each unit."""
+    if not book.names:
+        return spine
+    codes = {level: codes_of(paths.column(level)) for level in book.levels}
+    leaf, names = spine.locate(spine.leaf, spine.leaf_codes(codes)), {}
+    for level, column in book.names.items():
+        unit = np.searchsorted(spine.leaves_under(level), leaf, side="right") - 1
+        texts = _one_array(paths.column(column)).cast(pa.string()).dictionary_encode()
+        text = texts.indices.to_numpy().astype(np.int64)
+        of_unit = np.zeros(spine.size(level), dtype=np.int64)
+        of_unit[unit[::-1]] = text[::-1]  # the first name of each unit
+        if (other := of_unit[unit] != text).any():
+            row = int(np.argmax(other))
+            first, second = (texts.dictionary[int(i)].as_py() for i in (of_unit[unit[row]], text[row]))
+            raise DataError(
+                f"{level} {unit_code(spine, level, int(unit[row]))!r} has two names in column {column!r}: {first!r} "
+                f"and {second!r}. Give each unit one name, or remove the level from [geography] names."
+            )
+        known = texts.dictionary.to_pylist()
+        names[level] = UnitNames(column=column, of_unit=tuple(known[i] for i in of_unit))
+    return replace(spine, names=names)
 
 
 def lost_zeros(codes: pa.Array | pa.ChunkedArray, level: str) -> bool:
@@ -89,7 +139,7 @@ def _cut(batch: Batch, book: Codebook, whole: pa.Array) -> pa.Table:
 def spine_from_paths(paths: pa.Table, book: Codebook) -> Spine:
     """The spine whose leaves have these paths."""
     columns = {name: codes_of(paths.column(name)) for name in book.levels}
-    return Spine.from_columns(columns, root=book.root)
+    return Spine.from_columns(columns, root=book.root, relative=book.relative)
 
 
 def distinct(paths: pa.Table, levels: tuple[str, ...]) -> tuple[Integers, pa.Table]:
@@ -119,5 +169,5 @@ def codes_of(column: pa.ChunkedArray) -> NDArray[np.bytes_]:
 
 
 def unit_code(spine: Spine, level: str, unit: int) -> str:
-    """The code of one unit of a level, for a message."""
+    """The code of one unit of a level (its path where codes repeat), for a message."""
     return bytes(spine.codes[spine.depth(level)][unit]).decode()

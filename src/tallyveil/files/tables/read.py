@@ -15,7 +15,7 @@ from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.columns import Batch
 from tallyveil.files.tables.entries import Entries, wide_columns
 from tallyveil.files.tables.geography import read_units
-from tallyveil.files.tables.sources import Source, batches, column_names
+from tallyveil.files.tables.sources import Source, batches, column_names, sheet_of
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
 
@@ -31,7 +31,7 @@ def read_counts(
     Parameters
     ----------
     source
-        A CSV or Parquet file, or a pandas, polars or Arrow table.
+        A CSV, Parquet or Excel file, or a pandas, polars or Arrow table.
     codebook
         What the columns of the table mean.
     units
@@ -42,13 +42,15 @@ def read_counts(
     as drafted from it), and the filter that selected the rows.
     """
     book = codebook if isinstance(codebook, Codebook) else read_codebook(codebook)
-    _check_columns(source, book)
+    source = sheet_of(source, book.sheet)
+    _check_columns(source, book, listed=units is not None)
     stamps, kept_by = codebook_stamps(book, listed=units is not None), book.filter
     if not all(book.attributes.values()):
         book = _with_labels_from(source, book)
-    entries = Entries(book)
+    entries = Entries(book if units is None else replace(book, names={}))  # names come from the list of units
     for batch in batches(source):
         entries.add(_kept(batch, book))
+    entries.refuse_wrong_totals()
     spine = read_units(units, book) if units is not None else entries.spine()
     name = entries.name
     try:
@@ -67,11 +69,12 @@ def codebook_stamps(book: Codebook, *, listed: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stamps))
 
 
-def _check_columns(source: Source, book: Codebook) -> None:
+def _check_columns(source: Source, book: Codebook, *, listed: bool) -> None:
     names = column_names(source)
     name = str(source) if isinstance(source, str | PathLike) else "the table"
-    cells = wide_columns(book) if book.layout == "wide" else [*book.attributes, *([book.count] if book.count else [])]
-    wanted = [*book.geography, *cells, *book.where, *([book.total] if book.total else [])]
+    cells = wide_columns(book) if book.layout == "wide" else [book.count] if book.count else []
+    wanted = [*book.geography, *book.in_rows, *cells, *book.where, *([book.total] if book.total else [])]
+    wanted += [] if listed else book.names.values()
     missing = [column for column in wanted if column not in names]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -79,7 +82,7 @@ def _check_columns(source: Source, book: Codebook) -> None:
             f"{name}: no column {missing[0]!r}{more}, which the codebook names. The columns are {', '.join(names)}. "
             f"Correct the codebook, or draft one with: tallyveil codebook {name}"
         )
-    extra = [column for column in names if column not in {*wanted, *book.ignore}]
+    extra = [column for column in names if column not in {*wanted, *book.names.values(), *book.ignore}]
     if book.layout == "persons":
         _refuse_counts(name, [*extra, *([book.total] if book.total else [])])
     if extra:

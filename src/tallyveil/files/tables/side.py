@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError, InputError
@@ -17,7 +18,7 @@ from tallyveil.nouns.census_schemas import UNITS_2020
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
-from tallyveil.nouns.tables import code_array
+from tallyveil.nouns.tables import code_array, path_columns
 
 
 def read_facilities(source: Source, spine: Spine, *, attribute: str, types: Sequence[str]) -> Facilities:
@@ -73,6 +74,9 @@ def areas_table(areas: Areas) -> pa.Table:
 
 
 def _codes(spine: Spine, leaves: Integers) -> dict[str, pa.Array]:
+    """The column of leaf codes or, where these repeat under parents, a column for every level."""
+    if spine.leaf in spine.own:
+        return path_columns(spine, spine.leaf, leaves)
     return {spine.leaf: code_array(spine, spine.leaf, leaves)}
 
 
@@ -89,11 +93,20 @@ def _whole(source: Source, spine: Spine, *columns: str) -> Batch:
 
 
 def _leaves(batch: Batch, spine: Spine, *others: str) -> Integers:
-    """Leaf positions from the column named after the leaf level or, without one, from the first other column."""
+    """Leaf positions from the column named after the leaf level or, without one, from the first other column.
+
+    Where leaf codes repeat under parents, they come from the columns of all levels, if the table has them.
+    """
     names = [name for name in batch.table.column_names if name not in others]
     column = spine.leaf if spine.leaf in names else names[0]
+    whole = spine.leaf in spine.own and set(spine.column_levels) <= set(names)
+
+    def codes(name: str) -> NDArray[np.bytes_]:
+        return codes_of(pa.chunked_array([batch.text(name)]))
+
     try:
-        return spine.locate(spine.leaf, codes_of(pa.chunked_array([batch.text(column)])))
+        found = spine.leaf_codes({level: codes(level) for level in spine.column_levels}) if whole else codes(column)
+        return spine.locate(spine.leaf, found)
     except InputError as problem:
         raise DataError(str(problem) if batch.name in str(problem) else f"{batch.name}, {problem}") from None
 

@@ -1,9 +1,9 @@
-"""Tables as batches of rows, whatever they come from: CSV, Parquet, Arrow, pandas or polars."""
+"""Tables as batches of rows, whatever they come from: CSV, Parquet, Excel, Arrow, pandas or polars."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,8 +16,9 @@ import pyarrow.parquet
 
 from tallyveil.errors import DataError
 from tallyveil.files.tables.columns import Batch, first_line
+from tallyveil.files.tables.excel import Sheet, is_workbook, read_sheet
 
-Source = str | PathLike[str] | Any  # a path, an OpenTable, or a pandas, polars or Arrow table
+Source = str | PathLike[str] | Any  # a path, a sheet, an OpenTable, or a pandas, polars or Arrow table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +42,16 @@ def batches(source: Source, *, size: int = 1 << 20) -> Iterator[Batch]:
     if not path.exists():
         raise DataError(f"{path}: no such file.")
     if path.is_dir():
-        raise DataError(f"{path}: a folder, not a table. Give a CSV or Parquet file.")
+        raise DataError(f"{path}: a folder, not a table. Give a CSV, Parquet or Excel file.")
     if path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty. Give a CSV or Parquet file.")
-    with path.open("rb") as file:
-        is_parquet = file.read(4) == b"PAR1"
-    yield from _pieces(str(path), _parquet(path, size) if is_parquet else _csv(path))
+        raise DataError(f"{path}: the file is empty. Give a CSV, Parquet or Excel file.")
+    if is_workbook(path):
+        pieces = read_sheet(path, source.name if isinstance(source, Sheet) else None)
+    else:
+        with path.open("rb") as file:
+            is_parquet = file.read(4) == b"PAR1"
+        pieces = _parquet(path, size) if is_parquet else _csv(path)
+    yield from _pieces(str(path), pieces)
 
 
 def column_names(source: Source) -> list[str]:
@@ -54,10 +59,26 @@ def column_names(source: Source) -> list[str]:
     return list(next(iter(batches(source))).table.column_names)
 
 
+def sheet_of(source: Source, name: str | None) -> Source:
+    """A table, or the named sheet of it where it is a workbook."""
+    if name is None or not isinstance(source, str | PathLike):
+        return source
+    path = Path(fspath(source))
+    return Sheet(path=path, name=name) if path.is_file() and is_workbook(path) else source
+
+
+def _refuse_repeated(name: str, names: Sequence[str]) -> None:
+    """Refuse two columns of one name: which of them is meant cannot be known."""
+    if len(set(names)) != len(names):
+        twice = next(column for column in names if list(names).count(column) > 1)
+        raise DataError(f"{name}: column {twice!r} is in the header twice. Rename one.")
+
+
 def _pieces(name: str, pieces: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
     before = 0
     try:
         for piece in pieces:
+            _refuse_repeated(name, piece.schema.names)
             rows = np.arange(before, before + piece.num_rows)
             yield Batch(name=name, table=_plain_text(pa.Table.from_batches([piece])), rows=rows)
             before += piece.num_rows
@@ -66,6 +87,8 @@ def _pieces(name: str, pieces: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
 
 
 def _arrow(source: Any) -> pa.Table:
+    names = source.column_names if isinstance(source, pa.Table) else getattr(source, "columns", ())
+    _refuse_repeated("the table", [str(name) for name in names])
     try:
         if isinstance(source, pa.Table):
             return source
@@ -76,7 +99,7 @@ def _arrow(source: Any) -> pa.Table:
         raise DataError(
             f"the table: a column cannot be read ({first_line(problem)}). Give each column one kind of value."
         ) from None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, AttributeError):
         raise DataError(
             f"{type(source).__name__} is not a table. Give a path, or a pandas, polars or Arrow table."
         ) from None
@@ -113,18 +136,16 @@ def _csv(path: Path) -> Iterator[pa.RecordBatch]:
     with pa.input_stream(str(path)) as file:  # unpacks .gz
         head = file.read(1 << 16)
     if b"\0" in head:
-        raise DataError(f"{path}: a binary file, neither CSV nor Parquet. Give a CSV or Parquet file.")
+        raise DataError(f"{path}: a binary file, neither CSV nor Parquet. Give a CSV, Parquet or Excel file.")
     try:
         first = head.decode("utf-8-sig", errors="strict" if len(head) < 1 << 16 else "ignore").splitlines()[:1]
     except UnicodeDecodeError:
         raise pa.ArrowInvalid("invalid UTF8") from None
     if not first:
-        raise DataError(f"{path}: the file is empty. Give a CSV or Parquet file.")
+        raise DataError(f"{path}: the file is empty. Give a CSV, Parquet or Excel file.")
     delimiter = max(",;\t|", key=first[0].count)
     names = next(csv.reader([first[0]], delimiter=delimiter))
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise DataError(f"{path}: column {twice[0]!r} is in the header twice. Rename one.")
+    _refuse_repeated(str(path), names)
     reader = pyarrow.csv.open_csv(
         path,
         read_options=pyarrow.csv.ReadOptions(block_size=1 << 24),

@@ -21,7 +21,7 @@ from tallyveil.files.tables.entries import wide_columns
 from tallyveil.files.tables.geography import CUTS
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
-from tallyveil.nouns.tables import counts_table, has_named_root, path_columns
+from tallyveil.nouns.tables import counts_table, path_columns
 
 
 def persons_rows(counts: pa.Table) -> pa.Table:
@@ -43,24 +43,26 @@ def wide_table(histogram: Histogram) -> pa.Table:
 
 
 def units_table(spine: Spine) -> pa.Table:
-    """Every leaf with its path, including empty leaves."""
-    return pa.table(path_columns(spine, spine.leaf, np.arange(spine.size(spine.leaf))))
+    """Every leaf with its path and the names of its units, including empty leaves."""
+    return pa.table(path_columns(spine, spine.leaf, np.arange(spine.size(spine.leaf)), names=True))
 
 
 def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
     """The codebook of a table in this layout, with the stamps of the counts and the filter they were read with."""
     schema, spine = histogram.schema, histogram.spine
-    levels = list(spine.items())[int(has_named_root(spine)) :]
-    short = [level for level, codes in levels if np.char.str_len(codes).min() < CUTS.get(level, 0)]
+    levels = spine.column_levels
+    short = [level for level in levels if np.char.str_len(spine.own_codes(level)).min() < CUTS.get(level, 0)]
     return Codebook(
         pad=dict.fromkeys(short, 1),  # their codes are short by design: no zeros were lost
-        levels=tuple(level for level, _ in levels),
-        root=spine.levels[0] if has_named_root(spine) else None,
+        levels=levels,
+        root=spine.named_root,
+        relative=spine.relative,
+        names={level: names.column for level, names in spine.names.items()},
         attributes={name: tuple(labels) for name, labels in schema.attributes.items()},
         groupings=schema.groupings,
         zeros=tuple({name: tuple(labels) for name, labels in zero.items()} for zero in schema.zeros),
         layout=layout,
-        column="_".join(f"{{{name}}}" for name in schema.attributes) if layout == "wide" else None,
+        column=("_".join(f"{{{name}}}" for name in schema.attributes) or "count") if layout == "wide" else None,
         count="count" if layout == "long" else None,
         stamps=histogram.stamps,
         filtered=histogram.filter,

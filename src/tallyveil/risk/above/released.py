@@ -13,10 +13,13 @@ from functools import lru_cache
 import numpy as np
 
 from tallyveil._arrays import Floats, Integers
+from tallyveil.errors import InputError
 from tallyveil.privacy.noise import Noise
 from tallyveil.risk.above.levels import AboveAndSiblings
 
 Released = tuple[Integers, Floats]  # counts that may be released, and their probabilities given each b (a row)
+LARGEST = 1 << 53  # true count above
+WIDEST = 1 << 26  # noise
 CUTS = 1e-12, 1e-9  # probability of released counts that is left out of each sum; the second is for long sums
 
 
@@ -32,6 +35,11 @@ def likely(noise: Noise, counts: Integers, cut: float) -> Released:
     A total probability of ``cut`` is left out.
     """
     most = reach(noise, cut)
+    if most > WIDEST or abs(int(counts[-1])) > LARGEST:
+        raise InputError(
+            f"a count of {counts[-1]:,} with noise of up to {most:,} is beyond what can be summed. Use a count up to "
+            f"{LARGEST:,} and a larger budget."
+        )
     released = np.arange(counts[0] - most, counts[-1] + most + 1)
     eta = released - counts[:, None]
     return released, np.where(np.abs(eta) <= most, noise.pmf(eta), 0.0)

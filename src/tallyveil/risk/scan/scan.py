@@ -85,6 +85,7 @@ def scan(
     import pandas as pd
 
     _check_inputs(truth, strategy, measurements, attack, facilities)
+    strategy = _with_attributes(strategy, truth.schema)
     intruders = _intruders(priors)
     _check_unknown(unknown, share, intruders, measurements)
     scanner = _Scanner(
@@ -170,6 +171,12 @@ def _check_inputs(
         check_counts_match(truth, measurements)
     if facilities is not None and facilities.spine != truth.spine:
         raise InputError("the facilities are of other units than the counts. Give those of these units.")
+
+
+def _with_attributes(strategy: Strategy, schema: Schema) -> Strategy:
+    """The strategy for all attributes of the data: those that no query names are unknown to an intruder too."""
+    known = strategy.known_attributes
+    return replace(strategy, attributes=(*known, *(name for name in schema.attributes if name not in known)))
 
 
 def _check_unknown(

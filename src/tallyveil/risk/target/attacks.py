@@ -64,10 +64,9 @@ class Attack:
 
     def depends_on(self, strategy: Strategy, query: str) -> bool:
         """Whether the hypotheses differ in a query."""
-        factors = strategy.depends_on(query)
         if self.kind == "attribute":
-            return self.attribute in factors
-        return self.kind != "cell" or bool(factors)
+            return self.attribute in strategy.depends_on(query)
+        return self.kind != "cell" or query != TOTAL
 
 
 def noises_of(
@@ -122,11 +121,16 @@ def settled_at(strategy: Strategy, level: str) -> frozenset[str]:
 def settled_by(strategy: Strategy, queries: Iterable[str]) -> frozenset[str]:
     """Factors that exact answers settle for someone who knows all others; any exact answer settles ``"total"``."""
     known = list(queries)
-    factors = {f for query in known for f in (strategy.known_attributes if query == DETAILED else factors_of(query))}
+    factors = {f for query in known for f in _factors(strategy, query)}
     return frozenset(factors | ({TOTAL} if known else set()))
 
 
 def is_settled(strategy: Strategy, query: str, settled: frozenset[str]) -> bool:
     """Whether a query adds nothing, because all its factors (or the attributes that they group) are settled."""
-    factors = strategy.known_attributes if query == DETAILED else factors_of(query) or (TOTAL,)
+    factors = _factors(strategy, query) or (TOTAL,)
     return all(factor in settled or strategy.groupings.get(factor) in settled for factor in factors)
+
+
+def _factors(strategy: Strategy, query: str) -> tuple[str, ...]:
+    """The factors of a query. Those of the detailed query are all attributes, or itself where they are not declared."""
+    return strategy.attributes if query == DETAILED and strategy.attributes else factors_of(query)

@@ -37,6 +37,7 @@ from tallyveil.privacy.thresholds import ball_of, precision
 from tallyveil.risk.target.evidence import CountNoise
 from tallyveil.risk.target.intruder import Exposure, Intruder, figures_as_json, log_ratio
 
+MOST_UNKNOWN = 10_000  # beyond it, exact comparisons take minutes
 _REACH = 39  # standard deviations; what lies beyond is no normal float
 
 
@@ -69,6 +70,10 @@ class Several:
     def __post_init__(self) -> None:
         if isinstance(self.others, bool) or not isinstance(self.others, int | np.integer) or self.others < 0:
             raise InputError(f"others is the number of further unknown people, 0 or more. Got {self.others!r} instead.")
+        if self.others > MOST_UNKNOWN:
+            raise InputError(
+                f"{self.others:,} unknown others are too many to be summed over. Give {MOST_UNKNOWN:,} or fewer."
+            )
         share = Fraction(self.intruder.prior) if self.share is None else exact(self.share, "share", zero=True)
         if not 0 < share < 1:
             raise InputError(

@@ -1,0 +1,53 @@
+"""``tallyveil tables``: write a release as tables to publish."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tallyveil.cli import options
+
+
+class TableFormat(StrEnum):
+    """Formats of published tables."""
+
+    csv = "csv"
+    xlsx = "xlsx"
+    parquet = "parquet"
+    sdmx_csv = "sdmx-csv"
+
+
+def tables(
+    folder: options.ReleaseFolder,
+    output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the tables; it must not exist yet.")],
+    table_format: Annotated[TableFormat, typer.Option("--format", help="Format of the tables.")] = TableFormat.csv,
+    level: Annotated[list[str] | None, typer.Option(help="Level to write (default: all). Can be repeated.")] = None,
+    query: Annotated[
+        list[str] | None,
+        typer.Option(help='Query to add to those of the release, such as "age * sex" or detailed. Can be repeated.'),
+    ] = None,
+) -> None:
+    """Write a release as tables to publish: for each level a wide table and a tidy one, and a README in plain words.
+
+    The tables have the codes of your file, and the names of units if there are any. Margins of error are included where
+    "tallyveil uncertainty" has added them. Excel workbooks need the extra tallyveil[excel].
+
+    [bold]Examples[/bold]
+
+      tallyveil tables release -o tables
+
+      tallyveil tables release --format xlsx --level county --query "age * sex" -o workbooks
+
+      tallyveil tables release --format sdmx-csv -o sdmx
+    """
+    from tallyveil.files.published.write_tables import write_tables
+
+    written = write_tables(folder, output, format=table_format.value, levels=level, queries=query or ())
+    for path in written:
+        typer.echo(str(path))
+    files = "workbook" if table_format is TableFormat.xlsx else "table"
+    many = f"{len(written) - 1} {files}{'s' * (len(written) != 2)} and a README"
+    typer.echo(f"{output}: {many}. They hold what {folder} holds and nothing else.", err=True)

@@ -1,0 +1,1 @@
+"""A release as tables to publish: CSV, Excel, Parquet and SDMX-CSV."""

@@ -1,0 +1,55 @@
+"""What accompanies published tables: what they are, what is promised, and what their columns mean, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tallyveil.files.published.level_tables import ALL, LevelTables, is_sparse
+from tallyveil.release.release import Release
+
+
+def readme_lines(release: Release, tables: Sequence[LevelTables], *, name: str) -> list[str]:
+    """The lines of the file (or sheet) called README."""
+    people = release.histogram
+    levels = ", ".join(f"{one.level} {one.units:,}" for one in tables)
+    lines = [f"Tables of {name}", "", f"{people.total():,} people. Number of units: {levels}.", ""]
+    lines += [*_promise(release), ""]
+    if people.stamps:
+        lines += [*(f"Stamped: {stamp}" for stamp in people.stamps), ""]
+    lines += ["What the tables contain", ""]
+    for one in tables:
+        queries = ", ".join(query.name for query in one.queries)
+        lines.append(f"Level {one.level}: {queries}.")
+    lines += [
+        "",
+        "The wide table of a level has one row per unit. A column is named query:label, with labels joined by *.",
+        f"The tidy table has one row per number and a column for each attribute; {ALL} means all labels together.",
+    ]
+    if any(is_sparse(query) for one in tables for query in one.queries):
+        lines.append("In the tidy table, the rows of the query called detailed are the non-zero ones.")
+    if any(one.margins for one in tables):
+        lines.append(
+            "moe90 is the margin of error at 90%: about nine in ten released counts of a given size are within it of "
+            "the true count. It covers noise and post-processing, not the errors of the count itself."
+        )
+    else:
+        lines.append("Margins of error were not computed. The command tallyveil uncertainty computes them.")
+    return lines
+
+
+def _promise(release: Release) -> list[str]:
+    """The guarantee of the release in words."""
+    if release.certificate is None:
+        return ["The release has no certificate, so nothing is known of its protection."]
+    declared = release.certificate.declared
+    guarantee = declared.guarantee
+    lines = [
+        "The counts are protected by differential privacy: random noise was added, and the noisy counts were made "
+        "consistent, whole and non-negative. Counts of few people can be far from the truth in relative terms.",
+        "",
+        f"Guarantee: {guarantee.words}",
+        f"It covers {guarantee.holds_for}.",
+    ]
+    if guarantee.total:
+        lines.append(guarantee.total)
+    return lines

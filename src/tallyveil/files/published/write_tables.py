@@ -1,0 +1,100 @@
+"""Write the tables of a release folder for publication, in one of four formats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallyveil.errors import InputError
+from tallyveil.files.atomic import new_folder
+from tallyveil.files.published.level_tables import LevelTables, level_tables
+from tallyveil.files.published.readme import readme_lines
+from tallyveil.files.published.sdmx import sdmx_pieces, structure_of
+from tallyveil.files.published.workbook import check_workbook, write_workbook
+from tallyveil.files.release_folder.layout import SOURCE
+from tallyveil.files.release_folder.measurement_files import safe_name
+from tallyveil.files.release_folder.read_folder import read_release
+from tallyveil.files.tables.codebook_toml import read_codebook
+from tallyveil.files.tables.columns import decoded
+from tallyveil.files.tables.write import write_table, write_text
+
+TableFormat = Literal["csv", "xlsx", "parquet", "sdmx-csv"]
+FORMULA = re.compile(r"^(=|@|[+\-](?![0-9.])|\t|\r)")  # what a spreadsheet program would compute when it opens a CSV
+
+
+def write_tables(
+    folder: str | PathLike[str],
+    output: str | PathLike[str],
+    *,
+    format: TableFormat = "csv",  # noqa: A002 (the option's name)
+    levels: Sequence[str] | None = None,
+    queries: Sequence[str] = (),
+) -> list[Path]:
+    """Write a release's tables to a new folder, and return the files.
+
+    Parameters
+    ----------
+    folder
+        The release folder.
+    output
+        The new folder.
+    format
+        ``"csv"`` and ``"parquet"``: a wide and a tidy table for each level; ``"xlsx"``: a workbook for each level with
+        both; ``"sdmx-csv"``: a tidy table for each level as SDMX-CSV 2.0.
+    levels
+        The levels (all by default).
+    queries
+        Queries to publish besides those of ``levels/``, such as ``"detailed"``.
+    """
+    place, target = Path(folder), Path(output)
+    release = read_release(place)
+    spine = release.histogram.spine
+    source = read_codebook(place / SOURCE) if (place / SOURCE).exists() else None
+    code = None if source is None else source.code
+    chosen = [spine.levels[spine.depth(level)] for level in levels or spine.levels]
+    tables = [level_tables(place, release, level, queries, code=code) for level in dict.fromkeys(chosen)]
+    if format == "xlsx":
+        for one in tables:
+            check_workbook(one)
+    elif format not in ("csv", "parquet", "sdmx-csv"):
+        raise InputError(f'format must be "csv", "xlsx", "parquet" or "sdmx-csv". Got {format!r} instead.')
+    readme = readme_lines(release, tables, name=place.resolve().name)
+    with new_folder(target) as made:
+        write_text("".join(f"{line}\n" for line in readme), made / "README.txt")
+        for one in tables:
+            _write_level(one, made / safe_name(one.level), format, readme, name=place.resolve().name)
+        names = sorted(path.name for path in made.iterdir())
+    return [target / name for name in names]
+
+
+def _write_level(tables: LevelTables, path: Path, kind: TableFormat, readme: Sequence[str], *, name: str) -> None:
+    if kind == "xlsx":
+        write_workbook(tables, path.with_name(f"{path.name}.xlsx"), readme)
+    elif kind == "sdmx-csv":
+        pieces = sdmx_pieces(tables, structure=structure_of(None, name))
+        write_table(map(without_formulas, pieces), path.with_name(f"{path.name}.csv"))
+    else:
+        for pieces, ending in ((tables.wide(), ""), (tables.tidy(), "_tidy")):
+            safe: Iterator[pa.Table] = map(without_formulas, pieces) if kind == "csv" else pieces
+            write_table(safe, path.with_name(f"{path.name}{ending}.{kind}"))
+
+
+def without_formulas(table: pa.Table) -> pa.Table:
+    """A table for CSV, in which an apostrophe precedes any text that a spreadsheet program would compute.
+
+    >>> without_formulas(pa.table({"label": ["=1+1", "-5 to 0", "+65", "-x"]})).column("label").to_pylist()
+    ["'=1+1", '-5 to 0', '+65', "'-x"]
+    """
+    columns: list[Any] = []
+    for column in table.columns:
+        plain = decoded(column)
+        if pa.types.is_string(plain.type) and any(FORMULA.match(text or "") for text in pc.unique(plain).to_pylist()):
+            plain = pa.array([f"'{text}" if FORMULA.match(text or "") else text for text in plain.to_pylist()])
+        columns.append(plain)
+    return pa.table(columns, names=table.column_names)

@@ -1,0 +1,114 @@
+"""Which columns are attributes of people, which hold numbers, and which are of no use, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tallyveil.files.tables.draft.asked import Asked
+from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
+from tallyveil.files.tables.draft.nesting import follows_from, nest, same_units
+from tallyveil.files.tables.draft.view import Column
+from tallyveil.files.tables.draft.words import is_attribute, is_count, is_identifier, is_only_attribute, is_total
+
+MOST_LABELS = 200
+MOST_CODES = 30  # different numbers that can be codes of labels
+MOST_FLAGS = 3  # the same where zero is among them: counts have zeros too
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sorted:
+    """The columns that are not geography, by their use."""
+
+    labels: tuple[Column, ...]
+    numbers: tuple[Column, ...]  # whole numbers: counts, or codes of labels
+    aside: Mapping[str, str]  # columns of no use, and why
+
+
+def may_be_codes(column: Column) -> bool:
+    """Whether numbers may be codes of labels: a few that occur again and again, and zero only beside one or two."""
+    most = MOST_FLAGS if column.has_zero else MOST_CODES
+    return 1 < column.size <= min(most, len(column.of_row) / 2) and not column.missing
+
+
+def sort_columns(geography: Geography, asked: Asked) -> Sorted:
+    """Sort the columns that are not geography."""
+    rest = [column for name, column in geography.view.columns.items() if name not in geography.columns]
+    aside: dict[str, str] = {}
+    labels, numbers = [], []
+    for column in rest:
+        forced = column.name in asked.attributes or column.name in asked.words
+        if column.name == asked.count:
+            numbers.append(column)
+        elif reason := _no_use(column, forced=forced, only=bool(asked.attributes)):
+            aside[column.name] = reason
+        elif forced or not column.is_number or _is_coded(column):
+            labels.append(column)
+        else:
+            numbers.append(column)
+    kept = []
+    for column in labels:
+        said = column.name in asked.attributes
+        if reason := None if said else _says_nothing_new(geography, column, labels):
+            aside[column.name] = reason
+        else:
+            kept.append(column)
+    return Sorted(labels=tuple(kept), numbers=tuple(numbers), aside=aside)
+
+
+def _is_coded(column: Column) -> bool:
+    """Whether the numbers of a column are codes of labels, by their leading zeros or by the column's name."""
+    named = is_count(column.name) or is_total(column.name)
+    return not named and (column.is_code or is_only_attribute(column.name))
+
+
+def _no_use(column: Column, *, forced: bool, only: bool) -> str | None:
+    """Why a column is neither an attribute nor a count, if so. ``only`` says that the user has named all attributes."""
+    if column.size == 0:
+        return "no values"
+    if not forced:
+        if column.is_date:
+            return "dates"
+        if column.is_free_text:
+            return "free text"
+        if column.is_number and not column.is_whole:
+            return "fractions or negative numbers, so not counts"
+        if column.is_number and not _is_coded(column):
+            is_row_number = is_identifier(column.name) and column.is_unique
+            return "a different number in each row: an identifier" if is_row_number else None
+        if column.is_unique and len(column.of_row) >= FEW_ROWS:
+            return "a different value in each row: an identifier or names"
+        if column.size == 1 and len(column.of_row) > 1 and not is_attribute(column.name):
+            return f"one value only, {column.labels[0]!r}"
+        if only:
+            return "not among the attributes that were asked for"
+    if column.size > MOST_LABELS:
+        return f"{column.size:,} different values: an attribute has few labels, so group them first"
+    if column.missing:
+        return f"{column.missing:,} of {len(column.of_row):,} rows have no value: fill them in to use it"
+    return None
+
+
+def _says_nothing_new(geography: Geography, column: Column, labels: Sequence[Column]) -> str | None:
+    """Why a column of labels adds nothing: it follows from the unit, or from another column of labels."""
+    rows = geography.view.rows
+    if rows < FEW_ROWS:
+        return None
+    if geography.is_found and not is_attribute(column.name) and follows_from(geography.path, column):
+        return f"follows from {geography.fields['levels'][-1]}: a fact about units rather than people"
+    for other in labels:
+        if other is column or rows < 5 * max(column.size, other.size):
+            continue
+        if same_units(column, other):
+            if (column.is_number, labels.index(column)) > (other.is_number, labels.index(other)):
+                return f"says the same as {other.name}"
+        elif _groups(column, other) and other.size <= MOST_CODES:
+            return f"follows from {other.name}: could be a grouping of it"
+        elif _groups(other, column) and column.size > MOST_CODES:
+            return f"{column.size:,} different values, which {other.name} groups"
+    return None
+
+
+def _groups(coarse: Column, fine: Column) -> bool:
+    """Whether each label of one column has one label of a coarser one."""
+    return 1 < coarse.size < fine.size and nest(fine, coarse).astray == 0

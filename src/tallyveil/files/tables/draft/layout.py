@@ -1,0 +1,209 @@
+"""The layout of a table: what a row is, which columns are attributes, and which hold counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tallyveil.files.tables.draft.asked import Asked
+from tallyveil.files.tables.draft.attributes import MOST_CODES, Sorted, may_be_codes, sort_columns
+from tallyveil.files.tables.draft.cells import attribute_names, read_cells
+from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
+from tallyveil.files.tables.draft.nesting import identify_rows
+from tallyveil.files.tables.draft.notes import Note
+from tallyveil.files.tables.draft.view import Column, natural
+from tallyveil.files.tables.draft.words import is_count, is_time, is_total
+
+_CROSSED = 0.3  # share of combinations of units and labels that have a row in a table of counts
+FILL_IN = "FILL_IN"  # stands for what a person must write
+TOTALS_ONLY = "people"  # the attribute of a table that has totals only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The fields of a codebook that say what rows and columns are, and comments on them."""
+
+    fields: Mapping[str, Any]
+    notes: tuple[Note, ...] = ()
+    aside: Mapping[str, str]  # columns of no use, and why
+    is_found: bool = True  # whether there are attributes or counts
+
+
+def find_layout(geography: Geography, asked: Asked) -> Layout:
+    """The layout of the columns that are not geography."""
+    columns = sort_columns(geography, asked)
+    labels, numbers, path = columns.labels, columns.numbers, geography.path
+    counts = [c for c in numbers if c.name == asked.count] or [c for c in numbers if is_count(c.name)]
+    if len(numbers) == 1 and is_total(numbers[0].name):
+        counts = list(numbers)
+    units_once = identify_rows(path, []) or (not geography.is_found and any(c.size > MOST_CODES for c in numbers))
+    if asked.count or (len(counts) == 1 and not _is_sum(numbers, counts[0])):
+        codes = _codes_in_rows(geography, columns, counts[0])
+        if labels or codes:
+            return _rows(columns, asked, [*labels, *codes], count=counts[0])
+    if asked.count:
+        others = {column.name: "not the count that was asked for" for column in numbers if column is not counts[0]}
+        return _wide(columns, asked, counts, in_rows=[], aside=others)
+    if units_once and numbers and (len(numbers) > 1 or not labels):
+        facts = dict.fromkeys((column.name for column in labels), "the table has one row per unit")
+        return _wide(columns, asked, numbers, in_rows=[], aside=facts)
+    if len(numbers) > 1 and labels and _is_crossed(geography, labels):
+        return _wide(columns, asked, numbers, in_rows=labels, aside={})
+    in_rows = [*labels, *(column for column in numbers if may_be_codes(column))]
+    cells = [column for column in numbers if not may_be_codes(column)]
+    if len(cells) > 1 and in_rows and _is_crossed(geography, in_rows):
+        return _wide(columns, asked, cells, in_rows=in_rows, aside={})
+    count = _count_by_shape(geography, columns)
+    if count is not None:
+        codes = _codes_in_rows(geography, columns, count)
+        note = Note(field=("table", "count"), text="taken as the count: the other columns identify the rows")
+        return _rows(columns, asked, [*labels, *codes], count=count, notes=[note])
+    codes = [column for column in numbers if may_be_codes(column)]
+    if labels or codes:
+        return _rows(columns, asked, [*labels, *codes], count=None)
+    nothing = {"attributes": {FILL_IN: (FILL_IN,)}, "layout": "persons"}
+    return Layout(fields=nothing, aside={**columns.aside, **{c.name: "numbers" for c in numbers}}, is_found=False)
+
+
+def _is_sum(numbers: Sequence[Column], count: Column) -> bool:
+    """Whether a column is the sum of others, so that the table is wide and this is its total."""
+    return len(numbers) > 2 and read_cells(numbers, total=count.name).total == count.name
+
+
+def _is_crossed(geography: Geography, columns: Sequence[Column]) -> bool:
+    """Whether units and labels identify the rows, and most of their combinations have one: a table, and not people."""
+    units = int(geography.path.max(initial=-1)) + 1
+    combinations = units * math.prod(column.size for column in columns)
+    return identify_rows(geography.path, columns) and geography.view.rows >= _CROSSED * combinations
+
+
+def _codes_in_rows(geography: Geography, columns: Sorted, count: Column) -> list[Column]:
+    """The numbers that are codes of labels: without them, rows would occur twice."""
+    codes: list[Column] = []
+    for column in columns.numbers:
+        if identify_rows(geography.path, [*columns.labels, *codes]):
+            break
+        if column is not count and may_be_codes(column):
+            codes.append(column)
+    return codes
+
+
+def _count_by_shape(geography: Geography, columns: Sorted) -> Column | None:
+    """The last column of numbers, if the others identify the rows and it does not look like a code."""
+    if geography.view.rows < FEW_ROWS or not columns.numbers or not geography.is_found:
+        return None
+    *others, last = columns.numbers
+    if not all(map(may_be_codes, others)):
+        return None
+    known = [*columns.labels, *others]
+    return last if known and _is_crossed(geography, known) else None
+
+
+def _rows(
+    columns: Sorted, asked: Asked, used: Sequence[Column], *, count: Column | None, notes: Sequence[Note] = ()
+) -> Layout:
+    """A long table, or a table of persons where no column has the count."""
+    aside = dict(columns.aside)
+    for column in columns.numbers:
+        if column not in used and column is not count:
+            few = count is not None or column.size <= MOST_CODES
+            many = f"{column.size:,} different numbers: an attribute has few labels, so group them first"
+            aside[column.name] = "numbers that are neither the count nor codes of labels" if few else many
+    coded, more = _spoken({column.name: tuple(column.labels) for column in used}, asked, listed=True)
+    fields = {**coded, "layout": "persons" if count is None else "long", "count": None if count is None else count.name}
+    more += _on_labels([column for column in used if column.name not in coded["labels"]])
+    return Layout(fields=fields, notes=(*notes, *more), aside=aside)
+
+
+def _wide(
+    columns: Sorted, asked: Asked, numbers: Sequence[Column], *, in_rows: Sequence[Column], aside: Mapping[str, str]
+) -> Layout:
+    """A table with a column per cell; some attributes may be columns of labels."""
+    reading = read_cells(numbers)
+    named = [name for name in asked.attributes if name not in {column.name for column in in_rows}]
+    totals_only = len(reading.columns) == 1
+    names = attribute_names(reading, [column.name for column in in_rows])
+    names = _from_dictionary(names, reading.labels, asked, [column.name for column in in_rows])
+    names = named if len(named) == len(names) else [TOTALS_ONLY] if totals_only else names
+    coded_rows, notes = _spoken({column.name: tuple(column.labels) for column in in_rows}, asked, listed=True)
+    notes += _on_labels([column for column in in_rows if column.name not in coded_rows["labels"]])
+    coded, more = _spoken(dict(zip(names, reading.labels, strict=True)), asked, listed=False)
+    fields: dict[str, Any] = {
+        "attributes": {**coded_rows["attributes"], **coded["attributes"]},
+        "labels": {**coded_rows["labels"], **coded["labels"]},
+        "layout": "wide",
+        "column": reading.pattern(names),
+        "total": reading.total,
+    }
+    if totals_only:
+        words = "the table has totals only: one attribute with one label stands for everybody"
+        more.append(Note(field=("attributes", names[0]), text=words))
+    elif reading.total is not None and not is_total(reading.total):
+        more.append(Note(field=("table", "total"), text="taken as the total: the cells sum to it in nearly every row"))
+    unnamed = [name for name in names if name.startswith("attribute_")]
+    more += [
+        Note(field=("attributes", name), text="give this attribute a name, here and in column") for name in unnamed
+    ]
+    used = {*reading.columns, reading.total}
+    left = {c.name: _why_left(c) for c in numbers if c.name not in used}
+    return Layout(fields=fields, notes=(*notes, *more), aside={**columns.aside, **aside, **left})
+
+
+def _on_labels(columns: Sequence[Column]) -> list[Note]:
+    """What to check about columns of labels."""
+    notes = []
+    for column in columns:
+        if is_time(column.name):
+            words = "people of several times are added up; to keep one, use where in [table]"
+        elif column.is_number and column.size > MOST_CODES:
+            words = f"{column.size:,} different numbers; fewer groups cost less accuracy"
+        elif column.is_number:
+            words = f"codes; give them words in a section [labels.{column.name}]"
+        else:
+            continue
+        notes.append(Note(field=("attributes", column.name), text=words))
+    return notes
+
+
+def _why_left(column: Column) -> str:
+    if is_total(column.name):
+        return "the cells do not sum to it in most rows"
+    return "numbers that are not among the cells"
+
+
+def _from_dictionary(
+    names: Sequence[str], labels: Sequence[Sequence[str]], asked: Asked, taken: Sequence[str]
+) -> list[str]:
+    """The attributes of the dictionary that have all codes of a set, or the names that were found otherwise."""
+    chosen: list[str] = []
+    for name, codes in zip(names, labels, strict=True):
+        free = [other for other in asked.words if other not in (*chosen, *taken)]
+        fitting = [attribute for attribute in free if set(codes) <= set(asked.words[attribute])]
+        chosen.append(fitting[0] if len(fitting) == 1 else name)
+    return chosen if len(set(chosen)) == len(chosen) else list(names)
+
+
+def _spoken(
+    attributes: Mapping[str, tuple[str, ...]], asked: Asked, *, listed: bool
+) -> tuple[dict[str, dict[str, Any]], list[Note]]:
+    """Attributes with the words of the dictionary; ``listed`` adds the codes that it has and the data lack."""
+    codes, labels, notes = dict(attributes), dict[str, dict[str, str]](), list[Note]()
+    for name, own in attributes.items():
+        plain = [code.replace("*", "x") for code in own]
+        if name not in asked.words and plain != list(own) and len(set(plain)) == len(own):
+            labels[name] = dict(zip(own, plain, strict=True))
+            text = "labels cannot have a *, so these words are published instead"
+            notes.append(Note(field=("labels", name), text=text))
+    for name in [name for name in attributes if name in asked.words]:
+        words = asked.words[name]
+        unknown = [code for code in attributes[name] if code not in words]
+        met = [code for code in words if listed or code in attributes[name]]
+        codes[name] = tuple(attributes[name]) if not listed else (*met, *sorted(unknown, key=natural))
+        labels[name] = {code: words.get(code, code) for code in codes[name]}
+        notes += [
+            Note(field=("labels", name), item=code, text="not in the dictionary: give this code a word")
+            for code in unknown
+        ]
+    return {"attributes": codes, "labels": labels}, notes

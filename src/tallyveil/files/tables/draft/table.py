@@ -1,0 +1,148 @@
+"""Draft a codebook from a table. A person should review it before it is used.
+
+The labels and units in a file are facts about the people in it, whereas a codebook for publication lists those that
+could occur. Every draft is therefore marked (``labels_from`` and ``units_from``), and counts read with it are stamped
+until a person has removed the marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+
+from tallyveil.errors import DataError, InputError
+from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.codebook_toml import codebook_to_toml
+from tallyveil.files.tables.draft.asked import Asked
+from tallyveil.files.tables.draft.geography import Geography, find_geography
+from tallyveil.files.tables.draft.layout import FILL_IN, Layout, find_layout
+from tallyveil.files.tables.draft.notes import Note, commented
+from tallyveil.files.tables.draft.view import View, view_table
+from tallyveil.files.tables.excel import Sheet, is_workbook, sheet_names
+from tallyveil.files.tables.sources import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A codebook that fits a table as far as its columns show, with comments on what is in doubt or missing."""
+
+    book: Codebook
+    notes: tuple[Note, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def to_toml(self) -> str:
+        """The draft as TOML text, each comment beside the line it concerns."""
+        return commented(codebook_to_toml(self.book), self.notes)
+
+
+def draft_codebook(source: Source) -> Codebook:
+    """A codebook that fits a table, as far as its columns show, marked as drafted from the data."""
+    drafted = draft_table(source)
+    if drafted.missing:
+        name = str(source) if isinstance(source, str | PathLike) else "the table"
+        raise DataError(f"{name}: {' '.join(drafted.missing)}")
+    return drafted.book
+
+
+def draft_table(
+    source: Source,
+    *,
+    levels: Sequence[str] = (),
+    attributes: Sequence[str] = (),
+    count: str | None = None,
+    dictionary: Mapping[str, Mapping[str, str]] | None = None,
+    sheet: str | None = None,
+) -> Draft:
+    """Draft a codebook with a comment on each doubt.
+
+    Parameters
+    ----------
+    source
+        A CSV, Parquet or Excel file, or a pandas, polars or Arrow table.
+    levels, attributes, count
+        Columns that the user names: the levels coarse to fine, the attributes, the count. What is not named is
+        inferred. Attributes that are not columns name those in the names of columns, in their order.
+    dictionary
+        Words for the codes of attributes (see :func:`read_dictionary`).
+    sheet
+        The sheet of an Excel workbook; by default the one with the most rows.
+    """
+    source, sheet_fields, sheet_notes = _sheet(source, sheet)
+    view = view_table(source)
+    asked = Asked(levels=tuple(levels), attributes=tuple(attributes), count=count, words=dictionary or {})
+    _check(view, asked)
+    geography = find_geography(view, asked)
+    layout = find_layout(geography, asked)
+    missing = _missing(view, geography, layout)
+    return Draft(
+        book=_codebook(geography, layout, sheet_fields),
+        notes=(*sheet_notes, *missing, *_notes(view, geography, layout)),
+        missing=tuple(note.text for note in missing),
+    )
+
+
+def _codebook(geography: Geography, layout: Layout, sheet: Mapping[str, str]) -> Codebook:
+    fields = {**geography.fields, **layout.fields, **sheet}
+    fields["levels"] = fields["levels"] or (FILL_IN,)
+    # A filter on rows of a level is public; a filter on rows of persons may reveal something about them.
+    public = bool(fields.get("where")) and fields["layout"] != "persons"
+    ignore = tuple(name for name in geography.view.columns if name in layout.aside)
+    return Codebook(**fields, ignore=ignore, labels_from="data", units_from="data", where_is_public=public)
+
+
+def _notes(view: View, geography: Geography, layout: Layout) -> list[Note]:
+    notes = list(geography.notes)
+    if not view.complete:
+        words = f"nesting was looked at in the first {view.rows:,} rows only"
+        notes.append(Note(field=("geography", "levels"), text=words))
+    reasons = [Note(field=("table", "ignore"), item=name, text=reason) for name, reason in layout.aside.items()]
+    return [*notes, *layout.notes, *reasons]
+
+
+def _missing(view: View, geography: Geography, layout: Layout) -> list[Note]:
+    """What a person must write, since the table does not show it."""
+    notes = []
+    if not geography.is_found:
+        names = ", ".join(view.columns)
+        words = f"no geographic column found among {names}. Name the levels, coarse to fine (--levels A,B,C)."
+        notes.append(Note(field=("geography", "levels"), text=words))
+    if not layout.is_found:
+        words = "no columns of counts or labels found besides the geography. Name the attributes with their labels."
+        notes.append(Note(field=("attributes", FILL_IN), text=words))
+    return notes
+
+
+def _check(view: View, asked: Asked) -> None:
+    columns = ", ".join(view.columns)
+    for option, names in (("--levels", asked.levels), ("--count", (asked.count,) if asked.count else ())):
+        unknown = [name for name in names if name not in view.columns]
+        if unknown:
+            raise InputError(f"{option}: {view.name} has no column {unknown[0]!r}. The columns are {columns}.")
+    uses = (*asked.levels, *asked.attributes, *((asked.count,) if asked.count else ()))
+    twice = [name for name in uses if uses.count(name) > 1]
+    if twice:
+        raise InputError(f"column {twice[0]!r} is named twice. Name it as a level, as an attribute or as the count.")
+
+
+def _sheet(source: Source, sheet: str | None) -> tuple[Source, dict[str, str], list[Note]]:
+    """The sheet of a workbook to look at, and what the codebook says about it."""
+    path = Path(fspath(source)) if isinstance(source, str | PathLike) else None
+    if path is None or not path.is_file() or not is_workbook(path):
+        if sheet is not None:
+            raise InputError(
+                f"--sheet {sheet!r}: {path or 'the table'} is not an Excel workbook. Leave the option out."
+            )
+        return source, {}, []
+    names = sheet_names(path)
+    if sheet is None and len(names) < 2:
+        return source, {}, []
+    chosen = sheet or names[0]
+    others = [name for name in names if name != chosen]
+    notes = (
+        []
+        if sheet
+        else [Note(field=("table", "sheet"), text=f"the sheet with the most rows; others: {', '.join(others)}")]
+    )
+    return Sheet(path=path, name=chosen), {"sheet": chosen}, notes

@@ -1,0 +1,207 @@
+"""A table as a draft looks at it: for each column its distinct values, and which of them each row has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallyveil._arrays import Bools, Floats, Integers
+from tallyveil.errors import DataError
+from tallyveil.files.tables.sources import Source, batches
+
+_MOST_VALUES = 250_000_000  # values that are kept, of four bytes each: the rows after them are not looked at
+_NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?$|^[0-9]{1,3}([, '\x{a0}\x{202f}][0-9]{3})+$"  # the reader refuses separators
+_DATE = r"^[0-9]{4}[-/.][0-9]{1,2}([-/.][0-9]{1,2}([T ].*)?)?$|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4}$"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Column:
+    """One column: its distinct values as text, and for each row the index of its value."""
+
+    name: str
+    values: pa.Array
+    of_row: Integers
+    kind: pa.DataType
+
+    @cached_property
+    def texts(self) -> pa.Array:
+        """The distinct values, without outer spaces. Missing ones are empty."""
+        return pc.utf8_trim_whitespace(self.values)
+
+    @cached_property
+    def rows_of(self) -> Integers:
+        """The number of rows that have each value."""
+        return np.bincount(self.of_row, minlength=len(self.values)).astype(np.int64)
+
+    @cached_property
+    def empty(self) -> Bools:
+        """Which of the values are missing ones."""
+        return np.asarray(pc.equal(self.texts, "").to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+    @cached_property
+    def present(self) -> Bools:
+        """Which of the values occur and are not missing."""
+        return (self.rows_of > 0) & ~self.empty
+
+    @cached_property
+    def occurring(self) -> pa.Array:
+        """The values that occur."""
+        return self.texts.filter(pa.array(self.present))
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The values that occur in natural order, which sorts numbers in texts by their size."""
+        return sorted(set(self.occurring.to_pylist()), key=natural)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of different values that occur."""
+        return int(self.present.sum())
+
+    @cached_property
+    def missing(self) -> int:
+        """The number of rows without a value."""
+        return int(self.rows_of[self.empty].sum())
+
+    @cached_property
+    def numbers(self) -> Floats:
+        """Each distinct value as a number, or NaN."""
+        whole = pc.replace_substring_regex(self.texts, r"[, '\x{a0}\x{202f}]", "")
+        digits = pc.if_else(pc.match_substring_regex(self.texts, _NUMBER), whole, None)
+        return np.asarray(digits.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+    @cached_property
+    def is_number(self) -> bool:
+        """Whether most rows have a number; the reader will report those that do not."""
+        return self._share(~np.isnan(self.numbers)) > 0.5
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether the numbers are whole and not negative, but for a few that the reader will report."""
+        with np.errstate(invalid="ignore"):
+            odd = (self.numbers < 0) | (self.numbers != np.floor(self.numbers))
+        odd &= ~np.isnan(self.numbers)
+        return self.is_number and int(self.rows_of[odd].sum()) <= max(1, 0.05 * len(self.of_row))
+
+    @cached_property
+    def has_zero(self) -> bool:
+        """Whether the number zero occurs."""
+        return bool((self.rows_of[self.numbers == 0] > 0).any())
+
+    @cached_property
+    def is_code(self) -> bool:
+        """Whether the values look like codes: they have leading zeros, or all one length and digits."""
+        if not self.size:
+            return False
+        sizes = pc.min_max(pc.utf8_length(self.occurring)).as_py()
+        same_length = sizes["min"] == sizes["max"] <= 20
+        if self.is_number:
+            leading = pc.any(pc.match_substring_regex(self.occurring, "^0[0-9]")).as_py()
+            return bool(leading or (same_length and (sizes["min"] >= 8 or (sizes["min"] >= 5 and self.size >= 20))))
+        digits = pc.all(pc.match_substring_regex(self.occurring, r"^\S*[0-9]\S*$")).as_py()
+        return bool(digits and same_length)
+
+    @cached_property
+    def is_date(self) -> bool:
+        """Whether the values are dates."""
+        if pa.types.is_temporal(self.kind):
+            return True
+        return self._share(pc.match_substring_regex(self.texts, _DATE).to_numpy(zero_copy_only=False)) > 0.5
+
+    @cached_property
+    def is_free_text(self) -> bool:
+        """Whether the values are sentences rather than labels or names."""
+        return not self.is_number and bool((pc.mean(pc.utf8_length(self.occurring)).as_py() or 0) > 40)
+
+    @cached_property
+    def is_unique(self) -> bool:
+        """Whether nearly every row has its own value."""
+        return self.size >= 0.98 * len(self.of_row)
+
+    def _share(self, mask: Bools) -> float:
+        """The share of rows whose value is marked."""
+        return float(self.rows_of[mask].sum() / max(1, len(self.of_row)))
+
+    def taken(self, rows: Bools) -> Column:
+        """The column with some of its rows."""
+        return Column(name=self.name, values=self.values, of_row=self.of_row[rows], kind=self.kind)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class View:
+    """A table: its name for messages, its columns, and whether all of its rows were looked at."""
+
+    name: str
+    columns: Mapping[str, Column]
+    rows: int
+    complete: bool = True
+
+    def where(self, column: str, value: str) -> View:
+        """The rows in which a column has this value."""
+        values = self.columns[column]
+        kept = pc.equal(values.texts, value).to_numpy(zero_copy_only=False)[values.of_row]
+        taken = {name: other.taken(kept) for name, other in self.columns.items()}
+        return View(name=self.name, columns=taken, rows=int(kept.sum()), complete=self.complete)
+
+    def position(self, name: str) -> int:
+        """The place of a column in the table."""
+        return list(self.columns).index(name)
+
+
+def view_table(source: Source) -> View:
+    """Look at all rows of a table, as far as memory allows."""
+    parts: dict[str, list[pa.Array]] = {}
+    kinds: dict[str, pa.DataType] = {}
+    rows, complete, table = 0, True, "the table"
+    for batch in batches(source):
+        table = batch.name
+        for name in batch.table.column_names:
+            column = batch.table.column(name)
+            kinds.setdefault(name, column.type)
+            parts.setdefault(name, []).append(_encoded(column))
+        rows += batch.table.num_rows
+        if rows * len(kinds) > _MOST_VALUES:
+            complete = False
+            break
+    if rows == 0:
+        raise DataError(f"{table}: the table has no rows. Give a table with rows.")
+    columns = {name: _column(name, parts.pop(name), kinds[name]) for name in kinds}
+    return View(name=table, columns=columns, rows=rows, complete=complete)
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """A key that sorts numbers in texts by their size.
+
+    >>> sorted(["10-14", "5-9", "0-4"], key=natural)
+    ['0-4', '5-9', '10-14']
+    """
+    parts = re.split(r"([0-9]+)", text)
+    return tuple((0, int(part), "") if part.isdecimal() and part.isascii() else (1, 0, part) for part in parts)
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """A column as positions among its distinct texts."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # older versions of pyarrow
+        array = pa.concat_arrays(array.chunks)
+    try:
+        coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        words = coded.dictionary.cast(pa.string())
+    except pa.ArrowException:  # lists and other things that are neither codes nor counts
+        return pa.DictionaryArray.from_arrays(pa.array([0] * len(array), pa.int32()), [f"({column.type})"])
+    words = pa.concat_arrays([words, pa.array([""])])
+    places = pc.fill_null(coded.indices.cast(pa.int32()), len(words) - 1)
+    return pa.DictionaryArray.from_arrays(places, pc.fill_null(words, ""))
+
+
+def _column(name: str, parts: Sequence[pa.Array], kind: pa.DataType) -> Column:
+    whole = pa.chunked_array(parts).unify_dictionaries()
+    places = np.concatenate([part.indices.to_numpy(zero_copy_only=False) for part in whole.chunks])
+    values = whole.chunk(0).dictionary
+    return Column(name=name, values=values, of_row=places, kind=kind)

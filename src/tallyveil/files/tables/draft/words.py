@@ -1,0 +1,128 @@
+"""Words by which columns are recognised, in several languages. They only decide where the data leave a doubt."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+
+from tallyveil.files.tables.codebook import COUNTS, TOTALS
+
+# Well-known levels, coarse to fine, and columns with one code to cut into levels.
+LEVELS = (
+    *("nation", "region", "division", "state", "county", "county_subdivision", "municipality", "town", "ward"),
+    *("tract", "block_group", "enumdist", "enumeration_district", "precinct", "block"),
+)
+CODES = ("geoid", "geoid10", "geoid20", "gisjoin", "geocode", "geo_id")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PLACES = _words("""
+    country pays pais land region rgn regiao regione division zone zona sector secteur state etat estado bundesland
+    province provincia provinz prov canton kanton prefecture departement departamento county comte condado kreis
+    landkreis comarca lad ltla utla district distrito distretto bezirk distrikt arrondissement chiefdom township
+    subdistrict commune comune municipio municipality gemeinde concelho freguesia parish paroisse town city ville stadt
+    ciudad cidade village aldea dorf barrio quartier stadtteil tract seccion secao block blockgroup manzana enumdist
+    precinct ward wd constituency msoa lsoa oa ctry nuts nuts1 nuts2 nuts3 lau iris lga meshblock datazone academie
+    academia etablissement ecole lycee college school escuela schule hospital hopital krankenhaus facility site station
+    place location area territory territoire
+""")
+_TIMES = _words("year annee ano jahr anno month mois mes monat wave quarter")
+_ATTRIBUTES = _TIMES | _words("""
+    sex sexe sexo geschlecht gender genre age ages edad idade alter altersgruppe agegroup agegrp race ethnic ethnicity
+    ethnie etnia origin origine hispanic nationality nationalite religion language langue sprache idioma marital
+    education diplome occupation profession beruf employment statut tenure disability grade classe
+""")
+_IDS = _words("id pid uid uuid identifiant case caseid record serial person patient index row")
+_CODE_WORDS = _words("code cd codigo kennziffer insee fips ags ons geo geography id nr")
+_CLASS_WORDS = _words("group grp groupe grupo gruppe class cat category band level status")
+_NAME_WORDS = _words("name nm nom nombre nome label libelle bezeichnung titre title")
+# Words for labels, from which attributes in the names of columns get their own name.
+LABELS = {
+    "age": _words("adult child minor under18 18plus voting_age young old adulte enfant"),
+    "sex": _words("""
+        male female m f men women males females homme femme hommes femmes filles garcons hombre mujer hombres mujeres
+        manner frauen mannlich weiblich
+    """),
+    "hispanic": _words("h nh hispanic not_hispanic non_hispanic"),
+    "race": _words("white black asian aian nh_white nh_black"),
+}
+
+
+@cache
+def plain(text: str) -> str:
+    """A text in lower case and without accents.
+
+    >>> plain("Établissement")
+    'etablissement'
+    """
+    decomposed = unicodedata.normalize("NFKD", text.strip().lower())
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+
+
+def is_place(name: str) -> bool:
+    """Whether a column's name is a word for places, in any of several languages.
+
+    >>> is_place("LAD22CD"), is_place("région_code"), is_place("height")
+    (True, True, False)
+    """
+    return bool(_parts(name) & _PLACES) or plain(name) in LEVELS
+
+
+def is_attribute(name: str) -> bool:
+    """Whether a column's name is a word for a characteristic of people."""
+    return bool(_parts(name) & _ATTRIBUTES)
+
+
+def is_time(name: str) -> bool:
+    """Whether a column's name is a word for a time at which people were counted."""
+    return bool(_parts(name) & _TIMES)
+
+
+def is_only_attribute(name: str) -> bool:
+    """Whether a column's name says nothing but a characteristic of people, so that numbers in it are codes.
+
+    >>> is_only_attribute("age_group"), is_only_attribute("age_0_4"), is_only_attribute("adult_hispanic")
+    (True, False, False)
+    """
+    return is_attribute(name) and _parts(name) <= _ATTRIBUTES | _CODE_WORDS | _CLASS_WORDS
+
+
+def is_count(name: str) -> bool:
+    """Whether a column's name is a word for a number of people."""
+    return plain(name) in _COUNTS
+
+
+def is_total(name: str) -> bool:
+    """Whether a column's name is a word for a total."""
+    return plain(name) in _TOTALS
+
+
+def is_identifier(name: str) -> bool:
+    """Whether a column's name is a word for the number of a record, and none for a place."""
+    return bool(_parts(name) & _IDS) and not is_place(name)
+
+
+def is_code_name(name: str) -> bool:
+    """Whether a column's name says that it holds codes."""
+    return bool(_parts(name) & _CODE_WORDS)
+
+
+def is_unit_name(name: str) -> bool:
+    """Whether a column's name says that it holds names."""
+    return bool(_parts(name) & _NAME_WORDS)
+
+
+_COUNTS = {*map(plain, COUNTS), *_words("nombre nb cases deaths value obs_value")}
+_TOTALS = {*TOTALS, *_words("ensemble insgesamt gesamt total_general")}
+
+
+@cache
+def _parts(name: str) -> frozenset[str]:
+    """The words of a column's name; years in it (LAD22CD) separate words too."""
+    spaced = re.sub(r"(?<=[a-zà-ÿ])(?=[A-Z])", "_", name.strip())
+    words = [word for word in re.split(r"[^a-z0-9]+", plain(spaced)) if word]
+    return frozenset(part for word in words for part in (word, *re.split(r"[0-9]+", word)) if part)

@@ -1,0 +1,154 @@
+"""Sheets of Excel workbooks (.xlsx) as tables of text, as CSV files are read: the codebook interprets the values."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from itertools import islice
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tallyveil.errors import DataError
+
+OLD_EXCEL = b"\xd0\xcf\x11\xe0"  # the first bytes of .xls
+ZIP = b"PK\x03\x04"  # those of .xlsx and .ods
+_ROWS = 1 << 16  # rows of a piece
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """One sheet of a workbook. It can be used as a path."""
+
+    path: str | PathLike[str]
+    name: str
+
+    def __fspath__(self) -> str:
+        return fspath(self.path)
+
+    def __str__(self) -> str:
+        return fspath(self.path)
+
+
+def is_workbook(path: Path) -> bool:
+    """Whether a file is an Excel workbook. Other spreadsheets are refused with a remedy."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start == OLD_EXCEL:
+        raise DataError(f"{path}: an old Excel file (.xls), which is not read. Save it as .xlsx or CSV.")
+    if start != ZIP:
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            parts = set(archive.namelist())
+    except zipfile.BadZipFile:
+        raise DataError(f"{path}: a damaged workbook or zip file. Save it again as .xlsx or CSV.") from None
+    if "xl/workbook.xml" in parts:
+        return True
+    kind = "an OpenDocument file (.ods)" if "content.xml" in parts else "a zip file"
+    raise DataError(f"{path}: {kind}, which is not read. Save the table as .xlsx or CSV.")
+
+
+def sheet_names(path: Path) -> list[str]:
+    """The sheets of a workbook that hold anything, the one with the most rows first."""
+    book = _opened(path)
+    try:
+        if len(_sheets(book)) == 1:
+            return [_sheets(book)[0].title]
+        filled = [(sum(_is_filled(row) for row in sheet.iter_rows(values_only=True)), sheet) for sheet in _sheets(book)]
+        return [sheet.title for rows, sheet in sorted(filled, key=lambda pair: -pair[0]) if rows]
+    finally:
+        book.close()
+
+
+def read_sheet(path: Path, name: str | None) -> Iterator[pa.RecordBatch]:
+    """The table on a sheet, or on the only one, in pieces. The header is the first row with more than one value."""
+    book = _opened(path)
+    try:
+        rows = _filled(_chosen(path, book, name).iter_rows(values_only=True))
+        title: Sequence[Any] = ()
+        for header in rows:
+            if sum(value is not None for value in header) > 1:
+                break
+            title = title or header  # a line above the table, or a table with one column
+        else:
+            yield pa.RecordBatch.from_pydict({_text(value): pa.array([], pa.string()) for value in title})
+            return
+        yield from _pieces(path, header, rows)
+    finally:
+        book.close()
+
+
+def _pieces(path: Path, header: Sequence[Any], rows: Iterator[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
+    names = [_text(value) for value in header]
+    while names and not names[-1]:
+        names.pop()
+    kept = [i for i, name in enumerate(names) if name]
+    schema = pa.schema([(names[i], pa.string()) for i in kept])
+    any_rows = False
+    while piece := list(islice(rows, _ROWS)):
+        if any(value is not None for row in piece for i, value in enumerate(row) if i >= len(names) or not names[i]):
+            raise DataError(f"{path}: a column of the sheet has values but no name in the header. Name or delete it.")
+        any_rows = True
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([_text(row[i] if i < len(row) else None) for row in piece], pa.string()) for i in kept],
+            schema=schema,
+        )
+    if not any_rows:
+        yield pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _opened(path: Path) -> Any:
+    try:
+        import openpyxl
+    except ImportError:
+        raise DataError(f"{path}: Excel files need openpyxl. Run: pip install tallyveil[excel]") from None
+    try:
+        return openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+    except Exception as problem:  # openpyxl raises many kinds on damaged files
+        raise DataError(f"{path}: cannot be read as a workbook ({problem}). Save it again as .xlsx or CSV.") from None
+
+
+def _sheets(book: Any) -> list[Any]:
+    """The sheets with cells, which charts do not have."""
+    return [sheet for sheet in book.worksheets if hasattr(sheet, "iter_rows")]
+
+
+def _chosen(path: Path, book: Any, name: str | None) -> Any:
+    by_name = {sheet.title: sheet for sheet in _sheets(book)}
+    listed = ", ".join(by_name)
+    if name is None:
+        if len(by_name) == 1:
+            return next(iter(by_name.values()))
+        raise DataError(
+            f"{path} has {len(by_name)} sheets ({listed}). Name one in the codebook: "
+            f'[table] sheet = "{next(iter(by_name), "")}".'
+        )
+    if name not in by_name:
+        raise DataError(f"{path} has no sheet {name!r}. The sheets are {listed}.")
+    return by_name[name]
+
+
+def _filled(rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    return (row for row in rows if _is_filled(row))
+
+
+def _is_filled(row: Sequence[Any]) -> bool:
+    return any(value is not None and value != "" for value in row)
+
+
+def _text(value: Any) -> str:
+    """A cell as text: text as it is, with its leading zeros, and whole numbers without a decimal point."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, datetime) and value.time() == time():
+        return value.date().isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return str(value)

@@ -1,0 +1,64 @@
+"""``tallyveil codebook``: options, partial drafts, and a table with coded attributes from file to evaluation."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tallyveil.cli.main import app
+from tallyveil.errors import InputError
+
+MESSY = Path(__file__).parents[2] / "examples" / "messy"
+
+
+def run(*words: object):
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def test_what_the_user_names_goes_into_the_draft(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("z,s,g,many\n" + "".join(f"{z},{s},{g},7\n" for z in "12" for s in "123" for g in "uv"))
+    done = run("codebook", file, "--levels", "z, s", "--attributes", "g", "--count", "many")
+    assert done.exit_code == 0
+    assert "relative = true" in done.stdout
+    assert 'count = "many"' in done.stdout
+    assert "Histogram(all 1, z 2, s 6; g 2): 84 in all" in done.stderr
+    with pytest.raises(InputError, match=r"--levels: .*t\.csv has no column 'y'\. The columns are z, s, g, many"):
+        run("codebook", file, "--levels", "z,y")
+
+
+def test_a_partial_draft_is_written_and_the_command_says_what_to_fill_in(tmp_path):
+    file, book = tmp_path / "t.csv", tmp_path / "t.toml"
+    file.write_text("sex,agegroup\n" + "m,a\nf,b\nm,b\nf,a\n" * 5)
+    done = run("codebook", file, "-o", book)
+    assert done.exit_code == 1
+    assert done.stderr.splitlines() == [
+        f"tallyveil: {file}: the draft is incomplete: no geographic column found among sex, agegroup. "
+        f"Name the levels, coarse to fine (--levels A,B,C)."
+    ]
+    assert 'levels = [\n    "FILL_IN",\n]' in book.read_text()
+
+
+def test_a_value_that_cannot_be_read_does_not_stop_the_draft_but_is_named(tmp_path):
+    file, book = tmp_path / "t.csv", tmp_path / "t.toml"
+    file.write_text("town,men,women\n" + "".join(f"t{i},{i},{'NA' if i == 4 else i}\n" for i in range(12)))
+    done = run("codebook", file, "-o", book)
+    assert done.exit_code == 1
+    assert f"the draft does not read the table yet: {file}, row 5, column 'women': NA is not a whole" in done.stderr
+    assert 'column = "{sex}"' in book.read_text()
+
+
+def test_coded_attributes_are_published_in_words_and_the_release_knows_how_to_read_the_codes(tmp_path):
+    book, release = tmp_path / "persons.toml", tmp_path / "release"
+    drafted = run("codebook", MESSY / "persons.csv", "--dictionary", MESSY / "persons_dictionary.csv", "-o", book)
+    assert drafted.exit_code == 0
+    done = run("protect", MESSY / "persons.csv", "--codebook", book, "--epsilon", "4", "--threads", "1", "-o", release)
+    assert done.exit_code == 0, done.stderr
+    assert '"woman"' in (release / "codebook.toml").read_text()
+    assert '[labels.sexe]\n1 = "man"' in (release / "source.toml").read_text()
+    checked = run("verify", release)
+    assert checked.exit_code == 0, checked.stdout
+    error = run("evaluate", MESSY / "persons.csv", release, "--json")
+    assert error.exit_code == 0
+    assert json.loads(error.stdout)

@@ -1,0 +1,528 @@
+"""Drafts: what a table shows about its geography, attributes and layout, and what is left as a comment."""
+
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallyveil.errors import InputError
+from tallyveil.files import codebook_from_toml, read_counts
+from tallyveil.files.tables.draft import draft_table, read_dictionary
+from tallyveil.files.tables.draft.nesting import nest
+from tallyveil.files.tables.draft.notes import Note, commented
+from tallyveil.files.tables.draft.view import view_table
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "messy"
+RNG = np.random.default_rng(18)
+
+
+def tree(*sizes: int) -> list[tuple[int, ...]]:
+    """Paths of a regular tree."""
+    return [tuple(int(i) for i in path) for path in np.ndindex(*sizes)]
+
+
+def comments(draft, field: str) -> dict[str | None, str]:
+    return {note.item: note.text for note in draft.notes if ".".join(note.field) == field}
+
+
+def reads(table, draft, total: int) -> bool:
+    """Whether the draft, written and read back, reads all people of a table."""
+    book = codebook_from_toml(draft.to_toml())
+    return book == draft.book and read_counts(table, book).total() == total
+
+
+# ---- nesting
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=30))
+def test_a_column_determines_another_exactly_if_no_value_goes_with_two(rows):
+    table = pd.DataFrame(rows, columns=["fine", "coarse"]).astype(str)
+    view = view_table(table)
+    found = nest(view.columns["fine"], view.columns["coarse"], exactly=True)
+    homes = table.groupby("fine").coarse.nunique()
+    assert (found.units, found.astray) == (len(homes), int((homes > 1).sum()))
+    assert found.holds == (homes.max() == 1)  # so few values allow no slip
+
+
+def test_all_rows_are_looked_at_and_not_only_the_first():
+    fine = [f"f{i % 50}" for i in range(20_000)]
+    table = pd.DataFrame({"fine": fine, "coarse": [f"c{int(f[1:]) // 10}" for f in fine]})
+    table.loc[19_000:, "coarse"] = "c9"  # beyond the rows that are compared first
+    view = view_table(table)
+    assert nest(view.columns["fine"], view.columns["coarse"]).astray == 50
+
+
+NAMES = [
+    ("RGN", "LAD", "MSOA", "OA"),
+    ("région", "académie", "circonscription", "établissement"),
+    ("q", "w", "e", "r"),
+    ("Bundesland", "Kreis", "Gemeinde", "Ortsteil"),
+]
+
+
+@pytest.mark.parametrize("names", NAMES, ids=lambda names: names[0])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)], ids=["down", "up", "mixed"])
+@pytest.mark.parametrize("layout", ["wide", "long", "persons"])
+def test_levels_are_found_by_nesting_whatever_they_are_called_and_wherever_they_stand(names, order, layout):
+    paths = [["".join("abcdef"[j] for j in path[: i + 1]) for i in range(4)] for path in tree(2, 3, 2, 3)]
+    units = pd.DataFrame(paths, columns=names)[[names[i] for i in order]]
+    if layout == "wide":
+        table = units.assign(male=RNG.integers(0, 9, len(units)), female=RNG.integers(0, 9, len(units)))
+        total = int(table.male.sum() + table.female.sum())
+    else:
+        table = units.merge(pd.DataFrame({"sex": ["m", "f"]}), how="cross")
+        total = 2 * len(units)
+        if layout == "long":
+            table["n"] = RNG.integers(0, 9, len(table))
+            total = int(table.n.sum())
+        else:
+            table = table.sample(frac=3, replace=True, random_state=1)
+            total = len(table)
+    draft = draft_table(table)
+    assert (draft.book.levels, draft.book.relative, draft.book.root) == (names, False, "all")
+    assert draft.book.layout == layout
+    assert draft.book.attributes.keys() == {"sex"}
+    assert reads(table, draft, total)
+
+
+def test_numbers_of_unknown_names_are_levels_if_many_rows_say_so():
+    sub = RNG.integers(1, 41, 2_000)
+    table = pd.DataFrame({"zd": sub // 10 + 1, "sd": sub + 100, "q": RNG.integers(1, 3, 2_000)}).astype(str)
+    draft = draft_table(table)
+    assert draft.book.levels == ("zd", "sd")
+    assert draft.book.attributes == {"q": ("1", "2")}
+    assert comments(draft, "attributes.q") == {None: "codes; give them words in a section [labels.q]"}
+
+
+def test_counts_that_happen_to_nest_are_no_levels():
+    table = pd.DataFrame({"town": [f"t{i}" for i in range(40)], "m": [1, 1, 2, 2] * 10, "f": [5, 5, 6, 6] * 10})
+    draft = draft_table(table)
+    assert draft.book.levels == ("town",)
+    assert draft.book.attributes == {"sex": ("m", "f")}
+
+
+@pytest.mark.parametrize("names", [("district", "chiefdom", "village"), ("z", "s", "v")])
+@pytest.mark.parametrize("typed", [str, int])
+def test_codes_that_repeat_under_parents_are_relative(names, typed):
+    paths = [path for path in tree(3, 4, 5) if sum(path) != 3]
+    table = pd.DataFrame([[i + 1 for i in path] for path in paths], columns=names).astype(typed)
+    for cell in ("male_young", "male_old", "female_young", "female_old"):
+        table[cell] = RNG.integers(0, 40, len(table))
+    draft = draft_table(table)
+    assert (draft.book.levels, draft.book.relative) == (names, True)
+    assert draft.book.column == "{sex}_{age}"
+    assert "are in several parents, so a unit is known by its path" in comments(draft, "geography.relative")[None]
+    assert read_counts(table, draft.book).spine.size(names[-1]) == len(paths)
+
+
+def test_well_known_levels_keep_their_order_even_if_codes_repeat_and_columns_are_shuffled():
+    paths = pd.DataFrame(tree(3, 3, 4), columns=["state", "county", "tract"]) + 1
+    table = paths.assign(state=paths.state.map("{:02}".format), county=paths.county.map("{:03}".format))
+    table = table.assign(tract=table.tract.map("{:06}".format), n=1, sex="f")[["sex", "tract", "n", "county", "state"]]
+    draft = draft_table(table)
+    assert (draft.book.levels, draft.book.relative) == (("state", "county", "tract"), True)
+
+
+def test_counts_without_any_geography_are_not_taken_for_it():
+    table = pd.DataFrame(RNG.integers(0, 60, (40, 4)), columns=["m_young", "m_old", "f_young", "f_old"])
+    draft = draft_table(table)
+    assert draft.book.levels == ("FILL_IN",)
+    assert draft.book.column == "{sex}_{age}"
+
+
+def test_codes_that_every_unit_has_are_labels_and_no_level():
+    rows = [(f"D{i}", s, *RNG.integers(0, 40, 3)) for i in range(12) for s in (1, 2)]
+    draft = draft_table(pd.DataFrame(rows, columns=["district", "s", "a", "b", "c"]))
+    assert draft.book.levels == ("district",)
+    assert (draft.book.layout, draft.book.in_rows, draft.book.in_columns) == ("wide", ("s",), ("attribute_1",))
+
+
+def test_a_few_people_who_differ_in_everything_are_people_and_no_table_of_counts():
+    n = 40
+    answers = {f"q{i}": RNG.integers(1, 6, n) for i in range(5)}
+    table = pd.DataFrame(
+        {"village": RNG.choice(list("ABCDEFGHIJKL"), n), **answers, "height": RNG.integers(150, 199, n)}
+    )
+    draft = draft_table(table.assign(weight=RNG.integers(50, 99, n)))
+    assert (draft.book.layout, draft.book.ignore) == ("persons", ("height", "weight"))
+
+
+def test_a_unit_in_two_parents_by_mistake_is_a_comment_and_not_a_path():
+    table = pd.DataFrame([(f"R{i // 20}", f"{i:03}", s, 1) for i in range(200) for s in "fm"], columns=list("rcsn"))
+    table.loc[7, "r"] = "R9"
+    draft = draft_table(table)
+    assert (draft.book.levels, draft.book.relative) == (("r", "c"), False)
+    words = comments(draft, "geography.levels")[None]
+    assert words.startswith("1 of 200 codes of c (such as '003') are in several parents: correct these rows")
+
+
+# ---- names of units
+
+
+def test_names_beside_codes_are_names_and_not_levels():
+    rows = [(f"E12{i // 4}", f"Region {i // 4}", f"E09{i:02}", f"Town {i}", s) for i in range(12) for s in "mf"]
+    table = pd.DataFrame(rows, columns=["RGN22CD", "RGN22NM", "LAD22CD", "LAD22NM", "sex"]).assign(n=3)
+    draft = draft_table(table)
+    assert draft.book.levels == ("RGN22CD", "LAD22CD")
+    assert draft.book.names == {"RGN22CD": "RGN22NM", "LAD22CD": "LAD22NM"}
+    assert reads(table, draft, 72)
+
+
+def test_names_that_units_of_several_parents_share_are_still_names():
+    towns = ["Washington", "Kent", "Bristol"]
+    rows = [(s, f"{s}{i:03}", town, k) for s in ("09", "44", "25") for i, town in enumerate(towns) for k in "ab"]
+    draft = draft_table(pd.DataFrame(rows, columns=["ST", "FIPS", "county name", "kind"]).assign(people=1))
+    assert (draft.book.levels, draft.book.names) == (("ST", "FIPS"), {"FIPS": "county name"})
+
+
+def test_units_with_two_names_are_counted_in_a_comment():
+    rows = [(f"{i:03}", f"Place {i}" if i > 2 or s == "m" else f"Plaze {i}", s) for i in range(120) for s in "mf"]
+    draft = draft_table(pd.DataFrame(rows, columns=["code", "label", "sex"]).assign(n=1))
+    assert draft.book.names == {"code": "label"}
+    assert comments(draft, "geography.names") == {None: "label: 3 of 120 units have two names; the first is kept"}
+
+
+def test_a_level_by_nesting_alone_is_marked_if_others_are_words_for_places():
+    rows = [("lowland" if i % 3 else "upland", f"D{i}", s, 2) for i in range(12) for s in "mf"]
+    draft = draft_table(pd.DataFrame(rows, columns=["kind", "district", "sex", "n"]))
+    assert draft.book.levels == ("kind", "district")
+    assert comments(draft, "geography.levels") == {"kind": "taken as a level: each district lies in one"}
+
+
+def test_a_column_that_nests_beside_the_chain_is_named_as_a_possible_level():
+    rows = [(f"R{i // 30}", f"D{i // 10}", f"V{i:03}", f"Z{i % 3}") for i in range(60)]
+    table = pd.DataFrame(rows, columns=["region", "district", "village", "zone"]).assign(men=1, women=range(60))
+    draft = draft_table(table)
+    assert draft.book.levels == ("region", "district", "village")
+    assert comments(draft, "geography.levels") == {None: "could also be a level: zone"}
+
+
+# ---- odd columns
+
+
+def test_odd_columns_never_stop_a_draft_and_each_has_its_reason():
+    n = 600
+    village, age = RNG.integers(0, 20, n), RNG.integers(0, 80, n)
+    table = pd.DataFrame(
+        {
+            "ref": [f"X{i:05}" for i in RNG.permutation(n)],
+            "district": [f"D{v // 5}" for v in village],
+            "village": [f"V{v}" for v in village],
+            "altitude": [f"{v * 10}m" for v in village],
+            "weight": RNG.random(n),
+            "onset": pd.Timestamp("2014-01-01") + pd.to_timedelta(RNG.integers(0, 300, n), "D"),
+            "remark": ["a sentence that goes on and on, as remarks in line lists do"] * n,
+            "country": "SL",
+            "age": age,
+            "age_group": [f"{a // 20 * 20}-{a // 20 * 20 + 19}" for a in age],
+            "outcome": RNG.choice(["dead", "alive", ""], n),
+            "sex": RNG.choice(["M", "F"], n),
+            "parts": [[1, 2]] * n,
+            "nothing": None,
+        }
+    )
+    draft = draft_table(pa.Table.from_pandas(table))
+    assert draft.book.levels == ("country", "district", "village")
+    assert draft.book.attributes.keys() == {"age_group", "sex"}
+    reasons = comments(draft, "table.ignore")
+    assert tuple(sorted(reasons)) == tuple(sorted(draft.book.ignore))
+    assert reasons["ref"] == "a different value in each row: an identifier or names"
+    assert reasons["weight"] == "fractions or negative numbers, so not counts"
+    assert reasons["onset"] == "dates"
+    assert reasons["remark"] == "free text"
+    assert reasons["age"].endswith("different values, which age_group groups")
+    assert reasons["outcome"].endswith("of 600 rows have no value: fill them in to use it")
+    assert reasons["nothing"] == "no values"
+    assert "parts" in reasons
+    assert read_counts(table.drop(columns="parts"), draft.book).total() == n
+
+
+def test_a_fact_about_units_is_no_attribute_of_people():
+    rows = [(f"R{i // 4}", f"D{i}", "urban" if i % 3 else "rural", s, 2) for i in range(12) for s in "mf"]
+    draft = draft_table(pd.DataFrame(rows, columns=["region", "district", "kind", "sex", "n"]))
+    assert draft.book.attributes.keys() == {"sex"}
+    assert comments(draft, "table.ignore") == {"kind": "follows from district: a fact about units rather than people"}
+
+
+@pytest.mark.parametrize("shown", ["1,200", "1 200", "1'200"])
+def test_numbers_with_thousands_separators_are_drafted_as_counts_and_the_reader_names_them(shown):
+    table = pd.DataFrame({"town": [f"t{i}" for i in range(12)], "men": [shown, "30"] * 6, "women": ["5"] * 12})
+    draft = draft_table(table)
+    assert draft.book.attributes == {"sex": ("men", "women")}
+    with pytest.raises(InputError, match=r"row 1, column 'men': .* is not a whole number.*no thousands separators"):
+        read_counts(table, draft.book)
+
+
+def test_labels_with_a_star_get_words_without_it():
+    table = pd.DataFrame([(f"t{i}", s, 1) for i in range(12) for s in ("m", "f*")], columns=["town", "sex", "n"])
+    draft = draft_table(table)
+    assert draft.book.labels == {"sex": {"f*": "fx", "m": "m"}}
+    assert reads(table, draft, 24)
+
+
+# ---- layouts
+
+
+@pytest.mark.parametrize("name", ["effectif", "Población", "ANZAHL", "bevölkerung", "count"])
+def test_the_count_is_known_by_its_name_in_several_languages(name):
+    table = pd.DataFrame([(f"t{i}", s, 10 + i) for i in range(12) for s in "mf"], columns=["town", "sex", name])
+    assert (draft_table(table).book.layout, draft_table(table).book.count) == ("long", name)
+
+
+def test_the_count_is_known_by_its_shape_if_the_other_columns_identify_the_rows():
+    rows = [(f"t{i}", s, a, int(RNG.integers(0, 90))) for i in range(12) for s in (1, 2) for a in (1, 2, 3)]
+    table = pd.DataFrame(rows, columns=["town", "sex", "ag", "reports"])
+    draft = draft_table(table)
+    assert (draft.book.layout, draft.book.count) == ("long", "reports")
+    assert draft.book.attributes == {"sex": ("1", "2"), "ag": ("1", "2", "3")}
+    assert comments(draft, "table.count") == {None: "taken as the count: the other columns identify the rows"}
+    assert reads(table, draft, int(table.reports.sum()))
+
+
+def test_attributes_in_rows_and_in_columns_are_a_mixed_layout():
+    rows = [(f"D{i // 4}", f"C{i:02}", s, *RNG.integers(0, 40, 3)) for i in range(12) for s in ("male", "female")]
+    table = pd.DataFrame(rows, columns=["district", "chiefdom", "sex", "0-14", "15-64", "65+"])
+    table["Total"] = table.iloc[:, 3:].sum(axis=1)
+    draft = draft_table(table)
+    assert draft.book.attributes == {"sex": ("female", "male"), "age": ("0-14", "15-64", "65+")}
+    assert (draft.book.column, draft.book.total, draft.book.in_rows) == ("{age}", "Total", ("sex",))
+    assert reads(table, draft, int(table.Total.sum()))
+
+
+@pytest.mark.parametrize("separator", ["_", " ", ".", " - ", ": "])
+def test_columns_are_products_of_two_or_three_attributes_by_any_separator(separator):
+    cells = [separator.join((sex, age)) for sex in ("men", "women") for age in ("0-4", "5-9", "10+")]
+    table = pd.DataFrame([[f"t{i}", *RNG.integers(0, 9, 6)] for i in range(12)], columns=["town", *cells])
+    draft = draft_table(table)
+    assert draft.book.column == f"{{sex}}{separator}{{age}}"
+    assert draft.book.attributes == {"sex": ("men", "women"), "age": ("0-4", "5-9", "10+")}
+
+
+def test_three_attributes_in_the_names_of_columns_are_told_apart_and_named_by_the_user():
+    cells = [f"{a}_{b}_{c}" for a in ("m", "f") for b in ("in", "out") for c in ("x", "y", "z")]
+    table = pd.DataFrame([[f"t{i}", *RNG.integers(0, 9, 12)] for i in range(12)], columns=["town", *cells])
+    draft = draft_table(table)
+    assert draft.book.column == "{sex}_{attribute_2}_{attribute_3}"
+    assert comments(draft, "attributes.attribute_2") == {None: "give this attribute a name, here and in column"}
+    named = draft_table(table, attributes=["sex", "work", "grade"]).book
+    assert named.attributes == {"sex": ("m", "f"), "work": ("in", "out"), "grade": ("x", "y", "z")}
+
+
+def test_one_of_two_sets_of_columns_that_sum_to_the_total_is_taken():
+    rows = RNG.integers(0, 50, (12, 3))
+    table = pd.DataFrame({"town": [f"t{i}" for i in range(12)], "men": rows[:, 0], "women": rows[:, 1] + rows[:, 2]})
+    table = table.assign(young=rows[:, 1], old=rows[:, 0] + rows[:, 2], pop=rows.sum(axis=1))
+    draft = draft_table(table)
+    assert (draft.book.attributes, draft.book.total) == ({"sex": ("men", "women")}, "pop")
+    assert draft.book.ignore == ("young", "old")
+    assert reads(table, draft, int(rows.sum()))
+
+
+def test_a_total_is_known_by_its_sums_whatever_it_is_called():
+    rows = RNG.integers(0, 50, (12, 3))
+    table = pd.DataFrame({"town": [f"t{i}" for i in range(12)], "zusammen": rows.sum(axis=1)})
+    table[["a", "b", "c"]] = rows
+    draft = draft_table(table)
+    assert draft.book.total == "zusammen"
+    assert comments(draft, "table.total") == {None: "taken as the total: the cells sum to it in nearly every row"}
+
+
+def test_years_in_rows_are_not_added_up_without_a_word():
+    rows = [(f"t{i}", year, *RNG.integers(0, 9, 2)) for i in range(12) for year in (2011, 2021)]
+    draft = draft_table(pd.DataFrame(rows, columns=["town", "year", "male", "female"]))
+    assert comments(draft, "attributes.year") == {
+        None: "people of several times are added up; to keep one, use where in [table]"
+    }
+
+
+# ---- what the user says
+
+
+def test_what_the_user_names_is_taken_and_the_rest_inferred():
+    rows = [(z, s, g, a, b) for z in (1, 2) for s in (1, 2, 3) for g in ("u", "v") for a, b in [(z + s, 9)]]
+    table = pd.DataFrame(rows, columns=["z", "s", "g", "many", "more"])
+    book = draft_table(table, levels=["z", "s"], attributes=["g"], count="many").book
+    assert (book.levels, book.relative, book.layout, book.count) == (("z", "s"), True, "long", "many")
+    assert (tuple(book.attributes), book.ignore) == (("g",), ("more",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"levels": ["town", "x"]}, r"--levels: the table has no column 'x'\. The columns are town, sex, n\."),
+        ({"count": "x"}, r"--count: the table has no column 'x'"),
+        ({"levels": ["town"], "count": "town"}, r"column 'town' is named twice"),
+        ({"sheet": "x"}, r"--sheet 'x': .* is not an Excel workbook"),
+    ],
+)
+def test_a_column_that_the_table_does_not_have_is_refused(asked, message):
+    with pytest.raises(InputError, match=message):
+        draft_table(pd.DataFrame({"town": ["a", "b"], "sex": ["m", "f"], "n": [1, 2]}), **asked)
+
+
+# ---- dictionaries
+
+
+def test_a_dictionary_gives_words_for_codes_in_any_case_of_its_header(tmp_path):
+    (tmp_path / "d.csv").write_text("Attribute,CODE,label\nsex,1,man\nsex,2,woman\nsex,3,other\n")
+    words = read_dictionary(tmp_path / "d.csv")
+    assert words == {"sex": {"1": "man", "2": "woman", "3": "other"}}
+    table = pd.DataFrame([(f"t{i}", s, 1) for i in range(12) for s in (1, 2, 9)], columns=["town", "sex", "n"])
+    draft = draft_table(table, dictionary=words)
+    assert draft.book.attributes == {"sex": ("1", "2", "3", "9")}
+    assert draft.book.words == {"sex": ("man", "woman", "other", "9")}
+    assert comments(draft, "labels.sex") == {"9": "not in the dictionary: give this code a word"}
+    assert '9 = "9"  # not in the dictionary: give this code a word' in draft.to_toml()
+    assert reads(table, draft, 36)
+
+
+def test_a_dictionary_names_the_attributes_in_the_names_of_columns():
+    words = {"sexe": {"1": "homme", "2": "femme"}, "tranche": {"A": "jeune", "B": "vieux"}}
+    cells = [f"{s}{a}" for s in ("1_", "2_") for a in "AB"]
+    table = pd.DataFrame([[f"t{i}", *RNG.integers(0, 9, 4)] for i in range(12)], columns=["town", *cells])
+    book = draft_table(table, dictionary=words).book
+    assert (book.column, book.words) == (
+        "{sexe}_{tranche}",
+        {"sexe": ("homme", "femme"), "tranche": ("jeune", "vieux")},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "a,b\n1,2\n",
+            r"no column 'attribute'\. A dictionary has the columns attribute, code and label; this one has a, b",
+        ),
+        (
+            "attribute,code,label\nsex,1,man\nsex,1,woman\n",
+            r"row 2: code '1' of sex is 'woman', but it was 'man' before",
+        ),
+        ("attribute,code,label\nsex,1,\n", r"row 1: a value is missing"),
+    ],
+)
+def test_a_wrong_dictionary_is_refused(tmp_path, text, message):
+    (tmp_path / "d.csv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_dictionary(tmp_path / "d.csv")
+
+
+# ---- comments, partial drafts, sheets
+
+
+def test_comments_stand_above_their_field_and_beside_their_item_and_change_nothing():
+    toml = '[a]\nb = [\n    "x y",\n    "z",\n]\n\n[a."c d"]\n1 = "one"\n'
+    notes = [
+        Note(field=("a", "b"), text="on\nb"),
+        Note(field=("a", "b"), item="x y", text="on x"),
+        Note(field=("a", "c d"), text="on c"),
+        Note(field=("a", "c d"), item="1", text="on one"),
+        Note(field=("a", "none"), text="left over"),
+    ]
+    text = commented(toml, notes)
+    assert text == (
+        '[a]\n# on b\nb = [\n    "x y",  # on x\n    "z",\n]\n\n# on c\n[a."c d"]\n1 = "one"  # on one\n# left over\n'
+    )
+    assert tomllib.loads(text) == tomllib.loads(toml)
+
+
+def test_a_table_without_geography_gives_a_partial_draft_that_says_what_to_fill_in():
+    table = pd.DataFrame({"sex": ["m", "f"] * 20, "agegroup": ["a", "b", "c", "d", "e"] * 8})
+    draft = draft_table(table)
+    text = draft.to_toml()
+    assert draft.missing == (
+        "no geographic column found among sex, agegroup. Name the levels, coarse to fine (--levels A,B,C).",
+    )
+    assert f'# {draft.missing[0]}\nlevels = [\n    "FILL_IN",\n]' in text
+    assert draft.book.attributes.keys() == {"sex", "agegroup"}
+    with pytest.raises(InputError, match="no column 'FILL_IN', which the codebook names"):
+        read_counts(table, draft.book)
+
+
+def test_a_table_without_counts_or_labels_gives_a_partial_draft_too():
+    draft = draft_table(pd.DataFrame({"region": list("abc"), "town": list("xyz")}))
+    assert "FILL_IN = [" in draft.to_toml()
+    assert draft.missing[0].startswith("no columns of counts or labels found besides the geography")
+
+
+def test_the_sheet_with_the_most_rows_is_drafted_and_the_others_are_named(tmp_path):
+    book = openpyxl.Workbook()
+    book.active.append(["notes"])
+    data = book.create_sheet("data 2020")
+    for row in [["town", "men", "women"], *([f"t{i}", i, 2 * i] for i in range(12))]:
+        data.append(row)
+    book.save(tmp_path / "t.xlsx")
+    draft = draft_table(tmp_path / "t.xlsx")
+    assert draft.book.sheet == "data 2020"
+    assert comments(draft, "table.sheet") == {None: "the sheet with the most rows; others: Sheet"}
+    assert reads(tmp_path / "t.xlsx", draft, 198)
+
+
+values = st.one_of(
+    st.none(), st.text(max_size=3), st.integers(-3, 40), st.floats(), st.sampled_from(["1", "01", "a*", ""])
+)
+
+
+@settings(max_examples=60)
+@given(
+    columns=st.lists(
+        st.sampled_from(["region", "a", "sex", "n", "x_1", "x_2", "y_1", "y_2", "total", "{b}", "geoid", "name"]),
+        min_size=1,
+        max_size=8,
+        unique=True,
+    ),
+    data=st.data(),
+)
+def test_any_table_gives_a_draft_that_can_be_written_and_read_back(columns, data):
+    rows = data.draw(st.integers(1, 14))
+    few = st.lists(
+        data.draw(st.sampled_from([values, st.integers(0, 3), st.sampled_from("uvw")])), min_size=rows, max_size=rows
+    )
+    table = pd.DataFrame({name: data.draw(few) for name in columns}, dtype=object).astype(str)
+    draft = draft_table(table)
+    assert codebook_from_toml(draft.to_toml()) == draft.book
+    assert bool(draft.missing) == ("FILL_IN" in draft.to_toml())
+    with suppress(InputError):
+        read_counts(table, draft.book)
+
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the real census counts are not beside the project")
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_real_census_is_drafted_without_its_well_known_names(tmp_path, relative):
+    table = pd.read_parquet(DATA / "ri_2010_block.parquet")
+    levels = list(table)[:5]
+    if relative:
+        for above, level in zip(levels[-2::-1], levels[:0:-1], strict=True):
+            table[level] = [code.removeprefix(parent) for code, parent in zip(table[level], table[above], strict=True)]
+    file = tmp_path / "t.csv"
+    table.rename(columns=dict(zip(levels, "vwxyz", strict=True))).to_csv(file, index=False)
+    draft = draft_table(file)
+    assert draft.book.levels == (("w", "x", "y", "z") if relative else ("v", "w", "x", "y", "z"))
+    assert (draft.book.relative, draft.book.column, draft.book.total) == (relative, "{age}_{race}", "total")
+    assert reads(file, draft, 1_052_567)
+
+
+# ---- the five messy tables
+
+
+@pytest.mark.parametrize("name", ["schools", "persons", "output_areas", "villages", "totals"])
+def test_the_drafts_of_the_messy_tables_are_those_beside_them_and_read_all_people(name):
+    file, dictionary = EXAMPLES / f"{name}.csv", EXAMPLES / f"{name}_dictionary.csv"
+    draft = draft_table(file, dictionary=read_dictionary(dictionary) if dictionary.exists() else None)
+    beside = (EXAMPLES / f"{name}.toml").read_text(encoding="utf-8")
+    assert beside.split("\n", 1)[1] == draft.to_toml()
+    table = pd.read_csv(file)
+    counted = {"schools": "effectif", "output_areas": "All persons", "villages": "tot", "totals": "Einwohner"}
+    total = len(table) if name == "persons" else table[counted[name]].sum()
+    assert read_counts(file, draft.book).total() == total
