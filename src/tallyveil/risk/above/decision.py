@@ -77,7 +77,7 @@ def decide(hierarchy: Hierarchy, truths: Sequence[AboveAndSiblings], *, draws: i
     inner = NearestLevel(hierarchy, truths[0][1])
     for cut in (*CUTS, CUTS[0]):
         ways = [
-            (likely(level.noise, count + inner.b, cut), likely(level.together, np.array([others]), cut))
+            (likely(level.noise, count, inner.b, cut), likely(level.together, others, np.zeros(1, np.int64), cut))
             for level, (count, others) in zip(hierarchy.above, truths, strict=True)
         ]
         above, siblings, *upper = (len(values) for pair in ways for values, _ in pair)

@@ -29,19 +29,19 @@ def reach(noise: Noise, cut: float) -> int:
     return int(-noise.quantile(cut / 2))
 
 
-def likely(noise: Noise, counts: Integers, cut: float) -> Released:
-    """The released counts that are likely for any of consecutive true counts, and their probabilities for each.
+def likely(noise: Noise, count: int, more: Integers, cut: float) -> Released:
+    """The released counts that are likely for a true count and consecutive numbers more, and the probabilities of each.
 
     A total probability of ``cut`` is left out.
     """
     most = reach(noise, cut)
-    if most > WIDEST or abs(int(counts[-1])) > LARGEST:
+    if most > WIDEST or abs(count) > LARGEST:
         raise InputError(
-            f"a count of {counts[-1]:,} with noise of up to {most:,} is beyond what can be summed. Use a count up to "
+            f"a count of {count:,} with noise of up to {most:,} is beyond what can be summed. Use a count up to "
             f"{LARGEST:,} and a larger budget."
         )
-    released = np.arange(counts[0] - most, counts[-1] + most + 1)
-    eta = released - counts[:, None]
+    released = np.arange(count + more[0] - most, count + more[-1] + most + 1)
+    eta = released - count - more[:, None]
     return released, np.where(np.abs(eta) <= most, noise.pmf(eta), 0.0)
 
 
