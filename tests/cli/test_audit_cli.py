@@ -15,34 +15,8 @@ from tallyveil.evaluate.audit.views import neighbours_in_words
 from tallyveil.files import read_counts
 from tallyveil.privacy import Invariant
 
-TABLE = """county,block,age,count
-1,11,child,3
-1,11,adult,8
-1,12,child,2
-1,12,adult,9
-2,21,child,4
-2,21,adult,5
-2,22,adult,7
-"""
-BOOK = """[geography]
-levels = ["county", "block"]
-root = "us"
-[attributes]
-age = ["child", "adult"]
-[table]
-layout = "long"
-count = "count"
-"""
 FEW = ["--runs", "200", "--workers", "1"]
 BOTH = ["--neighbours", "replace-one", "--neighbours", "add-or-remove"]
-
-
-@pytest.fixture
-def town(tmp_path) -> list[str]:
-    """The data and its codebook, as they are named on the command line."""
-    (tmp_path / "town.csv").write_text(TABLE)
-    (tmp_path / "town.toml").write_text(BOOK)
-    return [str(tmp_path / "town.csv"), "--codebook", str(tmp_path / "town.toml")]
 
 
 def refused(*words: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from command_line import run
 from tallyveil import mechanisms
+from tallyveil.evaluate.evaluation import evaluation
 from tallyveil.files import read_counts, write_counts
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.populations import census_1940
@@ -144,6 +145,113 @@ def test_suppressed_cells_are_missing_in_one_level(town, place, tmp_path):
     assert [path.name for path in (tmp_path / "o" / "estimates").iterdir()] == ["enumdist.parquet"]
 
 
+def evaluated(place: Path, *words: str, command: str = "evaluate"):
+    book = ["--codebook", str(place / "town.codebook.toml"), "--units", str(place / "town.units.parquet")]
+    return run(command, str(place / "town.parquet"), *words, *book)
+
+
+RACE = ["total", "race"]
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "levels", "queries"),
+    [
+        ("geometric --epsilon 1", lambda p: mechanisms.geometric(p, epsilon=1, seed=3), 4, ["total"]),
+        ("averaged --epsilon 1 --query race", lambda p: mechanisms.averaged(p, epsilon=1, query="race", seed=3),
+         4, RACE),
+        (
+            "reconciled --epsilon 1 --keep county --query race",
+            lambda p: mechanisms.with_invariant(p, epsilon=1, query="race", above="county", exact=True, seed=3),
+            4,
+            RACE,
+        ),
+        (
+            "reconciled --epsilon 2 --query race --level county",
+            lambda p: mechanisms.total_and_strata(
+                p, epsilon_total="1/2", epsilon_strata="3/2", query="race", level="county", seed=3
+            ),
+            3,
+            RACE,
+        ),
+        ("sample --fraction 2/5", lambda p: mechanisms.sample(p, "2/5", seed=3), 4, None),
+        (
+            "swap --rate 0.3 --match race --within county",
+            lambda p: mechanisms.swap(p, rate="0.3", match="race", level="county", seed=3).people,
+            4,
+            None,
+        ),
+    ],
+)  # fmt: skip
+def test_a_baseline_is_evaluated_as_what_the_library_gives(town, place, tmp_path, words, source, levels, queries):
+    assert baseline(place, tmp_path / "o", *words.split(), "--seed", "3").returncode == 0
+    done = evaluated(place, str(tmp_path / "o"), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["releases"][0]
+    expected = evaluation(town, source(town), levels=town.spine.levels[:levels], queries=queries)
+    for name in ("error", "by_size", "bias", "implausible"):
+        wanted = json.loads(expected.frames()[name].to_json(orient="records", double_precision=15))
+        assert [row.keys() for row in found[name]] == [row.keys() for row in wanted]
+        for row, other in zip(found[name], wanted, strict=True):
+            assert row == {
+                k: v if isinstance(v, str) or v is None else pytest.approx(v, rel=1e-9) for k, v in other.items()
+            }
+    assert [row["epl"] for row in found["epl"]] == expected.epl.epl.astype(object).where(
+        expected.epl.epl.notna(), None
+    ).tolist()
+
+
+def test_hidden_cells_are_compared_as_0_in_the_table_that_was_shown(town, place, tmp_path):
+    assert baseline(place, tmp_path / "o", "suppress", "--below", "5", "--query", "race").returncode == 0
+    done = evaluated(place, str(tmp_path / "o"), "--json")
+    hidden = mechanisms.suppress(town, query="race", level="enumdist", below=5)
+    words = f"{hidden.hidden.sum():,} of {hidden.hidden.size:,} cells are hidden, and are compared as 0."
+    assert words in done.stderr
+    rows = json.loads(done.stdout)["releases"][0]["error"]
+    assert {(row["level"], row["query"]) for row in rows} == {("enumdist", "race")}
+    true = town.answer("race", level="enumdist").dense()
+    largest = next(row["value"] for row in rows if row["statistic"] == "max_abs")
+    assert largest == true[hidden.hidden].max()
+
+
+def test_baselines_are_written_beside_a_release_pooled_and_compared(town, place, tmp_path):
+    for name, seed in (("a", "3"), ("b", "4")):
+        words = ["averaged", "--epsilon", "1", "--query", "race", "--seed", seed]
+        assert baseline(place, tmp_path / name, *words).returncode == 0
+    swap = ["swap", "--rate", "0.3", "--match", "race", "--within", "county"]
+    assert baseline(place, tmp_path / "c", *swap).returncode == 0
+    a, b, c = (str(tmp_path / name) for name in "abc")
+    done = evaluated(place, a, c, str(place / "town.parquet"), "-o", str(tmp_path / "out"))
+    assert (done.returncode, "Warning" in done.stderr) == (0, False), done.stderr
+    table = pd.read_parquet(tmp_path / "out" / "error.parquet")
+    assert table.groupby("release")["query"].nunique().to_dict() == {"a": 2, "c": 6, "town.parquet": 6}
+    pooled = json.loads(evaluated(place, a, b, "--pool", "--level", "county", "--json").stdout)["releases"]
+    counts = {row["query"]: row["n"] for row in pooled[0]["error"]}
+    assert counts["total"] == 2 * town.spine.size("county")
+    assert "have different strategies" in evaluated(place, a, c, "--pool").stderr
+    truth = ["--truth", str(place / "town.parquet"), "--codebook", str(place / "town.codebook.toml")]
+    loss = run("epl", a, *truth, "--units", str(place / "town.units.parquet"), "--level", "enumdist", "--json")
+    assert (loss.returncode, json.loads(loss.stdout)["n"]) == (0, town.spine.size("enumdist"))
+    like = evaluated(place, a, "--query", "race", "--level", "enumdist", "--json", command="compare")
+    assert (like.returncode, json.loads(like.stdout)[0]["query"]) == (0, "race")
+
+
+def test_a_baseline_of_other_units_or_that_cannot_answer_is_refused(place, tmp_path):
+    assert baseline(place, tmp_path / "o", "geometric", "--epsilon", "1").returncode == 0
+    finer = evaluated(place, str(tmp_path / "o"), "--query", "race")
+    assert (finer.returncode, "query 'race' cannot be answered from estimates of 'total'" in finer.stderr) == (2, True)
+    table = pd.read_parquet(place / "town.parquet")
+    table[table.enumdist != table.enumdist.iloc[0]].to_parquet(tmp_path / "few.parquet")
+    done = run(
+        "evaluate", str(tmp_path / "few.parquet"), str(tmp_path / "o"), "--codebook", str(place / "town.codebook.toml")
+    )
+    assert done.returncode == 2
+    assert "is not in the truth. Give the data and the --units that the baseline was made from." in done.stderr
+    scan = ["--codebook", str(place / "town.codebook.toml"), "--release", str(tmp_path / "o")]
+    assert "the strategy is missing" in run("risk", "scan", str(place / "town.parquet"), *scan).stderr
+    (tmp_path / "o" / "baseline.json").write_text("{}")
+    assert "not written by tallyveil baseline" in evaluated(place, str(tmp_path / "o")).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -168,3 +276,53 @@ def test_bad_options_give_one_line_and_write_nothing(place, tmp_path, words, lin
     assert line in done.stderr
     assert done.stderr.count("tallyveil: ") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+BOOK = """[geography]
+levels = ["state", "county"]
+root = "us"
+[attributes]
+age = ["adult"]
+[table]
+layout = "long"
+count = "count"
+"""
+HEAD = "state,county,age,count\n"
+PEOPLE = HEAD + "A,A1,adult,3\nA,A2,adult,40\n"
+METHODS = (
+    "geometric --epsilon 1 --query age",
+    "raked --epsilon 1",
+    "reconciled --epsilon 1 --differences absolute",
+    "reconciled --epsilon 1 --keep us",
+    "sample --fraction 1/1000",
+    "swap --rate 1 --match age --within us",
+    "suppress --below 5",
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "units"),
+    [(PEOPLE, None), (PEOPLE, "state,county\nA,A1\nA,A2\nB,B1\n"), (HEAD, "state,county\nA,A1\n")],
+    ids=["one state and one label", "an empty state", "nobody"],
+)
+def test_every_method_runs_where_there_is_hardly_anything(tmp_path, table, units):
+    (tmp_path / "t.csv").write_text(table)
+    (tmp_path / "t.toml").write_text(BOOK)
+    words = [str(tmp_path / "t.csv"), "--codebook", str(tmp_path / "t.toml")]
+    if units is not None:
+        (tmp_path / "u.csv").write_text(units)
+        words += ["--units", str(tmp_path / "u.csv")]
+    folders = []
+    for number, method in enumerate(METHODS):
+        folders.append(str(tmp_path / f"o{number}"))
+        done = run("baseline", *words, "--method", *method.split(), "-o", folders[-1])
+        assert done.returncode == 0, done.stderr
+        for file in (tmp_path / f"o{number}").glob("estimates/*.parquet"):
+            numbers = pd.read_parquet(file).estimate
+            assert np.isfinite(numbers).all() or method.startswith("suppress")
+    done = run("evaluate", words[0], *folders, *words[1:], "--json")
+    if table == HEAD:
+        assert (done.returncode, "nobody is counted in it" in done.stderr) == (2, True)
+    else:
+        assert done.returncode == 0, done.stderr
+        assert len(json.loads(done.stdout)["releases"]) == len(METHODS)

@@ -25,10 +25,13 @@ from tallyveil.files.release_folder.manifest import manifest_of
 from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
 from tallyveil.files.tables.side import facilities_table
 from tallyveil.files.tables.write import write_table
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.spine_optimiser import optimise_spine
 from tallyveil.populations import Population, census_1940, census_2020
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.protect import protect, protect_to_folder
+from tallyveil.protection.verify import verify_release
 from tallyveil.release.canonical import canonical_bytes, parse_canonical
 from tallyveil.runs import progress
 
@@ -244,6 +247,20 @@ def test_microdata_of_blocks_are_written_without_units(tmp_path):
     read = read_mdf_2020(tmp_path / "r" / "MDF_PER.dat").people
     assert (read.at("county").dense() == read_release(tmp_path / "r").histogram.at("county").dense()).all()
     assert "seeded: not for publication" in read.stamps
+
+
+def test_microdata_are_in_the_order_of_the_spine_where_an_optimised_one_was_measured(tmp_path):
+    census = census_2020(persons=1_500, seed=1)
+    spine, blocks = census.people.spine, census.people.spine.labels("block")
+    tribal = Areas.from_codes(spine, leaf=blocks[::2], area=["Hopi"] * len(blocks[::2]))
+    made = optimise_spine(spine, tribal=tribal, facilities=census.facilities)
+    assert made.spine.labels("block") != blocks  # measured in another order
+    strategy = Strategy.default(spine, census.people.schema, rho=1)
+    release = protect_to_folder(census.people, strategy, tmp_path / "r", seed=1, mdf=True, optimised=made)
+    read, kept = read_mdf_2020(tmp_path / "r" / "MDF_PER.dat").people, release.histogram.leaves.dense()
+    assert (read.leaves.dense() == kept[[blocks.index(code) for code in read.spine.labels("block")]]).all()
+    assert read.total() == int(kept.sum()) == census.people.total()
+    assert all(finding.holds is not False for finding in verify_release(tmp_path / "r"))
     assert run("verify", str(tmp_path / "r")).returncode == 0
 
 

@@ -1,33 +1,17 @@
 """risk curve, risk attribute, unknown people, priors on siblings, and samples and swapping, on the command line."""
 
 import json
+from fractions import Fraction
 
 import pandas as pd
 import pytest
 
 from command_line import figures, run
 from tallyveil.privacy import DiscreteGaussian
-from tallyveil.risk import Attribute, Intruder, Several
+from tallyveil.risk import Above, Attribute, Hierarchy, Intruder, Several, priors
 
 PL94 = "pl94-2020-us-persons"
 PAPER = DiscreteGaussian(variance=1 / (2 * 0.0992))
-TABLE = "county,block,age,count\n1,11,child,1\n1,11,adult,8\n1,12,child,2\n1,12,adult,9\n2,21,child,4\n2,21,adult,5\n"
-BOOK = """[geography]
-levels = ["county", "block"]
-root = "us"
-[attributes]
-age = ["child", "adult"]
-[table]
-layout = "long"
-count = "count"
-"""
-
-
-@pytest.fixture
-def town(tmp_path) -> list[str]:
-    (tmp_path / "town.csv").write_text(TABLE)
-    (tmp_path / "town.toml").write_text(BOOK)
-    return [str(tmp_path / "town.csv"), "--codebook", str(tmp_path / "town.toml")]
 
 
 @pytest.mark.parametrize(("attack", "counts"), [("characteristics", 1), ("responded", 1), ("truthful", 1), ("cell", 2)])
@@ -75,6 +59,15 @@ def test_a_curve_of_all_levels_is_above_that_of_the_leaf_and_unknown_people_lowe
     assert leaf == pytest.approx(1.024, abs=5e-4)
     assert 1 < few < every
     assert leaf < every
+
+
+def test_a_strategy_of_a_curve_is_refused_for_its_own_mistake_and_not_for_its_budget(tmp_path):
+    (tmp_path / "plan.toml").write_text('mechanism = "gaussian"\nrho = 1\nepsilom = 2\n')
+    done = run("risk", "curve", "--strategy", str(tmp_path / "plan.toml"))
+    assert (done.returncode, "unknown field 'epsilom'" in done.stderr) == (2, True)
+    (tmp_path / "plan.toml").write_text('mechanism = "geometric"\nrho = 1\nlevels = {us = 1}\nqueries = {total = 1}\n')
+    done = run("risk", "curve", "--strategy", str(tmp_path / "plan.toml"))
+    assert (done.returncode, "takes epsilon, not rho" in done.stderr) == (2, True)
 
 
 def test_a_curve_of_a_preset_without_a_budget_sets_it():
@@ -127,9 +120,29 @@ def test_a_prior_on_the_siblings_gives_the_figures_of_the_docs():
     ]
     flat, rare = (figures(*above, "--siblings-prior", prior)["hierarchy"] for prior in ("flat", "poisson:0.1"))
     assert (round(flat["right_decision"], 3), round(rare["right_decision"], 3)) == (0.318, 0.653)
-    for prior in ("negative-binomial:0.1:0.2", "at-most:3"):
+    for prior in ("negative-binomial:0.1:0.2", "at-most:3", "binomial:5:1/50:0"):
         assert 0 < figures(*above, "--siblings-prior", prior)["hierarchy"]["right_decision"] < 1
     assert "poisson:0.1 prior on their count" in run(*above, "--siblings-prior", "poisson:0.1").stdout
+
+
+def test_unknown_people_and_a_unit_above_have_the_figures_of_the_library():
+    words = ["risk", "--rho", "0.0992", "--prior", "1/3", "--unknown", "4", "--share", "1/5", "--known", "1"]
+    above = ["--upper-rho", "0.2465", "--siblings", "3", "--upper-count", "4", "--siblings-prior", "binomial:6:1/10:1"]
+    found = figures(*words, *above, "--released", "3", "--upper-released", "6", "--siblings-released", "2")
+    two = Hierarchy(
+        intruder=Several(intruder=Intruder(prior="1/3", known=1), others=4, share="1/5"),
+        noise=DiscreteGaussian(variance=1 / (2 * Fraction("0.0992"))),
+        above=[
+            Above(
+                noise=DiscreteGaussian(variance=1 / (2 * Fraction("0.2465"))),
+                siblings=[DiscreteGaussian(variance=1 / (2 * Fraction("0.0992")))] * 3,
+                prior=priors.Binomial(unknown=6, share="1/10", known=1),
+            )
+        ],
+    )
+    assert found["hierarchy"]["right_decision"] == pytest.approx(two.decision([4]).right_decision, rel=1e-12)
+    assert found["hierarchy"]["posterior"] == pytest.approx(two.posterior(3, [(6, 2)]), rel=1e-12)
+    assert found["unknown"] == 4
 
 
 @pytest.mark.parametrize(
@@ -137,7 +150,6 @@ def test_a_prior_on_the_siblings_gives_the_figures_of_the_docs():
     [
         (["--share", "1/2"], "--share is that of unknown people"),
         (["--siblings-prior", "poisson:1"], "--siblings-prior is for a unit above"),
-        (["--upper-rho", "1", "--siblings", "2", "--upper-count", "1", "--unknown", "2"], "Leave out --unknown."),
         *(
             (
                 ["--upper-rho", "1", "--siblings", "2", "--upper-count", "1", "--siblings-prior", bad],
@@ -225,8 +237,10 @@ def test_other_mechanisms_need_their_own_options(words, line, town):
     assert line in done.stderr
 
 
-def test_a_scan_with_unknown_people_is_shown_and_refuses_the_hierarchy(town):
-    words = ["risk", "scan", *town, "--rho", "1", "--level", "block"]
-    everybody, few = (figures(*words, *more)["levels"][0]["risk"] for more in ([], ["--unknown", "3"]))
-    assert 1 < few < everybody
-    assert "Leave out --unknown or --above." in run(*words, "--unknown", "3", "--above").stderr
+def test_a_scan_with_unknown_people_is_shown_with_the_hierarchy_too(town):
+    words = ["risk", "scan", *town, "--rho", "1", "--level", "block", "--above"]
+    everybody, few = (figures(*words, *more) for more in ([], ["--unknown", "3", "--share", "1/5"]))
+    assert 1 < few["levels"][0]["risk"] < everybody["levels"][0]["risk"]
+    assert everybody["above"][0]["right_decision"] != few["above"][0]["right_decision"]
+    shown = run(*words, "--unknown", "3", "--share", "1/5").stdout
+    assert "each the target of an intruder who knows all others in the unit but 3\n" in shown

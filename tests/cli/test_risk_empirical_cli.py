@@ -6,32 +6,7 @@ import pytest
 
 from command_line import figures, run
 
-TABLE = """county,block,age,count
-1,11,child,1
-1,11,adult,8
-1,12,child,2
-1,12,adult,9
-2,21,child,4
-2,21,adult,5
-2,22,adult,7
-"""
-BOOK = """[geography]
-levels = ["county", "block"]
-root = "us"
-[attributes]
-age = ["child", "adult"]
-[table]
-layout = "long"
-count = "count"
-"""
 CHILD = ["--unit", "11", "--cell", "child", "--runs", "100", "--workers", "1"]
-
-
-@pytest.fixture
-def town(tmp_path) -> list[str]:
-    (tmp_path / "town.csv").write_text(TABLE)
-    (tmp_path / "town.toml").write_text(BOOK)
-    return [str(tmp_path / "town.csv"), "--codebook", str(tmp_path / "town.toml")]
 
 
 def test_the_2020_strategy_is_shown_with_the_papers_words():

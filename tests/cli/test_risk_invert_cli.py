@@ -5,35 +5,13 @@ import json
 import pandas as pd
 import pytest
 
-from command_line import figures, run
-
-TABLE = """county,block,age,count
-1,11,child,1
-1,11,adult,8
-1,12,child,2
-1,12,adult,9
-2,21,child,4
-2,21,adult,5
-2,22,adult,7
-"""
-BOOK = """[geography]
-levels = ["county", "block"]
-root = "us"
-[attributes]
-age = ["child", "adult"]
-[table]
-layout = "long"
-count = "count"
-"""
+from command_line import figures, run, write_town
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("town")
-    (folder / "town.csv").write_text(TABLE)
-    (folder / "town.toml").write_text(BOOK)
-    given = [str(folder / "town.csv"), "--codebook", str(folder / "town.toml"), "--rho", "1", "--seed", "1"]
-    made = run("protect", *given, "-o", str(folder / "release"))
+    made = run("protect", *write_town(folder), "--rho", "1", "--seed", "1", "-o", str(folder / "release"))
     assert made.returncode == 0, made.stderr
     return str(folder / "release")
 

@@ -18,36 +18,10 @@ from tallyveil.privacy.constraints import Bound
 from tallyveil.privacy.strategy_toml import strategy_to_toml
 from tallyveil.risk.target.target import Target, before_postprocessing
 
-TABLE = """county,block,age,count
-1,11,child,1
-1,11,adult,8
-1,12,child,2
-1,12,adult,9
-2,21,child,4
-2,21,adult,5
-2,22,adult,7
-"""
-BOOK = """[geography]
-levels = ["county", "block"]
-root = "us"
-[attributes]
-age = ["child", "adult"]
-[table]
-layout = "long"
-count = "count"
-"""
 APP = typer.Typer()
 APP.command()(command.simulate)
 CHILD = ["--unit", "11", "--cell", "child", "--prior", "1/2"]
 FEW = ["--runs", "100", "--workers", "1"]
-
-
-@pytest.fixture
-def town(tmp_path) -> list[str]:
-    """The data and its codebook, as they are named on the command line."""
-    (tmp_path / "town.csv").write_text(TABLE)
-    (tmp_path / "town.toml").write_text(BOOK)
-    return [str(tmp_path / "town.csv"), "--codebook", str(tmp_path / "town.toml")]
 
 
 @pytest.fixture
@@ -175,7 +149,7 @@ def test_an_alternative_that_a_constraint_rules_out_is_refused(town, tmp_path):
 def test_a_tree_of_more_than_200_leaves_is_refused_before_anything_is_run(town):
     many = "".join(f"3,3{i:03d},adult,1\n" for i in range(200))
     path = Path(town[0])
-    path.write_text(TABLE + many)
+    path.write_text(path.read_text() + many)
     assert "the tree has 204 leaves; simulations are for 200 at most" in refused(*town, "--rho", "1", *CHILD)
 
 

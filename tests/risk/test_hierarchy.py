@@ -14,9 +14,10 @@ from scipy.special import logsumexp
 from tallyveil.errors import InputError
 from tallyveil.privacy import DiscreteGaussian, Geometric
 from tallyveil.privacy.sums import sum_of_noise
-from tallyveil.risk.above.decision import NearestLevel, _reach
+from tallyveil.risk.above.decision import NearestLevel
 from tallyveil.risk.above.hierarchy import Hierarchy
 from tallyveil.risk.above.levels import Above
+from tallyveil.risk.above.released import reach
 from tallyveil.risk.target.intruder import Intruder
 from tallyveil.risk.target.priors import AtMost, NegativeBinomial, Poisson
 
@@ -428,7 +429,7 @@ def test_a_sum_in_parts_or_with_less_of_the_tails_is_the_same_and_says_what_it_l
     whole = two.decision([3])
     monkeypatch.setattr("tallyveil.risk.above.decision._CELLS", 50)
     assert two.decision([3]).right_decision == pytest.approx(whole.right_decision, abs=1e-13)
-    ways = [len(range(-reach, reach + 1)) for reach in (_reach(COUNTY, 1e-12), _reach(two.above[0].together, 1e-12))]
+    ways = [2 * reach(noise, 1e-12) + 1 for noise in (COUNTY, two.above[0].together)]
     seconds = NearestLevel(two, 2).seconds(*ways)
     monkeypatch.setattr("tallyveil.risk.above.decision._LONGEST", 0.999 * seconds)
     less = two.decision([3])

@@ -166,6 +166,6 @@ def test_what_the_ranges_do_not_cover_is_refused(strategy, words):
 
 
 def test_a_large_tree_is_refused(monkeypatch):
-    monkeypatch.setattr("tallyveil.risk.inversion.ranges.MOST", 10)
+    monkeypatch.setattr("tallyveil.risk.inversion.nests.MOST", 10)
     with pytest.raises(InputError, match="measurements are too many for exact ranges; 10 are the most"):
         measurement_ranges(PEOPLE, PLANS["default"])

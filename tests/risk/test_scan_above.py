@@ -6,7 +6,7 @@ import pytest
 
 from tallyveil import Histogram, Schema, Spine, Strategy
 from tallyveil.errors import InputError
-from tallyveil.risk import Above, Hierarchy, Intruder, scan_above
+from tallyveil.risk import Above, Hierarchy, Intruder, Several, scan_above
 
 SCHEMA = Schema(attributes={"age": ["child", "adult"]})
 SPINE = Spine.from_columns(
@@ -87,3 +87,21 @@ def test_people_who_are_all_in_one_place_have_nothing_above():
     )
     with pytest.raises(InputError, match="no unit above"):
         scan_above(people, strategy)
+
+
+@pytest.mark.parametrize("budget", [{"rho": 6}, {"epsilon": 3}], ids=["gaussian", "geometric"])
+def test_unknown_people_are_those_of_each_hierarchy_however_many_the_siblings_have(budget):
+    spine = Spine.from_columns({"block": ["1", "2", "3"]}, root="town")
+    people = Histogram.from_entries(spine, SCHEMA, unit=[0, 1, 1, 2], cell=[0, 0, 1, 1], count=[1, 2, 1, 300])
+    strategy = Strategy.default(spine, SCHEMA, **budget)
+    found = scan_above(people, strategy, prior="1/3", unknown=4, share="1/5")
+    own, town = (strategy.noise(level, "detailed") for level in ("block", "town"))
+    several = Several(intruder=Intruder(prior="1/3"), others=4, share="1/5")
+    two = Hierarchy(intruder=several, noise=own, above=[Above(noise=town, siblings=[own] * 2)])
+    assert found.people.tolist() == [302, 1, 1]
+    for row, others in zip(found.itertuples(), (1, 2, 300), strict=True):
+        decision = two.decision([1 + others])
+        assert row.others <= others
+        assert (row.right_decision, row.gain, row.loss, row.alone) == pytest.approx(
+            (decision.right_decision, decision.gain, decision.loss, decision.alone), abs=1e-9
+        )

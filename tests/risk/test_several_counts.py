@@ -70,6 +70,7 @@ SPINE = Spine.from_columns({"county": ["1", "1", "2", "2"], "block": ["11", "12"
 SCHEMA = Schema(attributes={"age": ["child", "adult"]})
 PEOPLE = Histogram.from_entries(SPINE, SCHEMA, unit=[0, 0, 1, 2, 3], cell=[0, 1, 1, 0, 1], count=[1, 8, 9, 4, 2])
 PLAN = Strategy.default(SPINE, SCHEMA, rho=2)
+GEOMETRIC = Strategy.default(SPINE, SCHEMA, epsilon=2)
 
 
 @pytest.mark.parametrize("attack", [Attack(), Attack(queries=["detailed"]), Attack(kind="cell")])
@@ -85,6 +86,17 @@ def test_a_scan_with_unknown_people_has_the_figures_of_its_counts(attack):
     assert people.tolist() == pytest.approx([PEOPLE.total()] * 2)
 
 
+def test_a_scan_of_one_geometric_count_has_the_exact_figures_and_spread():
+    found = scan(PEOPLE, GEOMETRIC, levels=["block"], attack=Attack(queries=["detailed"]), unknown=3, priors=["1/3"])
+    exact = Several(intruder=Intruder(prior="1/3"), others=3).against(GEOMETRIC.noise("block", "detailed"))
+    (row,) = found.levels.itertuples()
+    assert (row.risk, row.right_decision) == pytest.approx((exact.risk, exact.right_decision), abs=1e-12)
+    counts = np.arange(-600, 601)  # all that may be released, with 0 to 3 others
+    mass = sum(c * exact.noise.pmf(counts - 1 - b) for b, c in enumerate((8 / 27, 12 / 27, 6 / 27, 1 / 27)))
+    spread, _ = np.histogram(exact.posterior(counts), np.linspace(0, 1, 21), weights=mass)
+    assert found.posteriors.people.to_numpy() == pytest.approx(PEOPLE.total() * spread, abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("plan", "settings", "words"),
     [
@@ -92,7 +104,7 @@ def test_a_scan_with_unknown_people_has_the_figures_of_its_counts(attack):
         (PLAN, {"share": "1/2"}, "a share is that of unknown others"),
         (PLAN, {"unknown": -1}, "others is the number of further unknown people"),
         (PLAN, {"unknown": 2, "share": "3/2"}, "a share must be strictly between 0 and 1"),
-        (Strategy.default(SPINE, SCHEMA, epsilon=1), {"unknown": 2}, "unknown others are for Gaussian noise"),
+        (GEOMETRIC, {"unknown": 2, "levels": ["block"]}, "several geometric counts with unknown others"),
     ],
 )
 def test_a_scan_refuses_unknown_people_where_it_cannot_tell(plan, settings, words):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli import options
+from tallyveil.cli.baseline_folder import DESCRIPTION
 from tallyveil.cli.baseline_methods import Differences, Method, NeighbourRelation
 
 if TYPE_CHECKING:
@@ -146,4 +147,4 @@ def _write(made: Baseline, output: Path) -> None:
             write_table(table, folder / "estimates" / f"{safe_name(level)}.parquet")
         if made.people is not None:
             write_counts(made.people, folder / "counts.parquet")
-        write_result(made.described, folder, "baseline.json")
+        write_result(made.described, folder, DESCRIPTION)

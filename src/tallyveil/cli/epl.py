@@ -181,6 +181,7 @@ def _of_release(
     from tallyveil.cli.reading import read_truth_and_releases
     from tallyveil.evaluate.epl.loss import theory_of
     from tallyveil.evaluate.residuals import residuals
+    from tallyveil.release.release import Release
 
     if truth is None or level is None:
         raise InputError(
@@ -188,6 +189,6 @@ def _of_release(
             "release."
         )
     data = read_truth_and_releases(truth, [file], codebook, units=units, file_format=file_format)
-    (release,) = data.releases.values()
-    compared = residuals(data.truth, release, level=level, query=query)
-    return compared, theory_of(release.strategy, compared)
+    ((source,),) = data.groups(pool=False).values()
+    compared = residuals(data.truth, source, level=level, query=query)
+    return compared, theory_of(source.strategy if isinstance(source, Release) else None, compared)

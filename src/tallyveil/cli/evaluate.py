@@ -87,6 +87,8 @@ def evaluate(
 ) -> None:
     r"""Compare releases with the truth: error, bias, empirical privacy loss and implausible units. Not for publication.
 
+    Folders of "tallyveil baseline" are compared at the levels and in the queries that they have.
+
     [bold]Examples[/bold]
 
       tallyveil evaluate blocks.parquet release
@@ -102,6 +104,8 @@ def evaluate(
       tallyveil evaluate blocks.parquet release --codebook blocks.toml --funds "\[age:child]" --amount 5e6
 
       tallyveil evaluate blocks.parquet release --codebook blocks.toml --survey 0.01 --control race@county
+
+      tallyveil evaluate blocks.parquet release noisy --codebook blocks.toml
     """
     from tallyveil.cli.evaluate_output import conclusion, show_evaluation
     from tallyveil.cli.evaluate_uses import Uses, show_uses
@@ -127,24 +131,21 @@ def evaluate(
         controls=control,
     )
     off_spine, homes = find_areas(areas, data.truth), find_homes(housing, data)
-    results = {
-        name: evaluation(
+    results, used = {}, {}
+    for name, sources in data.groups(pool=pool).items():
+        levels, queries = data.asked(name, level, query)
+        results[name] = evaluation(
             data.truth,
             sources,
-            levels=level,
-            queries=query,
+            levels=levels,
+            queries=queries,
             areas=off_spine,
             over="all" if over == "all" else "nonempty",
             homogeneity=homogeneity,
             definition=definition,
             housing=homes,
         )
-        for name, sources in data.groups(pool=pool).items()
-    }
-    used = {
-        name: uses.frames(data.truth, sources, levels=level, queries=query)
-        for name, sources in data.groups(pool=pool).items()
-    }
+        used[name] = uses.frames(data.truth, sources, levels=levels, queries=queries)
     if as_json:
         tables = [
             {"release": name} | {kind: records(frame) for kind, frame in (result.frames() | used[name]).items()}

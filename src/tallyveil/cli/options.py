@@ -51,7 +51,10 @@ ReleaseFolder = Annotated[Path, typer.Argument(metavar="RELEASE", help="Release 
 Truth = Annotated[Path, typer.Argument(help="CSV or Parquet file of the true counts, or published microdata.")]
 Releases = Annotated[
     list[Path],
-    typer.Argument(metavar="RELEASE", help="Release folders, published microdata, or tables with the same codebook."),
+    typer.Argument(
+        metavar="RELEASE",
+        help="Release or baseline folders, published microdata, or tables with the same codebook.",
+    ),
 ]
 Pool = Annotated[bool, typer.Option("--pool", help="Treat several releases as replicates of one strategy.")]
 AreasFile = Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,8 @@ import typer
 from tallyveil.errors import InputError, UnknownUnitError
 
 if TYPE_CHECKING:
+    from tallyveil.cli.baseline_folder import BaselineFolder
+    from tallyveil.evaluate.sources import Source
     from tallyveil.files.formats.by_name import Census
     from tallyveil.files.tables.codebook import Codebook
     from tallyveil.nouns.areas import Areas
@@ -19,29 +21,40 @@ if TYPE_CHECKING:
     from tallyveil.nouns.spine import Spine
     from tallyveil.release.release import Release
 
+TOGETHER = "all together"  # the name of pooled releases
 WITH_TYPES = ("ipums-1940", "mdf-1940")  # formats whose facilities have the types that strategies bound people by
 DETAIL_FILES = ("mdf-1940", "mdf-2020")  # formats whose first line no other table has
 
 
 @dataclass(frozen=True, kw_only=True)
 class TruthAndReleases:
-    """The truth, and the releases by name."""
+    """The truth, and by name the releases and the folders of ``tallyveil baseline``."""
 
     truth: Histogram
     releases: dict[str, Release]
+    baselines: dict[str, BaselineFolder] = field(default_factory=dict)
 
-    def groups(self, *, pool: bool) -> dict[str, list[Release]]:
-        """The releases that are evaluated together, by name: each alone, or all as replicates of one strategy."""
-        from tallyveil.privacy.strategy_toml import strategy_to_toml
-
-        if not pool or len(self.releases) == 1:
-            return {name: [release] for name, release in self.releases.items()}
-        releases = list(self.releases.values())
-        strategies = [None if release.strategy is None else strategy_to_toml(release.strategy) for release in releases]
-        if len(set(strategies)) > 1:
-            names = ", ".join(self.releases)
+    def groups(self, *, pool: bool) -> dict[str, list[Source]]:
+        """What is evaluated together, by name: each alone, or all as replicates of one strategy or method."""
+        sources: dict[str, Source] = {**self.releases, **{name: one.source for name, one in self.baselines.items()}}
+        if not pool or len(sources) == 1:
+            return {name: [source] for name, source in sources.items()}
+        made = {_made(release) for release in self.releases.values()} | {one.made for one in self.baselines.values()}
+        if len(made) > 1:
+            names = ", ".join(sources)
             raise InputError(f"{names} have different strategies, so they are not replicates. Drop --pool.")
-        return {"all together": releases}
+        return {TOGETHER: list(sources.values())}
+
+    def asked(
+        self, group: str, levels: list[str] | None, queries: list[str] | None
+    ) -> tuple[list[str] | None, list[str] | None]:
+        """The levels and queries to compare for a group: those named, or all that a baseline has."""
+        from tallyveil.evaluate.error import default_queries
+
+        folders = [one for name, one in self.baselines.items() if group in (name, TOGETHER)]
+        if not folders:
+            return levels, queries
+        return levels or list(folders[0].levels), queries or folders[0].queries(default_queries(self.truth.schema))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,11 +125,12 @@ def read_truth_and_releases(
     units: Path | None,
     file_format: str | None = None,
 ) -> TruthAndReleases:
-    """Read the truth and each release: a release folder, published microdata, or a table with the same codebook.
+    """Read the truth and each release: a folder of a release or baseline, microdata, or a table with the same codebook.
 
     Without a list of units, the units of the first release folder are used, because the truth may leave out empty ones.
     Without a codebook, the truth is of the format, or it is described by the ``source.toml`` of the first folder.
     """
+    from tallyveil.cli.baseline_folder import is_baseline, read_baseline
     from tallyveil.files.release_folder.read_folder import read_source, read_spine
 
     own = ("spine.parquet", "codebook.toml")
@@ -136,18 +150,29 @@ def read_truth_and_releases(
     if people.total() == 0:
         raise InputError(f"{truth}: nobody is counted in it. Give the true counts.")
     by_name: dict[str, Release] = {}
+    baselines: dict[str, BaselineFolder] = {}
     for path in releases:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder. Give a release folder, or a table of its counts.")
         if releases.count(path) > 1:
             raise InputError(f"{path}: given twice. Give each release once.")
         name = _name_of(path, releases)
+        if is_baseline(path):
+            baselines[name] = read_baseline(path, people)
+            continue
         by_name[name] = _read_one(path, book, units=listed)
         released, true = by_name[name].histogram.total(), people.total()
         if abs(released - true) > 0.1 * max(released, true):
             words = f"{path} has {released:,} persons and {truth} {true:,}. Are they of the same people?"
             typer.echo(f"tallyveil: {words}", err=True)
-    return TruthAndReleases(truth=people, releases=by_name)
+    return TruthAndReleases(truth=people, releases=by_name, baselines=baselines)
+
+
+def _made(release: Release) -> str | None:
+    """How a release was made, if it says so."""
+    from tallyveil.privacy.strategy_toml import strategy_to_toml
+
+    return None if release.strategy is None else strategy_to_toml(release.strategy)
 
 
 def _name_of(path: Path, releases: list[Path]) -> str:

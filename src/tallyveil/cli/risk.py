@@ -23,7 +23,7 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.privacy import DiscreteGaussian, Geometric
-    from tallyveil.risk import Intruder
+    from tallyveil.risk import Intruder, Several
 
 MOST_SIBLINGS = 100_000
 LABELS = {
@@ -77,7 +77,9 @@ def risk(
     released: Annotated[int | None, typer.Option(help="Released noisy count of the unit.")] = None,
     upper_rho: Annotated[str | None, typer.Option(help="Rho of the unit above, with variance 1/(2 rho).")] = None,
     siblings: Annotated[int | None, typer.Option(help="Number of other units in the unit above.")] = None,
-    upper_count: Annotated[int | None, typer.Option(help="True count of the unit above, including the target.")] = None,
+    upper_count: Annotated[
+        int | None, typer.Option(help="True count of the unit above, including the target, without --unknown people.")
+    ] = None,
     upper_released: Annotated[int | None, typer.Option(help="Released noisy count of the unit above.")] = None,
     siblings_released: Annotated[int | None, typer.Option(help="Sum of the siblings' released noisy counts.")] = None,
     siblings_prior: Annotated[
@@ -85,7 +87,8 @@ def risk(
         typer.Option(
             metavar="PRIOR",
             help="Prior on how many people of the siblings have the characteristics: flat, poisson:MEAN, "
-            "negative-binomial:MEAN:VARIANCE or at-most:COUNT.",
+            "negative-binomial:MEAN:VARIANCE, at-most:COUNT, or binomial:UNKNOWN:SHARE:KNOWN for siblings of whom all "
+            "but some are known.",
         ),
     ] = "flat",
     unknown: options.UnknownPeople = 0,
@@ -103,6 +106,8 @@ def risk(
       tallyveil risk --rho 0.099 --prior 1/2 --upper-rho 0.2465 --siblings 27 --upper-count 1
 
       tallyveil risk --rho 0.099 --prior 1/2 --unknown 10 --share 1/20
+
+      tallyveil risk --rho 0.099 --prior 1/2 --unknown 3 --upper-rho 0.2465 --siblings 27 --upper-count 1
     """
     from tallyveil.risk import Intruder, Several
 
@@ -119,12 +124,8 @@ def risk(
     result: dict[str, Any] = (several if unknown else intruder).against(noise).as_json(released)
     above = {"upper_count": upper_count, "upper_released": upper_released, "siblings_released": siblings_released}
     if upper_rho is not None or siblings is not None or any(value is not None for value in above.values()):
-        if unknown:
-            raise InputError(
-                "the unit above is for an intruder who knows everyone but the target. Leave out --unknown."
-            )
         result["hierarchy"] = _hierarchy(
-            intruder, noise, upper_rho, siblings, released, prior=_siblings_prior(siblings_prior), **above
+            several, noise, upper_rho, siblings, released, prior=_siblings_prior(siblings_prior), **above
         )
     elif siblings_prior != "flat":
         raise InputError("--siblings-prior is for a unit above. Give --upper-rho R and --siblings D too.")
@@ -147,6 +148,10 @@ def _siblings_prior(text: str) -> Any:
             lambda mean, variance: priors.NegativeBinomial(mean=float(mean), variance=float(variance)),
         ),
         "at-most": (1, lambda count: priors.AtMost(count=int(count))),
+        "binomial": (
+            3,
+            lambda unknown, share, known: priors.Binomial(unknown=int(unknown), share=share, known=int(known)),
+        ),
     }
     wanted, make = makers.get(kind, (-1, None))
     if len(numbers) == wanted:
@@ -155,7 +160,8 @@ def _siblings_prior(text: str) -> Any:
         except ValueError:
             pass
     raise InputError(
-        f"--siblings-prior {text!r}: write flat, poisson:MEAN, negative-binomial:MEAN:VARIANCE or at-most:COUNT."
+        f"--siblings-prior {text!r}: write flat, poisson:MEAN, negative-binomial:MEAN:VARIANCE, at-most:COUNT or "
+        "binomial:UNKNOWN:SHARE:KNOWN."
     )
 
 
@@ -169,7 +175,7 @@ def _refuse_options(context: typer.Context) -> None:
 
 
 def _hierarchy(
-    intruder: Intruder,
+    intruder: Several,
     noise: Geometric | DiscreteGaussian,
     upper_rho: str | None,
     siblings: int | None,

@@ -71,7 +71,7 @@ def curve(
         raise InputError("a strategy has its mechanism. Leave --mechanism or --strategy out.")
     if level and all_levels:
         raise InputError("--level and --all-levels are both given. Give one.")
-    plan = None if strategy is None else _at_any_budget(find_strategy, strategy)
+    plan = None if strategy is None else find_strategy(strategy, epsilon="1")  # any budget, since the curve sets it
     asked = Attack(kind=attack, attribute=attribute, queries=query)  # type: ignore[arg-type]
     table = _tabulated(
         _budgets(low, high, points),
@@ -93,14 +93,6 @@ def curve(
     _show(table, budget, attack)
     if output is not None:
         typer.echo(f"written to {output}")
-
-
-def _at_any_budget(find: Any, name: str) -> Strategy:
-    """The strategy; a preset without a budget of its own gets one, since the curve sets it anyway."""
-    try:
-        return find(name)  # type: ignore[no-any-return]
-    except InputError:
-        return find(name, epsilon="1")  # type: ignore[no-any-return]
 
 
 def _levels(plan: Strategy | None, named: list[str] | None, every: bool) -> list[str] | None:

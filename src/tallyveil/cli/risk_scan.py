@@ -78,7 +78,7 @@ def scan(
 
       tallyveil risk scan blocks.parquet --codebook b.toml --release release -o exposed
 
-      tallyveil risk scan blocks.parquet --codebook b.toml --rho 1 --level block --unknown 10
+      tallyveil risk scan blocks.parquet --codebook b.toml --rho 1 --level block --unknown 10 --above
 
       tallyveil risk scan EXT1940USCB.dat --strategy e2e-2018 --epsilon 1
     """
@@ -92,10 +92,6 @@ def scan(
     options.check_threads(threads)
     if most < 0:
         raise InputError(f"--most must be 0 or more. Got {most} instead.")
-    if unknown and above:
-        raise InputError(
-            "--above is for an intruder who knows everyone but the target. Leave out --unknown or --above."
-        )
     if detail_only and query:
         raise InputError("--detail-only and --query are both given. Give one.")
     saved: Measurements | None = None
@@ -126,11 +122,13 @@ def scan(
         most=most,
     )
     _note_expected_figures(found)
-    frames = found.frames() | ({"above": _above(people, plan, prior, level, threads)} if above else {})
+    frames = found.frames() | (
+        {"above": _above(people, plan, prior, level, threads, unknown=unknown, share=share)} if above else {}
+    )
     if as_json:
-        options.emit_json(scan_as_json(found, frames))
+        options.emit_json(scan_as_json(found, frames, unknown))
     else:
-        show_scan(found, people)
+        show_scan(found, people, unknown)
         if above:
             show_hierarchy(frames["above"])
         typer.echo(conclusion(found))
@@ -153,8 +151,8 @@ def _released(
     from tallyveil.release.declare import SEEDED
 
     given = read_truth_and_releases(truth, [release], codebook, units=units, file_format=file_format)
-    (folder,) = given.releases.values()
-    if folder.strategy is None:
+    folder = next(iter(given.releases.values()), None)  # None for a baseline
+    if folder is None or folder.strategy is None:
         raise InputError(f"{release}: the strategy is missing. Give the folder of a release, or --strategy instead.")
     seeded = SEEDED in folder.histogram.stamps
     if (seeded and key is not None) or (not seeded and seed is not None):
@@ -237,7 +235,12 @@ def _note_expected_figures(found: Scan) -> None:
 
 
 def _above(
-    people: Histogram, plan: Strategy, priors: list[str] | None, levels: list[str] | None, threads: int | None
+    people: Histogram,
+    plan: Strategy,
+    priors: list[str] | None,
+    levels: list[str] | None,
+    threads: int | None,
+    **others: Any,
 ) -> pd.DataFrame:
     """The scan with the hierarchy, at the finest of the levels."""
     from concurrent.futures import ThreadPoolExecutor
@@ -249,9 +252,9 @@ def _above(
     level = max(levels or people.spine.levels, key=people.spine.depth)
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         frames = [
-            scan_above(people, plan, prior=prior, level=level, run=pool.map, progress=_case_progress()).assign(
-                prior=prior
-            )
+            scan_above(
+                people, plan, prior=prior, level=level, run=pool.map, progress=_case_progress(), **others
+            ).assign(prior=prior)
             for prior in dict.fromkeys(priors or ["1/2"])
         ]
     return pd.concat(frames, ignore_index=True)

@@ -46,15 +46,15 @@ def show_hierarchy(frame: pd.DataFrame) -> None:
     print_table(shown, title=f"Detailed count of the {levels} (flat prior on the siblings)", headings=headings)
 
 
-def scan_as_json(found: Scan, frames: dict[str, pd.DataFrame]) -> dict[str, Any]:
+def scan_as_json(found: Scan, frames: dict[str, pd.DataFrame], unknown: int) -> dict[str, Any]:
     """The result for JSON. Tables that show single cells or units are left out."""
     from tallyveil.cli.tables import records
 
     shown = {name: records(frame) for name, frame in frames.items() if name not in ("cells", "exposed")}
-    return {"note": INTERNAL, **found.as_json(), **shown}
+    return {"note": INTERNAL, **found.as_json(), "unknown": unknown, **shown}
 
 
-def show_scan(found: Scan, people: Histogram) -> None:
+def show_scan(found: Scan, people: Histogram, unknown: int) -> None:
     """Print what was scanned, and the averages by level, group and size."""
     from tallyveil.cli.tables import print_table
 
@@ -62,7 +62,8 @@ def show_scan(found: Scan, people: Histogram) -> None:
     attack = found.attack
     used = "every query of the level" if attack.queries is None else ", ".join(attack.queries)
     typer.echo(f"{INTERNAL}\n")
-    typer.echo(f"{people.total():,} persons, each the target of an intruder who knows all others in the unit")
+    known = f"all others in the unit{f' but {unknown:,}' if unknown else ''}"
+    typer.echo(f"{people.total():,} persons, each the target of an intruder who knows {known}")
     typer.echo(f"attack: {attack.kind}{f' ({attack.attribute})' if attack.attribute else ''}; uses {used}; {when}\n")
     figures = {
         "prior": "prior",

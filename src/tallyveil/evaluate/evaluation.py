@@ -14,11 +14,12 @@ from tallyveil.evaluate.bias import Definition, bias
 from tallyveil.evaluate.epl.loss import EmpiricalLoss, epl, theory_of
 from tallyveil.evaluate.epl.settings import ENOUGH
 from tallyveil.evaluate.error import asked_of, error_by_size, error_of, levels_and_areas, sizes
-from tallyveil.evaluate.implausible import implausible
+from tallyveil.evaluate.implausible import COLUMNS, implausible
 from tallyveil.evaluate.residuals import Over, Residuals, residuals
 from tallyveil.evaluate.sources import Source, people_of, sources_of
 from tallyveil.evaluate.value_counts import value_counts
 from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.estimates import Estimates, Sample
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
@@ -45,7 +46,8 @@ class Evaluation:
     epl
         Empirical privacy loss by level and query, one row each.
     implausible
-        Numbers of implausible units, as :func:`~tallyveil.evaluate.implausible` gives them.
+        Numbers of implausible units, as :func:`~tallyveil.evaluate.implausible` gives them; empty for estimates and
+        samples.
     median_true
         Median of the true counts that ``error`` is about: ``level``, ``query``, ``median_true``.
     losses
@@ -147,10 +149,22 @@ def evaluation(
         by_size=pd.concat(by_size, ignore_index=True),
         bias=pd.concat(biases, ignore_index=True),
         epl=_loss_table(losses),
-        implausible=implausible(truth, sources, housing=housing, levels=levels),
+        implausible=_implausible(truth, sources, housing, levels),
         median_true=pd.DataFrame(medians),
         losses=losses,
     )
+
+
+def _implausible(
+    truth: Histogram | Population,
+    sources: Sequence[Source],
+    housing: Histogram | Facilities | None,
+    levels: Sequence[str] | None,
+) -> pd.DataFrame:
+    """Implausible units; none for estimates and samples, whose counts are not those of people."""
+    if any(isinstance(source, Estimates | Sample) for source in sources):
+        return pd.DataFrame(columns=list(COLUMNS))
+    return implausible(truth, sources, housing=housing, levels=levels)
 
 
 def _loss_table(losses: Mapping[tuple[str, str], EmpiricalLoss]) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from tallyveil.nouns.population import Population
 CHILDREN = ("child", "children", "minor", "minors", "under_18", "under 18", "<18", "0-17")
 HOUSEHOLD = "household"
 AGES = ("votingage", "age")
+COLUMNS = ("level", "kind", "units", "true", "released")
 
 
 def implausible(
@@ -79,7 +80,7 @@ def implausible(
             counts = {"units": people.spine.size(level), "true": true}
             mean = in_releases[0] if len(in_releases) == 1 else sum(in_releases) / len(in_releases)
             rows.append({"level": level, "kind": kind} | counts | {"released": mean})
-    return pd.DataFrame(rows, columns=["level", "kind", "units", "true", "released"])
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def _kinds(

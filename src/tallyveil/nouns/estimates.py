@@ -83,18 +83,23 @@ class Estimates:
     def answer(self, query: str, *, level: str) -> Table:
         """Return the answers to the query, or to a coarser one, at a level: replicates x units x rows."""
         table = self._level(level)
-        mine, asked = self.schema.query(self.query), self.schema.query(query)
-        if asked.name == mine.name:
+        asked = self.schema.query(query)
+        if asked.name == self.query:
             return table
-        row = np.full(mine.size, asked.size, dtype=np.int64)  # for each of my rows, its row in the coarser query
-        row[mine.row_of_cell] = asked.row_of_cell
-        if (row[mine.row_of_cell] != asked.row_of_cell).any():
+        if not self.answers(query):
             raise InputError(
-                f"query {asked.name!r} cannot be answered from estimates of {mine.name!r}: it is not coarser. "
+                f"query {asked.name!r} cannot be answered from estimates of {self.query!r}: it is not coarser. "
                 f"Run the mechanism with query={asked.name!r} or a finer query."
             )
+        row = self._rows_in(asked)
         order = np.argsort(row, kind="stable")
         return _read_only(_sum_runs(table[:, :, order], np.searchsorted(row[order], np.arange(asked.size + 1)), axis=2))
+
+    def answers(self, query: str) -> bool:
+        """Whether a query can be answered: it is that of the estimates, or coarser."""
+        asked = self.schema.query(query)
+        row_of_cell = self.schema.query(self.query).row_of_cell
+        return bool((self._rows_in(asked)[row_of_cell] == asked.row_of_cell).all())
 
     def to_arrow(self) -> pa.Table:
         """Every estimate, one row each: ``level``, ``query``, ``replicate`` (from 0), ``unit``, ``cell``, ``estimate``.
@@ -116,6 +121,13 @@ class Estimates:
     def to_pandas(self) -> pd.DataFrame:
         """``to_arrow`` as a pandas frame; codes and labels are categoricals."""
         return self.to_arrow().to_pandas()
+
+    def _rows_in(self, asked: Query) -> Integers:
+        """For each of my rows, its row in a coarser query."""
+        mine = self.schema.query(self.query)
+        row = np.full(mine.size, asked.size, dtype=np.int64)
+        row[mine.row_of_cell] = asked.row_of_cell
+        return row
 
     def _level(self, level: str) -> Table:
         """Return the table of a level, summed from the next finer level if the level has none."""

@@ -17,7 +17,7 @@ import pandas as pd
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.risk.inversion.ranges import possible_cells
+from tallyveil.risk.inversion.nests import possible_cells
 
 
 def bound_shares(release: Histogram, strategy: Strategy) -> pd.DataFrame:

@@ -91,11 +91,11 @@ class GroupEvidence:
         """Probability of a posterior in each interval of ``POSTERIOR_BINS``."""
         if self.evidence is None:
             return np.histogram([self._without_noise(intruder)[0]], POSTERIOR_BINS)[0].astype(float)
-        if self.unknown:
-            several = Several(intruder=intruder, others=self.unknown, share=self.share)
-            posterior, chances = SeveralCounts(several=several, evidence=self.evidence).posteriors()
-        else:
+        exposed = self._exposure(intruder)
+        if isinstance(exposed, Exposure):
             posterior, chances = expit(intruder.log_prior_odds + self.evidence.logs()), self.evidence.probabilities
+        else:
+            posterior, chances = exposed.posteriors()
         return np.histogram(posterior, POSTERIOR_BINS, weights=chances)[0]
 
     def _exposure(self, intruder: Intruder) -> Exposure | SeveralExposure | SeveralCounts:

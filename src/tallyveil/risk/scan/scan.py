@@ -75,8 +75,8 @@ def scan(
         Public counts of facilities, which may settle the type of some people.
     unknown, share
         The number of people besides the target whom the intruder does not know, and the probability that one of them
-        is counted like the target (by default the prior). Before a release only, with Gaussian noise, and where no
-        exact count matters.
+        is counted like the target (by default the prior). Before a release only, where no exact count matters, and
+        with geometric noise for a single count only.
     most
         The number of most exposed units that are listed for each level.
     run, progress
@@ -87,7 +87,7 @@ def scan(
     _check_inputs(truth, strategy, measurements, attack, facilities)
     strategy = _with_attributes(strategy, truth.schema)
     intruders = _intruders(priors)
-    _check_unknown(unknown, share, intruders, strategy, measurements)
+    _check_unknown(unknown, share, intruders, measurements)
     scanner = _Scanner(
         truth=truth,
         strategy=strategy,
@@ -183,7 +183,6 @@ def _check_unknown(
     unknown: int,
     share: Number | None,
     intruders: Sequence[Intruder],
-    strategy: Strategy,
     measurements: Measurements | None,
 ) -> None:
     """Refuse unknown others where nothing is known of what they do."""
@@ -197,10 +196,6 @@ def _check_unknown(
         raise InputError(
             "after a release, who else is unknown would matter for each person. Scan before the release, or leave out "
             "the number of unknown others."
-        )
-    if strategy.mechanism != "gaussian":
-        raise InputError(
-            "unknown others are for Gaussian noise in a scan. Leave them out, or scan a Gaussian strategy."
         )
 
 

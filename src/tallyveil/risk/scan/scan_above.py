@@ -1,9 +1,10 @@
 """A scan with the hierarchy: what the count above and the sum of the siblings' counts change for every person.
 
 As in section 4.3 of kazan2022, the intruder uses the detailed query alone, the sum of the siblings' counts, and a flat
-prior on the siblings' true count. The figures depend on the noise, on the siblings and on how many people of the cell
-the siblings have. Beyond a certain number of them the figures no longer change, since the edge of the prior at 0 is far
-away. So a nation has some thousand different cases, and each is a sum (:mod:`tallyveil.risk.above.hierarchy`).
+prior on the siblings' true count. They may not know some others in the unit besides the target. The figures depend on
+the noise, on the siblings and on how many people of the cell the siblings have. Beyond a certain number of them the
+figures no longer change, since the edge of the prior at 0 is far away. So a nation has some thousand different cases,
+and each is a sum (:mod:`tallyveil.risk.above.hierarchy`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tallyveil.risk.above.levels import Above
 from tallyveil.risk.scan.pieces import pieces
 from tallyveil.risk.target.evidence import CountNoise
 from tallyveil.risk.target.intruder import Intruder
+from tallyveil.risk.target.several import Several
 from tallyveil.runs.batches import Map
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ def scan_above(
     *,
     prior: Number = "1/2",
     level: str | None = None,
+    unknown: int = 0,
+    share: Number | None = None,
     run: Map = map,
     progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
@@ -54,7 +58,9 @@ def scan_above(
     The frame has ``measured_at``, ``above``, ``siblings`` (their number), ``others`` (people of the cell in the
     siblings; in the last case this many or more), ``people``, and ``alone``, ``right_decision``, ``gain``, ``loss``,
     ``tie``. The columns ``right_decision_se``, ``gain_se``, ``loss_se`` and ``tie_se`` are standard errors where
-    figures had to be drawn, and missing where figures are sums.
+    figures had to be drawn, and missing where figures are sums. ``unknown`` is the number of people of the unit besides
+    the target whom the intruder does not know, and ``share`` the probability that one of them is in the cell (by
+    default the prior); figures are averages over how many are.
 
     Examples
     --------
@@ -73,11 +79,12 @@ def scan_above(
     strategy.check(spine, truth.schema)
     shares = unit_shares(strategy, spine)
     depths, where, _ = _where_measured(spine, shares, wanted)
+    intruder = Several(intruder=Intruder(prior=prior), others=unknown, share=share)
     rows = []
     for depth in np.unique(depths[depths > 0]).tolist():
         chosen = np.zeros(spine.size(spine.levels[depth]), dtype=np.bool_)
         chosen[where[depths == depth]] = True
-        cases = _cases(strategy, spine, shares, spine.levels[depth], chosen, Intruder(prior=prior))
+        cases = _cases(strategy, spine, shares, spine.levels[depth], chosen, intruder)
         rows += _decided(truth, cases, chosen, run, progress)
     if not rows:
         raise InputError("nobody is measured below the root, so there is no unit above. Give counts of several units.")
@@ -107,7 +114,7 @@ class _Cases:
 
 
 def _cases(
-    strategy: Strategy, spine: Spine, shares: dict[str, UnitShares], level: str, chosen: Bools, intruder: Intruder
+    strategy: Strategy, spine: Spine, shares: dict[str, UnitShares], level: str, chosen: Bools, intruder: Several
 ) -> _Cases:
     """The cases of a level: units differ in their own noise, in that of the unit above and in that of the siblings."""
     upper, parents = spine.levels[spine.depth(level) - 1], spine.parents(level)
@@ -188,7 +195,7 @@ def _where_measured(spine: Spine, shares: dict[str, UnitShares], level: str) -> 
 class _Case:
     """The noise of a unit, of the one above it and of its siblings."""
 
-    intruder: Intruder
+    intruder: Several
     own: CountNoise
     above: CountNoise
     sibling_noises: tuple[CountNoise, ...]
@@ -208,7 +215,8 @@ class _Case:
         if not self.sibling_noises:
             return 0
         noises = (self.above, self.hierarchy.above[0].together)
-        return math.ceil(FAR / math.sqrt(sum(1 / noise.actual_variance() for noise in noises))) + 5
+        spread = FAR / math.sqrt(sum(1 / noise.actual_variance() for noise in noises))
+        return math.ceil(spread) + 5 + self.intruder.others  # each of whom may seem to be in the siblings
 
     def figures(self, others: int) -> dict[str, float]:
         """The decision figures of a target with this many others in the siblings."""
@@ -225,7 +233,7 @@ def _case(
     family: Integers,
     above: tuple[str, int],
     span: int,
-    intruder: Intruder,
+    intruder: Several,
 ) -> _Case:
     def noise(at: str, paid: int) -> CountNoise:
         return strategy.noise(at, DETAILED, level_share=shares[at].shares[paid])

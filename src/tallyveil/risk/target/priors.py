@@ -15,9 +15,11 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
+from scipy.stats import binom
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil.errors import InputError
+from tallyveil.privacy.budget import Number, exact
 
 
 @final
@@ -95,6 +97,40 @@ class AtMost:
         """Logarithm of the weight of each count."""
         y = np.asarray(y, dtype=np.int64)
         return np.where(y <= self.count, np.zeros(y.shape) if self.prior is None else self.prior(y), -np.inf)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Binomial:
+    """Everybody in the siblings is known but ``unknown`` people, each of whom has them with probability ``share``.
+
+    ``known`` is the number of known people in the siblings who have the characteristics.
+
+    >>> np.exp(Binomial(unknown=2, share="1/4", known=1)(np.arange(5))).round(4).tolist()
+    [0.0, 0.5625, 0.375, 0.0625, 0.0]
+    """
+
+    unknown: int
+    share: Number
+    known: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("unknown", "known"):
+            if getattr(self, name) < 0:
+                raise InputError(
+                    f"the number of {name} people in the siblings must be 0 or more. Got {getattr(self, name)}."
+                )
+        share = exact(self.share, "share", zero=True)
+        if not 0 < share < 1:
+            raise InputError(
+                f"a share must be strictly between 0 and 1. Got {self.share}. Count people who are certain in known."
+            )
+        object.__setattr__(self, "share", share)
+
+    def __call__(self, y: ArrayLike) -> Floats:
+        """Logarithm of the probability of each count."""
+        has = np.asarray(y, dtype=np.int64) - self.known
+        return np.asarray(binom.logpmf(has, self.unknown, float(self.share)), dtype=np.float64)
 
 
 def fitted(noisy_sums: ArrayLike, noise_variances: ArrayLike) -> Poisson | NegativeBinomial:

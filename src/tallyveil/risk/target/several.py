@@ -86,6 +86,30 @@ class Several:
         """What this intruder learns from the count of the unit with this noise."""
         return SeveralExposure(several=self, noise=noise, alone=self.intruder.against(noise))
 
+    @cached_property
+    def weights(self) -> list[int]:
+        """P[B = b] times the denominator of the share to the power of others, which are integers."""
+        assert self.share is not None  # since __post_init__
+        n, share = self.others, Fraction(self.share)
+        has, not_ = (
+            list(accumulate(repeat(number, n), mul, initial=1))
+            for number in (share.numerator, share.denominator - share.numerator)
+        )
+        return [math.comb(n, b) * has[b] * not_[n - b] for b in range(n + 1)]
+
+    @cached_property
+    def chances(self) -> Floats:
+        """P[B = b], each correctly rounded."""
+        whole = sum(self.weights)
+        return np.array([weight / whole for weight in self.weights])
+
+    @cached_property
+    def log_chances(self) -> Floats:
+        """Logarithm of P[B = b], also where that underflows."""
+        whole = math.log(sum(self.weights))
+        pairs = zip(self.chances, self.weights, strict=True)
+        return np.array([math.log(p) if p > 1e-300 else math.log(weight) - whole for p, weight in pairs])
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +134,7 @@ class SeveralExposure:
         if not (counts == np.floor(counts)).all():
             raise InputError(f"a released noisy count must be a whole number. Got {released!r} instead.")
         d = counts[:, None] - self._known - np.arange(self.several.others + 1)
-        weights = log_softmax(self._log_share + self.noise.log_pmf(d), axis=1)
+        weights = log_softmax(self.several.log_chances + self.noise.log_pmf(d), axis=1)
         given_b = self.several.intruder.log_prior_odds + log_ratio(self.noise, d)
         logs: Floats = logsumexp(weights + given_b, axis=1)[places].reshape(np.shape(released))
         return logs
@@ -122,22 +146,26 @@ class SeveralExposure:
     @cached_property
     def marginal_posterior(self) -> float:
         """The posterior averaged over the others and the released counts (Eq. 14)."""
-        n, k = self.several.others, self._known
-        if n == 0:
+        if self.several.others == 0:
             return self.alone.marginal_posterior
-        b = np.arange(n + 1)
+        posteriors, chances = self.posteriors()
+        return float(chances @ posteriors)
+
+    def posteriors(self) -> tuple[Floats, Floats]:
+        """The posteriors of a target who has the characteristics, and the probability of each."""
+        n, k = self.several.others, self._known
         if isinstance(self.noise, Geometric):  # the same posterior at k and below, and at k + 1 + n and above
-            d = np.arange(1, n + 1)
-            inside = self.noise.pmf(d[:, None] - 1 - b) @ self._share @ self.posterior(k + d)
-            below, above = self._share @ self.noise.cdf(-1 - b), self._share @ self.noise.tail(n - b)
-            return float(inside + below * self.posterior(k) + above * self.posterior(k + 1 + n))
+            d, b = np.arange(n + 2), np.arange(n + 1)[:, None]
+            mass = self.noise.pmf(d - 1 - b)
+            mass[:, :1], mass[:, -1:] = self.noise.cdf(-1 - b), self.noise.tail(n - b)
+            return self.posterior(k + d), self.several.chances @ mass
         reach = math.ceil(_REACH * math.sqrt(self.noise.variance)) + 1
-        h = np.convolve(self._share, self.noise.pmf(np.arange(-reach, reach + 1)))  # h(d - 1) is the mass at d
+        h = np.convolve(self.several.chances, self.noise.pmf(np.arange(-reach, reach + 1)))  # h(d - 1) is the mass at d
         with np.errstate(divide="ignore"):
             log_h = np.log(h)
         seen = np.flatnonzero(h[:-1])
         log_odds = log_h[seen] - log_h[seen + 1] + self.several.intruder.log_prior_odds
-        return float(np.sum(h[seen] * expit(log_odds)))
+        return expit(log_odds), h[seen]
 
     @property
     def risk(self) -> float:
@@ -159,7 +187,7 @@ class SeveralExposure:
     @property
     def right_decision(self) -> float:
         """Probability that the intruder rightly claims the characteristics (Eq. 18, 19), averaged over the others."""
-        return float(self._share @ self._right(np.arange(self.several.others + 1)))
+        return float(self.several.chances @ self._right(np.arange(self.several.others + 1)))
 
     def right_decision_given(self, others: int) -> float:
         """The same if this many of the others have the characteristics."""
@@ -173,7 +201,7 @@ class SeveralExposure:
         if math.isinf(self.threshold) or self._claims(int(self.threshold) - 1) != 0:
             return 0.0
         d = self.threshold - 1 - self._known
-        return float(self._share @ self.noise.pmf(d - 1 - np.arange(self.several.others + 1)))
+        return float(self.several.chances @ self.noise.pmf(d - 1 - np.arange(self.several.others + 1)))
 
     def as_json(self, released: int | None = None) -> dict[str, Any]:
         """The figures under their JSON keys; ``posterior`` and ``ratio`` where a released count is given."""
@@ -195,33 +223,10 @@ class SeveralExposure:
         """Sign of h(d - 1) - q h(d), where q is the odds needed: 1 for a claim, 0 for a tie."""
         d, odds = released - self._known, self.several.intruder.odds_needed
         terms: defaultdict[int, int] = defaultdict(int)  # factor of f(m) by |m|
-        for b, weight in enumerate(self._weights):
+        for b, weight in enumerate(self.several.weights):
             terms[abs(d - 1 - b)] += odds.denominator * weight
             terms[abs(d - b)] -= odds.numerator * weight
         return _sign({_exponent(self.noise, m): factor for m, factor in terms.items() if factor})
-
-    @cached_property
-    def _weights(self) -> list[int]:
-        """P[B = b] times the denominator of the share to the power of others, which are integers."""
-        assert self.several.share is not None  # since __post_init__
-        n, share = self.several.others, Fraction(self.several.share)
-        has, not_ = (
-            list(accumulate(repeat(number, n), mul, initial=1))
-            for number in (share.numerator, share.denominator - share.numerator)
-        )
-        return [math.comb(n, b) * has[b] * not_[n - b] for b in range(n + 1)]
-
-    @cached_property
-    def _share(self) -> Floats:
-        """P[B = b], each correctly rounded."""
-        whole = sum(self._weights)
-        return np.array([weight / whole for weight in self._weights])
-
-    @cached_property
-    def _log_share(self) -> Floats:
-        whole = math.log(sum(self._weights))
-        pairs = zip(self._share, self._weights, strict=True)
-        return np.array([math.log(p) if p > 1e-300 else math.log(weight) - whole for p, weight in pairs])
 
 
 def _exponent(noise: CountNoise, m: int) -> Fraction:

@@ -23,7 +23,7 @@ from typing import final
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit, gammaln, logsumexp
+from scipy.special import expit, logsumexp
 
 from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
@@ -71,7 +71,7 @@ class SeveralCounts:
         points = np.linspace(*self._range, _POINTS)
         odds = self._log_ratio(points) + self.several.intruder.log_prior_odds
         statistic = self._noise + self._whole * (1 + self._others)[:, None]
-        chances = self._share[:, None] * self.evidence.probabilities
+        chances = self.several.chances[:, None] * self.evidence.probabilities
         return expit(np.interp(statistic, points, odds)).ravel(), chances.ravel()
 
     @property
@@ -94,7 +94,7 @@ class SeveralCounts:
         """Probability that S is more than this above the threshold."""
         tails = np.append(np.cumsum(self.evidence.probabilities[::-1])[::-1], 0.0)
         least = self._threshold + margin - self._whole * (1 + self._others)
-        return min(1.0, float(self._share @ tails[np.searchsorted(self._noise, least, side="right")]))
+        return min(1.0, float(self.several.chances @ tails[np.searchsorted(self._noise, least, side="right")]))
 
     @cached_property
     def _whole(self) -> float:
@@ -110,18 +110,6 @@ class SeveralCounts:
     def _others(self) -> Floats:
         return np.arange(self.several.others + 1, dtype=np.float64)
 
-    @cached_property
-    def _log_share(self) -> Floats:
-        """Log of P[B = b], binomial."""
-        n, p = self.several.others, float(Fraction(self.several.share or 0))
-        ways = gammaln(n + 1) - gammaln(self._others + 1) - gammaln(n - self._others + 1)
-        logs: Floats = ways + self._others * math.log(p) + (n - self._others) * math.log1p(-p)
-        return logs
-
-    @cached_property
-    def _share(self) -> Floats:
-        return np.exp(self._log_share)
-
     @property
     def _range(self) -> tuple[float, float]:
         """All values of S for a target who is counted."""
@@ -130,7 +118,7 @@ class SeveralCounts:
     def _log_ratio(self, statistic: Floats) -> Floats:
         """Log of P[S | T = 1] / P[S | T = 0]."""
         with_target, without = (
-            logsumexp(self._log_share + statistic[:, None] * m - self._whole * m**2 / 2, axis=1)
+            logsumexp(self.several.log_chances + statistic[:, None] * m - self._whole * m**2 / 2, axis=1)
             for m in (self._others + 1, self._others)
         )
         result: Floats = with_target - without
@@ -156,7 +144,7 @@ def exposure_of(several: Several, noises: Sequence[CountNoise]) -> Exposure | Se
         return several.against(noises[0])
     if not all(isinstance(noise, DiscreteGaussian) for noise in noises):
         raise InputError(
-            "several geometric counts with unknown others cannot be summed over. Use one query at one level "
-            "(--query detailed), or a strategy with Gaussian noise."
+            "several geometric counts with unknown others have no single statistic to sum over. Use one query at one "
+            "level (--query detailed), or a strategy with Gaussian noise."
         )
     return SeveralCounts(several=several, evidence=Evidence(noises=tuple(noises)))
