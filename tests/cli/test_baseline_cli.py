@@ -220,7 +220,7 @@ def test_baselines_are_written_beside_a_release_pooled_and_compared(town, place,
     swap = ["swap", "--rate", "0.3", "--match", "race", "--within", "county"]
     assert baseline(place, tmp_path / "c", *swap).returncode == 0
     a, b, c = (str(tmp_path / name) for name in "abc")
-    done = evaluated(place, a, c, str(place / "town.parquet"), "-o", str(tmp_path / "out"))
+    done = evaluated(place, a, c, str(place / "town.parquet"), "--level", "county", "-o", str(tmp_path / "out"))
     assert (done.returncode, "Warning" in done.stderr) == (0, False), done.stderr
     table = pd.read_parquet(tmp_path / "out" / "error.parquet")
     assert table.groupby("release")["query"].nunique().to_dict() == {"a": 2, "c": 6, "town.parquet": 6}
