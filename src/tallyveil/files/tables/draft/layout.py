@@ -37,7 +37,7 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
     counts = [c for c in numbers if c.name == asked.count] or [c for c in numbers if is_count(c.name)]
     if len(numbers) == 1 and is_total(numbers[0].name):
         counts = list(numbers)
-    units_once = identify_rows(path, []) or (not geography.is_found and any(c.size > MOST_CODES for c in numbers))
+    units_once = identify_rows(path, []) or (not geography.is_found and not all(map(may_be_codes, numbers)))
     if asked.count or (len(counts) == 1 and not _is_sum(numbers, counts[0])):
         codes = _codes_in_rows(geography, columns, counts[0])
         if labels or codes:
