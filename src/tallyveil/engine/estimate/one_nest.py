@@ -16,13 +16,15 @@ class Columns(NamedTuple):
 
     ``count`` is the parent's count (below 0: there is no parent), ``theta`` the multiplier, and ``open_`` which entries
     may be above 0. ``closed`` tells whether ``open_`` must be looked at: an answer of ``-FAR`` keeps an entry at 0
-    wherever cells are measured.
+    wherever cells are measured. From child ``end[s]`` on all entries of cell s are closed, and never looked at: x stays
+    0 there, u minus ``CLOSED``, and the gradient ``CLOSED``.
     """
 
     count: Any
     theta: Any
     open_: Any
     closed: Any
+    end: Any
 
 
 class Queries(NamedTuple):

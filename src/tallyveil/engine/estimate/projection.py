@@ -16,7 +16,7 @@ _NEWTON = 60  # steps of a one-dimensional Newton iteration, which ends by itsel
 
 
 @summing_part
-def shift_to(u, pace, wanted):  # type: ignore[no-untyped-def]
+def shift_to(u, end, pace, wanted):  # type: ignore[no-untyped-def]
     """The shift for which the positive parts of u - shift * pace sum to ``wanted``: Newton's iteration.
 
     The sum is convex and falls with the shift, so steps rise to the root from the left, and one from the right lands
@@ -25,7 +25,7 @@ def shift_to(u, pace, wanted):  # type: ignore[no-untyped-def]
     shift, before = 0.0, -1.0
     for _ in range(_NEWTON):
         total, slope = 0.0, 0.0
-        for c in range(u.size):
+        for c in range(end):
             value = u[c] - shift * pace[c]
             total += value if value > 0.0 else 0.0
             slope += pace[c] if value > 0.0 else 0.0
@@ -33,7 +33,7 @@ def shift_to(u, pace, wanted):  # type: ignore[no-untyped-def]
             break
         if slope == 0.0:  # nobody is above 0: begin where one alone has all that is wanted
             highest = -2.0 * CLOSED
-            for c in range(u.size):
+            for c in range(end):
                 highest = max(highest, (u[c] - wanted) / pace[c])
             if highest < -0.1 * CLOSED or wanted <= 0.0:
                 break
@@ -50,9 +50,10 @@ def shift_to(u, pace, wanted):  # type: ignore[no-untyped-def]
 def fit_column(u, s, columns, metric):  # type: ignore[no-untyped-def]
     """Shift a cell's children until they sum to the parent: exact projection onto a simplex."""
     if columns.count[s] >= 0.0:
-        shift = shift_to(u[s], metric.pace, columns.count[s])
+        end = columns.end[s]
+        shift = shift_to(u[s], end, metric.pace, columns.count[s])
         columns.theta[s] += shift / metric.step[s]
-        for c in range(metric.pace.size):
+        for c in range(end):
             u[s, c] -= shift * metric.pace[c]
 
 
@@ -63,10 +64,10 @@ def project(u, columns, metric, rows, tolerance, sweeps):  # type: ignore[no-unt
     After two plain turns the rows' multipliers are carried on in the direction they moved, with a momentum that begins
     anew whenever the worst row gets worse (accelerated block ascent of the dual).
     """
-    turns, momentum, before = 0, 1.0, np.inf
+    turns, momentum, before, end = 0, 1.0, np.inf, columns.end
     last, ahead, move = rows.nu.copy(), np.zeros(rows.nu.size), np.empty(metric.pace.size)
     while turns < sweeps:
-        off = _fit_rows(u, metric, rows, tolerance)
+        off = _fit_rows(u, end, metric, rows, tolerance)
         if off == 0.0:
             break
         if turns > 1:
@@ -80,8 +81,8 @@ def project(u, columns, metric, rows, tolerance, sweeps):  # type: ignore[no-unt
         before = off
         for s in range(columns.count.size):
             if turns > 1:
-                _pull_by_rows(s, ahead, rows, move)
-                for c in range(metric.pace.size):
+                _pull_by_rows(s, end[s], ahead, rows, move)
+                for c in range(end[s]):
                     u[s, c] -= metric.step[s] * metric.pace[c] * move[c]
             fit_column(u, s, columns, metric)
         turns += 1
@@ -100,22 +101,22 @@ def _carry_on(momentum, last, ahead, rows):  # type: ignore[no-untyped-def]
 
 
 @summing_part
-def _pull_by_rows(s, nu, rows, pull):  # type: ignore[no-untyped-def]
+def _pull_by_rows(s, end, nu, rows, pull):  # type: ignore[no-untyped-def]
     """(R' nu)_s: what the multipliers of the rows pull at the entries of one cell."""
-    for c in range(pull.size):
+    for c in range(end):
         pull[c] = 0.0
     for k in range(rows.first.size):
         base = rows.first[k] + rows.into[k, s] * rows.owners[k]
         if rows.plain[k]:
-            for c in range(pull.size):
+            for c in range(end):
                 pull[c] += nu[base + c]
         else:
-            for c in range(pull.size):
+            for c in range(end):
                 pull[c] += nu[base + rows.owner[k, c]]
 
 
 @inlined
-def _fit_rows(u, metric, rows, tolerance):  # type: ignore[no-untyped-def]
+def _fit_rows(u, end, metric, rows, tolerance):  # type: ignore[no-untyped-def]
     """Shift each limited row that is out of its bounds, or that its multiplier holds where it need not be.
 
     Gives by how much the worst one was off.
@@ -123,7 +124,7 @@ def _fit_rows(u, metric, rows, tolerance):  # type: ignore[no-untyped-def]
     worst = 0.0
     for k in range(rows.first.size):
         for r in range(rows.rows[k]):
-            if _add_up(k, r, u, rows):
+            if add_up(k, r, u, end, rows):
                 number, off = _find_moving(k, r, tolerance, rows)
                 if number > 0:
                     worst = max(worst, off)
@@ -134,7 +135,7 @@ def _fit_rows(u, metric, rows, tolerance):  # type: ignore[no-untyped-def]
 
 
 @summing_part
-def _add_up(k, r, u, rows):  # type: ignore[no-untyped-def]
+def add_up(k, r, u, end, rows):  # type: ignore[no-untyped-def]
     """Each owner's sum over one limited row; tells whether anything limits the row at all."""
     first, total, limited = rows.first[k] + r * rows.owners[k], rows.desk.total, False
     for o in range(rows.owners[k]):
@@ -146,10 +147,10 @@ def _add_up(k, r, u, rows):  # type: ignore[no-untyped-def]
     for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
         s = rows.cells[k, a]
         if rows.plain[k]:
-            for c in range(u.shape[1]):
+            for c in range(end[s]):
                 total[c] += u[s, c] if u[s, c] > 0.0 else 0.0
         else:
-            for c in range(u.shape[1]):
+            for c in range(end[s]):
                 total[rows.owner[k, c]] += max(0.0, u[s, c])
     return True
 
