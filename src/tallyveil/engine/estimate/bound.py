@@ -31,13 +31,14 @@ def gap_of(x, g, columns, own, rows):  # type: ignore[no-untyped-def]
     for k in range(rows.first.size):
         for r in range(rows.rows[k]):
             first = rows.first[k] + r * rows.owners[k]
-            if not add_up(k, r, x, end, rows):
+            if rows.held[k, r] == 0:
                 continue
+            add_up(k, r, x, end, rows)
             for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
                 s = rows.cells[k, a]
                 for c in range(end[s]):
                     g[s, c] += rows.nu[first + rows.owner[k, c]]
-            for o in range(rows.owners[k]):
+            for o in range(rows.held[k, r]):
                 j = first + o
                 nu, total = rows.nu[j], rows.desk.total[o]
                 off = total - rows.least[j]

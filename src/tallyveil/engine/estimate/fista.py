@@ -217,7 +217,7 @@ def _descend(x, old, ahead, columns, queries, metric, rows, u):  # type: ignore[
         for k in range(rows.first.size):
             base = rows.first[k] + rows.into[k, s] * rows.owners[k]
             if rows.plain[k]:
-                for c in range(end):
+                for c in range(min(end, rows.held[k, rows.into[k, s]])):
                     u[s, c] += rows.nu[base + c]
             else:
                 for c in range(end):

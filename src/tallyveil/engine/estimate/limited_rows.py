@@ -20,11 +20,12 @@ def limited_rows(nests, limits, p, order, queries, place):  # type: ignore[no-un
         softs += queries.soft[q]
         total += queries.rows[q] * n if queries.soft[q] else 0
     size = kinds + softs
+    by_kind, by_cell, by_child = np.zeros((3, size), np.int64), np.empty((2, size, m), np.int64), np.empty((2, size, n), np.int64)
+    by_row = np.zeros((6, total))
     rows = Rows(
-        np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64), np.empty((size, m), np.int64),
-        np.empty((size, n), np.int64), np.ones(size, np.bool_), np.zeros((size, m + 1), np.int64),
-        np.empty((size, m), np.int64), np.zeros((size, n + 1), np.int64), np.empty((size, n), np.int64),
-        np.zeros(total), np.empty(total), np.zeros(total), np.zeros(total), _desk(n, m if size > 0 else 0),
+        by_kind[0], by_kind[1], by_kind[2], np.zeros((size, m), np.int64), by_cell[0], by_child[0],
+        np.ones(size, np.bool_), np.zeros((size, m + 1), np.int64), by_cell[1], np.zeros((size, n + 1), np.int64),
+        by_child[1], by_row[0], by_row[1], by_row[2], by_row[3], _desk(n, m if size > 0 else 0, by_row[4], by_row[5]),
     )  # fmt: skip
     open_, owner, used = np.ones((m, n), np.bool_), np.empty(n, np.int64), 0
     for j in range(total):
@@ -102,6 +103,8 @@ def _bound_rows(nests, limits, p, k, owner, rows, open_):  # type: ignore[no-unt
                         open_[rows.cells[k, a], rows.children[k, b]] = False
             elif nests.count[s0] >= 0.0 and rows.most[j] >= whole:
                 rows.most[j] = np.inf
+            if rows.least[j] > 0.0 or rows.most[j] < np.inf:
+                rows.held[k, r] = o + 1
 
 
 @part
@@ -115,6 +118,7 @@ def _soften(n, m, q, k, queries, rows):  # type: ignore[no-untyped-def]
     _index_rows(m, queries.rows[q], rows.into[k], rows.ptr[k], rows.cells[k])
     j = rows.first[k]
     for r in range(queries.rows[q]):
+        rows.held[k, r] = n
         for c in range(n):
             rows.least[j] = rows.most[j] = queries.noisy[queries.offset[q] + r, c]
             rows.give[j] = 1.0 / queries.weight[q, c]
@@ -135,9 +139,10 @@ def _index_rows(m, number, into, ptr, cells):  # type: ignore[no-untyped-def]
 
 
 @part
-def _desk(n, m):  # type: ignore[no-untyped-def]
+def _desk(n, m, last, ahead):  # type: ignore[no-untyped-def]
     """Scratch of the projection."""
+    whole, real = np.empty((3, n), np.int64), np.empty((7, n))
     return Desk(
-        np.empty(n), np.empty(n, np.int64), np.empty(n), np.empty(n), np.empty(n), np.empty(n, np.int64),
-        np.empty(n, np.int64), np.empty(n), np.empty(n), np.empty(n), np.empty(n * m),
+        real[0], whole[0], real[1], real[2], real[3], whole[1], whole[2], real[4], real[5], real[6], np.empty(n * m),
+        last, ahead,
     )  # fmt: skip

@@ -51,7 +51,7 @@ class Rows(NamedTuple):
     """A nest's limited rows, in kinds (one for each limited query).
 
     Row r of owner o of kind k is number ``first[k] + r * owners[k] + o``; its cells are ``cells[k, ptr[k, r]]`` and on,
-    its children ``children[k, child_ptr[k, o]]`` and on.
+    its children ``children[k, child_ptr[k, o]]`` and on. From owner ``held[k, r]`` on nothing limits row r of kind k.
     A row with ``give`` is soft: not bounded, but a measured row whose weight 1/give is so large that it is better met
     in the projection than by steps of the gradient; ``least`` is its noisy answer.
     """
@@ -59,6 +59,7 @@ class Rows(NamedTuple):
     first: Any
     rows: Any
     owners: Any
+    held: Any
     into: Any
     owner: Any
     plain: Any  # whether each child is its own owner
@@ -79,7 +80,8 @@ class Desk(NamedTuple):
     By owner, ``total`` is the row's sum, and ``moving`` lists the owners that are off. By place in that list,
     ``wanted`` is what they should sum to, ``shift`` the change of nu, and ``fall`` how fast the sum last fell with it.
     By place of their children, ``child`` is the child, ``place`` that of its owner, ``move`` its part of the shift, and
-    ``sum`` and ``slope`` its parts of the row's sum and fall. ``table`` has the entries: cells x places.
+    ``sum`` and ``slope`` its parts of the row's sum and fall. ``table`` has the entries: cells x places. By limited row
+    of any kind, ``last`` is nu after the last turn, and ``ahead`` how far it is carried on.
     """
 
     total: Any
@@ -93,6 +95,8 @@ class Desk(NamedTuple):
     sum: Any
     slope: Any
     table: Any
+    last: Any
+    ahead: Any
 
 
 class Metric(NamedTuple):

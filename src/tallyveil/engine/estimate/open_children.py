@@ -22,21 +22,21 @@ def open_first(nests, limits, p, place):  # type: ignore[no-untyped-def]
     order, shut = np.empty(n, np.int64), np.empty(n, np.int64)
     for c in range(n):
         order[c] = c
-    kind, row, width = _dividing_rows(nests, limits, p, place)
-    for _ in range(row.size):
+    rows = _dividing_rows(nests, limits, p, place)
+    for _ in range(rows.shape[0]):
         i = 0
-        for j in range(row.size):
-            i = j if width[j] > width[i] else i
+        for j in range(rows.shape[0]):
+            i = j if rows[j, 2] > rows[i, 2] else i
         opened = 0
         for b in range(n):
-            if _is_closed(limits, kind[i], c0 + order[b], row[i]):
+            if _is_closed(limits, rows[i, 0], c0 + order[b], rows[i, 1]):
                 shut[b - opened] = order[b]
             else:
                 order[opened] = order[b]
                 opened += 1
         for b in range(opened, n):
             order[b] = shut[b - opened]
-        width[i] = 0
+        rows[i, 2] = 0
     return order
 
 
@@ -46,8 +46,7 @@ def _dividing_rows(nests, limits, p, place):  # type: ignore[no-untyped-def]
     s0, m, number = nests.cell_start[p], nests.cell_start[p + 1] - nests.cell_start[p], 0
     for k in range(limits.closing.size):
         number += m if limits.closing[k] else 0
-    kind, row, width = np.empty(number, np.int64), np.empty(number, np.int64), np.empty(number, np.int64)
-    number = 0
+    rows, number = np.empty((number, 3), np.int64), 0
     for k in range(limits.closing.size):
         if not limits.closing[k]:
             continue
@@ -56,11 +55,13 @@ def _dividing_rows(nests, limits, p, place):  # type: ignore[no-untyped-def]
         for s in range(m):
             r = limits.row_of_cell[k, nests.cell[s0 + s]]
             if place[r] == 0:
-                place[r], kind[number], row[number], width[number] = 1, k, r, 0
+                place[r], width = 1, 0
                 for c in range(nests.child_start[p], nests.child_start[p + 1]):
-                    width[number] += not _is_closed(limits, k, c, r)
-                number += 0 < width[number] < nests.child_start[p + 1] - nests.child_start[p]
-    return kind[:number], row[:number], width[:number]
+                    width += not _is_closed(limits, k, c, r)
+                if 0 < width < nests.child_start[p + 1] - nests.child_start[p]:
+                    rows[number, 0], rows[number, 1], rows[number, 2] = k, r, width
+                    number += 1
+    return rows[:number]
 
 
 @part

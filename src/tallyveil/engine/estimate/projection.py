@@ -65,7 +65,6 @@ def project(u, columns, metric, rows, tolerance, sweeps):  # type: ignore[no-unt
     anew whenever the worst row gets worse (accelerated block ascent of the dual).
     """
     turns, momentum, before, end = 0, 1.0, np.inf, columns.end
-    last, ahead, move = rows.nu.copy(), np.zeros(rows.nu.size), np.empty(metric.pace.size)
     while turns < sweeps:
         off = _fit_rows(u, end, metric, rows, tolerance)
         if off == 0.0:
@@ -73,46 +72,50 @@ def project(u, columns, metric, rows, tolerance, sweeps):  # type: ignore[no-unt
         if turns > 1:
             momentum = 1.0 if off > before else momentum
             after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
-            _carry_on((momentum - 1.0) / after, last, ahead, rows)
+            _carry_on((momentum - 1.0) / after, rows)
             momentum = after
         else:
-            for j in range(rows.nu.size):
-                last[j] = rows.nu[j]
+            _carry_on(0.0, rows)
         before = off
         for s in range(columns.count.size):
             if turns > 1:
-                _pull_by_rows(s, end[s], ahead, rows, move)
+                _pull_by_rows(s, end[s], rows)
                 for c in range(end[s]):
-                    u[s, c] -= metric.step[s] * metric.pace[c] * move[c]
+                    u[s, c] -= metric.step[s] * metric.pace[c] * rows.desk.move[c]
             fit_column(u, s, columns, metric)
         turns += 1
     return turns
 
 
 @summing_part
-def _carry_on(momentum, last, ahead, rows):  # type: ignore[no-untyped-def]
+def _carry_on(momentum, rows):  # type: ignore[no-untyped-def]
     """Carry the rows' multipliers on in the direction that they moved."""
-    for j in range(rows.nu.size):
-        ahead[j] = momentum * (rows.nu[j] - last[j])
-        if rows.give[j] == 0.0 and rows.nu[j] * (rows.nu[j] + ahead[j]) <= 0.0:
-            ahead[j] = 0.0  # a bound pushes in one direction only
-        last[j] = rows.nu[j]
-        rows.nu[j] += ahead[j]
+    last, ahead = rows.desk.last, rows.desk.ahead
+    for k in range(rows.first.size):
+        for r in range(rows.rows[k]):
+            first = rows.first[k] + r * rows.owners[k]
+            for j in range(first, first + rows.held[k, r]):
+                ahead[j] = momentum * (rows.nu[j] - last[j])
+                if rows.give[j] == 0.0 and rows.nu[j] * (rows.nu[j] + ahead[j]) <= 0.0:
+                    ahead[j] = 0.0  # a bound pushes in one direction only
+                last[j] = rows.nu[j]
+                rows.nu[j] += ahead[j]
 
 
 @summing_part
-def _pull_by_rows(s, end, nu, rows, pull):  # type: ignore[no-untyped-def]
-    """(R' nu)_s: what the multipliers of the rows pull at the entries of one cell."""
+def _pull_by_rows(s, end, rows):  # type: ignore[no-untyped-def]
+    """(R' ahead)_s: what the rows pull at the entries of one cell where their multipliers are carried on."""
+    pull, ahead = rows.desk.move, rows.desk.ahead
     for c in range(end):
         pull[c] = 0.0
     for k in range(rows.first.size):
         base = rows.first[k] + rows.into[k, s] * rows.owners[k]
         if rows.plain[k]:
-            for c in range(end):
-                pull[c] += nu[base + c]
+            for c in range(min(end, rows.held[k, rows.into[k, s]])):
+                pull[c] += ahead[base + c]
         else:
             for c in range(end):
-                pull[c] += nu[base + rows.owner[k, c]]
+                pull[c] += ahead[base + rows.owner[k, c]]
 
 
 @inlined
@@ -124,7 +127,8 @@ def _fit_rows(u, end, metric, rows, tolerance):  # type: ignore[no-untyped-def]
     worst = 0.0
     for k in range(rows.first.size):
         for r in range(rows.rows[k]):
-            if add_up(k, r, u, end, rows):
+            if rows.held[k, r] > 0:
+                add_up(k, r, u, end, rows)
                 number, off = _find_moving(k, r, tolerance, rows)
                 if number > 0:
                     worst = max(worst, off)
@@ -136,30 +140,25 @@ def _fit_rows(u, end, metric, rows, tolerance):  # type: ignore[no-untyped-def]
 
 @summing_part
 def add_up(k, r, u, end, rows):  # type: ignore[no-untyped-def]
-    """Each owner's sum over one limited row; tells whether anything limits the row at all."""
-    first, total, limited = rows.first[k] + r * rows.owners[k], rows.desk.total, False
+    """Each owner's sum over one row that is limited."""
+    total = rows.desk.total
     for o in range(rows.owners[k]):
-        j = first + o
         total[o] = 0.0
-        limited = limited or rows.give[j] > 0.0 or rows.nu[j] != 0.0 or rows.least[j] > 0.0 or rows.most[j] < np.inf
-    if not limited:
-        return False
     for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
         s = rows.cells[k, a]
         if rows.plain[k]:
-            for c in range(end[s]):
+            for c in range(min(end[s], rows.held[k, r])):
                 total[c] += u[s, c] if u[s, c] > 0.0 else 0.0
         else:
             for c in range(end[s]):
                 total[rows.owner[k, c]] += max(0.0, u[s, c])
-    return True
 
 
 @summing_part
 def _find_moving(k, r, tolerance, rows):  # type: ignore[no-untyped-def]
     """The owners whose row is off, and what it should be; gives how many, and by how much the worst is off."""
     number, worst, first = 0, 0.0, rows.first[k] + r * rows.owners[k]
-    for o in range(rows.owners[k]):
+    for o in range(rows.held[k, r]):
         j, total = first + o, rows.desk.total[o]
         nu, give = rows.nu[j], rows.give[j]
         if give > 0.0:
