@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallyveil._compiled import inlined, summing_part
+from tallyveil._compiled import inlined, summing_leaf
 from tallyveil.engine.estimate.bound import gap_of
 from tallyveil.engine.estimate.gradient import gradient, majorised, pull_rows
 from tallyveil.engine.estimate.one_nest import CLOSED, FAR
@@ -73,8 +73,8 @@ def solve(columns, queries, rows, goal):  # type: ignore[no-untyped-def]
     m, n = queries.noisy_own.shape
     metric = majorised(queries)
     limited = _start_limited(rows)  # bounds are enforced once the solution without them breaks them
-    x, u = _start(columns, queries, metric, rows, limited)
-    old, g, desk = x.copy(), np.full((m, n), CLOSED), np.empty(n)
+    x, u, g = _start(columns, queries, metric, rows, limited)
+    old, desk = x.copy(), np.empty(n)
     scale, least_own = 0.0, np.inf
     for s in range(m):
         scale += max(0.0, columns.count[s])
@@ -123,14 +123,14 @@ def solve(columns, queries, rows, goal):  # type: ignore[no-untyped-def]
     return Solution(x, gap, np.inf, violation, -goal.steps, 0.0)
 
 
-@summing_part
+@summing_leaf
 def _reached(gap, value, least_own, goal):  # type: ignore[no-untyped-def]
     """Whether a gap is within the goal, and with it the distance (which has no bound where cells are not measured)."""
     near = 2.0 * gap <= least_own * goal.distance * goal.distance or least_own == 0.0
     return near and gap <= goal.gap * max(goal.one, goal.constant + value - gap)
 
 
-@summing_part
+@inlined
 def _judged(x, columns, queries, rows, g):  # type: ignore[no-untyped-def]
     """f(x), how far it is above the optimum at most, but for what is not met; the bound of that; and the violation."""
     value = 0.5 * pull_rows(x, x, 0.0, queries, columns.end)
@@ -139,7 +139,7 @@ def _judged(x, columns, queries, rows, g):  # type: ignore[no-untyped-def]
     return value + soft, gap, unmet, violation
 
 
-@summing_part
+@summing_leaf
 def _start_limited(rows):  # type: ignore[no-untyped-def]
     """Whether rows must be met from the start: soft ones, and exact ones."""
     limited = False
@@ -150,14 +150,15 @@ def _start_limited(rows):  # type: ignore[no-untyped-def]
 
 @inlined
 def _start(columns, queries, metric, rows, limited):  # type: ignore[no-untyped-def]
-    """The first point: the cells' own answers, projected. All multipliers are 0 afterwards."""
+    """The first point: the cells' own answers, projected; u, and the gradient's table. All multipliers are 0 then."""
     m, n = queries.noisy_own.shape
-    x, u = np.zeros((m, n)), np.empty((m, n))
+    x, u, g = np.zeros((m, n)), np.empty((m, n)), np.empty((m, n))
     for s in range(m):
         for c in range(n):
             if not columns.open_[s, c]:
                 queries.noisy_own[s, c] = -FAR
             u[s, c] = queries.noisy_own[s, c] if columns.open_[s, c] else -CLOSED
+            g[s, c] = CLOSED
         fit_column(u, s, columns, metric)
     if limited:
         project(u, columns, metric, rows, 1e-3, _SWEEPS)
@@ -166,10 +167,10 @@ def _start(columns, queries, metric, rows, limited):  # type: ignore[no-untyped-
         columns.theta[s] = 0.0
     for j in range(rows.nu.size):
         rows.nu[j] = 0.0
-    return x, u
+    return x, u, g
 
 
-@summing_part
+@summing_leaf
 def _step(x, old, ahead, columns, queries, metric, u):  # type: ignore[no-untyped-def]
     """One step without limits, cell by cell, into ``old``; gives whether the momentum turned uphill, and the change."""
     pace, theta, turn, moved = metric.pace, columns.theta, 0.0, 0.0
@@ -202,7 +203,7 @@ def _step(x, old, ahead, columns, queries, metric, u):  # type: ignore[no-untype
     return turn, moved
 
 
-@summing_part
+@summing_leaf
 def _descend(x, old, ahead, columns, queries, metric, rows, u):  # type: ignore[no-untyped-def]
     """A step with limits up to the projection, from the multipliers of the last one: u, its columns met."""
     for s in range(x.shape[0]):
@@ -230,7 +231,7 @@ def _descend(x, old, ahead, columns, queries, metric, rows, u):  # type: ignore[
         fit_column(u, s, columns, metric)
 
 
-@summing_part
+@summing_leaf
 def _settle(x, old, ahead, columns, metric, u):  # type: ignore[no-untyped-def]
     """The new point from u, into ``old``; gives whether the momentum turned uphill (positive), and the largest change."""
     turn, moved = 0.0, 0.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import summing_part
+from tallyveil._compiled import summing_leaf, summing_part
 from tallyveil.engine.estimate.one_nest import Metric
 
 _POWERS = 1  # power steps towards the best majoriser: more gain nothing
 
 
-@summing_part
+@summing_leaf
 def pull_rows(x, old, ahead, queries, end):  # type: ignore[no-untyped-def]
     """What the rows of all queries pull at v = x + ahead (x - old); gives their part of 2 f(v).
 
@@ -53,7 +53,7 @@ def pull_rows(x, old, ahead, queries, end):  # type: ignore[no-untyped-def]
     return value
 
 
-@summing_part
+@summing_leaf
 def gradient(x, queries, columns, g):  # type: ignore[no-untyped-def]
     """The gradient at x, once the rows' pull is known; gives the cells' own part of f(x)."""
     value, end = 0.0, columns.end

@@ -20,12 +20,12 @@ def limited_rows(nests, limits, p, order, queries, place):  # type: ignore[no-un
         softs += queries.soft[q]
         total += queries.rows[q] * n if queries.soft[q] else 0
     size = kinds + softs
-    by_kind, by_cell, by_child = np.zeros((3, size), np.int64), np.empty((2, size, m), np.int64), np.empty((2, size, n), np.int64)
-    by_row = np.zeros((6, total))
+    by_kind, by_row = np.zeros((3, size), np.int64), np.zeros((6, total))
     rows = Rows(
-        by_kind[0], by_kind[1], by_kind[2], np.zeros((size, m), np.int64), by_cell[0], by_child[0],
-        np.ones(size, np.bool_), np.zeros((size, m + 1), np.int64), by_cell[1], np.zeros((size, n + 1), np.int64),
-        by_child[1], by_row[0], by_row[1], by_row[2], by_row[3], _desk(n, m if size > 0 else 0, by_row[4], by_row[5]),
+        by_kind[0], by_kind[1], by_kind[2], np.zeros((size, m), np.int64), np.empty((size, m), np.int64),
+        np.empty((size, n), np.int64), np.ones(size, np.bool_), np.zeros((size, m + 1), np.int64),
+        np.empty((size, m), np.int64), np.zeros((size, n + 1), np.int64), np.empty((size, n), np.int64),
+        by_row[0], by_row[1], by_row[2], by_row[3], _desk(n, m if size > 0 else 0, by_row[4], by_row[5]),
     )  # fmt: skip
     open_, owner, used = np.ones((m, n), np.bool_), np.empty(n, np.int64), 0
     for j in range(total):
@@ -53,14 +53,14 @@ def _index_owners(owner_of, c0, order, k, rows, owner):  # type: ignore[no-untyp
     base = last = owner_of[c0]
     for c in range(n):
         base, last = min(base, owner_of[c0 + c]), max(last, owner_of[c0 + c])
-    number = np.full(last - base + 1, -1)
+    number = np.zeros(last - base + 1, np.int64)  # of each owner, from 1; 0: not met yet
     for c in range(n):
         who = owner_of[c0 + order[c]]
-        if number[who - base] < 0:
-            number[who - base] = rows.owners[k]
+        if number[who - base] == 0:
             owner[rows.owners[k]] = who
             rows.owners[k] += 1
-        rows.owner[k, c] = number[who - base]
+            number[who - base] = rows.owners[k]
+        rows.owner[k, c] = number[who - base] - 1
         rows.plain[k] = rows.plain[k] and rows.owner[k, c] == c
     _index_rows(n, rows.owners[k], rows.owner[k], rows.child_ptr[k], rows.children[k])
 
@@ -79,7 +79,7 @@ def _index_limited_rows(nests, limits, p, k, place, rows):  # type: ignore[no-un
             number += 1
         rows.into[k, s] = place[r]
     rows.rows[k] = number
-    _index_rows(m, number, rows.into[k], rows.ptr[k], rows.cells[k])
+    _index_rows(m, rows.rows[k], rows.into[k], rows.ptr[k], rows.cells[k])
 
 
 @part

@@ -65,7 +65,7 @@ def merged_queries(nests, asked, p, order, place):  # type: ignore[no-untyped-de
                 values[used + r, c] = noisy[order[c] * k + r]
         used += k
         kept += 1
-    soft = _outweighing(n, m, kept, rows, local, weights, own)
+    soft = _outweighing(rows[:kept], local, weights, own)
     queries = Queries(
         made_from[:kept], into, local, rows[:kept], offset[:kept], weights, values[:used], soft, own, own_noisy,
         _direct(m, made_from[:kept], into, offset), np.empty((used, n)),
@@ -107,8 +107,9 @@ def _average(values, weights, noisy, weight, order, across):  # type: ignore[no-
 
 
 @part
-def _outweighing(n, m, kept, rows, local, weights, own):  # type: ignore[no-untyped-def]
+def _outweighing(rows, local, weights, own):  # type: ignore[no-untyped-def]
     """Which queries outweigh all the rest together so far that steps of the gradient would be far too short."""
+    n, m, kept = own.size, local.shape[1], rows.size
     soft = np.zeros(kept, np.bool_)
     curvature = np.zeros(kept + 1)  # the largest eigenvalue that each query adds, at most; last the cells' own
     for c in range(n):

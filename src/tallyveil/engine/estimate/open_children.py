@@ -42,7 +42,7 @@ def open_first(nests, limits, p, place):  # type: ignore[no-untyped-def]
 
 @part
 def _dividing_rows(nests, limits, p, place):  # type: ignore[no-untyped-def]
-    """The rows that are closed for some children: their kind, row and the number of children they are open for."""
+    """The rows that are closed for some children only: kind, row, and the number of children that they are open for."""
     s0, m, number = nests.cell_start[p], nests.cell_start[p + 1] - nests.cell_start[p], 0
     for k in range(limits.closing.size):
         number += m if limits.closing[k] else 0
@@ -55,12 +55,10 @@ def _dividing_rows(nests, limits, p, place):  # type: ignore[no-untyped-def]
         for s in range(m):
             r = limits.row_of_cell[k, nests.cell[s0 + s]]
             if place[r] == 0:
-                place[r], width = 1, 0
+                place[r], rows[number, 0], rows[number, 1], rows[number, 2] = 1, k, r, 0
                 for c in range(nests.child_start[p], nests.child_start[p + 1]):
-                    width += not _is_closed(limits, k, c, r)
-                if 0 < width < nests.child_start[p + 1] - nests.child_start[p]:
-                    rows[number, 0], rows[number, 1], rows[number, 2] = k, r, width
-                    number += 1
+                    rows[number, 2] += not _is_closed(limits, k, c, rows[number, 1])
+                number += 0 < rows[number, 2] < nests.child_start[p + 1] - nests.child_start[p]
     return rows[:number]
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import inlined, summing_part
+from tallyveil._compiled import inlined, summing_leaf
 from tallyveil.engine.estimate.one_nest import CLOSED
 
 _NEWTON = 60  # steps of a one-dimensional Newton iteration, which ends by itself: a guard against dust
 
 
-@summing_part
+@summing_leaf
 def shift_to(u, end, pace, wanted):  # type: ignore[no-untyped-def]
     """The shift for which the positive parts of u - shift * pace sum to ``wanted``: Newton's iteration.
 
@@ -46,7 +46,7 @@ def shift_to(u, end, pace, wanted):  # type: ignore[no-untyped-def]
     return shift
 
 
-@summing_part
+@summing_leaf
 def fit_column(u, s, columns, metric):  # type: ignore[no-untyped-def]
     """Shift a cell's children until they sum to the parent: exact projection onto a simplex."""
     if columns.count[s] >= 0.0:
@@ -57,7 +57,7 @@ def fit_column(u, s, columns, metric):  # type: ignore[no-untyped-def]
             u[s, c] -= shift * metric.pace[c]
 
 
-@summing_part
+@summing_leaf
 def project(u, columns, metric, rows, tolerance, sweeps):  # type: ignore[no-untyped-def]
     """Rows and columns in turns, columns last, until no row is off by more than the tolerance; gives the turns.
 
@@ -87,7 +87,7 @@ def project(u, columns, metric, rows, tolerance, sweeps):  # type: ignore[no-unt
     return turns
 
 
-@summing_part
+@summing_leaf
 def _carry_on(momentum, rows):  # type: ignore[no-untyped-def]
     """Carry the rows' multipliers on in the direction that they moved."""
     last, ahead = rows.desk.last, rows.desk.ahead
@@ -102,7 +102,7 @@ def _carry_on(momentum, rows):  # type: ignore[no-untyped-def]
                 rows.nu[j] += ahead[j]
 
 
-@summing_part
+@summing_leaf
 def _pull_by_rows(s, end, rows):  # type: ignore[no-untyped-def]
     """(R' ahead)_s: what the rows pull at the entries of one cell where their multipliers are carried on."""
     pull, ahead = rows.desk.move, rows.desk.ahead
@@ -138,7 +138,7 @@ def _fit_rows(u, end, metric, rows, tolerance):  # type: ignore[no-untyped-def]
     return worst
 
 
-@summing_part
+@summing_leaf
 def add_up(k, r, u, end, rows):  # type: ignore[no-untyped-def]
     """Each owner's sum over one row that is limited."""
     total = rows.desk.total
@@ -154,7 +154,7 @@ def add_up(k, r, u, end, rows):  # type: ignore[no-untyped-def]
                 total[rows.owner[k, c]] += max(0.0, u[s, c])
 
 
-@summing_part
+@summing_leaf
 def _find_moving(k, r, tolerance, rows):  # type: ignore[no-untyped-def]
     """The owners whose row is off, and what it should be; gives how many, and by how much the worst is off."""
     number, worst, first = 0, 0.0, rows.first[k] + r * rows.owners[k]
@@ -175,7 +175,7 @@ def _find_moving(k, r, tolerance, rows):  # type: ignore[no-untyped-def]
     return number, worst
 
 
-@summing_part
+@summing_leaf
 def _lay_out(k, r, number, u, rows):  # type: ignore[no-untyped-def]
     """Copy the entries of the rows that are off, so that loops run along memory; gives their width."""
     desk, width = rows.desk, 0
@@ -193,7 +193,7 @@ def _lay_out(k, r, number, u, rows):  # type: ignore[no-untyped-def]
     return width
 
 
-@summing_part
+@summing_leaf
 def _find_shifts(k, r, number, width, metric, rows):  # type: ignore[no-untyped-def]
     """Newton's iteration of ``shift_to`` for all rows that are off, side by side."""
     desk, first = rows.desk, rows.first[k] + r * rows.owners[k]
@@ -213,7 +213,7 @@ def _find_shifts(k, r, number, width, metric, rows):  # type: ignore[no-untyped-
             at += width
         b, left = 0, 0
         for i in range(number):
-            give, begin = rows.give[first + desk.moving[i]], b
+            give = rows.give[first + desk.moving[i]]
             total, fall = -give * desk.shift[i], give
             while b < width and desk.place[b] == i:
                 total += desk.sum[b]
@@ -222,7 +222,7 @@ def _find_shifts(k, r, number, width, metric, rows):  # type: ignore[no-untyped-
             if fall == desk.fall[i]:
                 continue
             if fall == 0.0:  # nobody is above 0: begin where one alone has all that is wanted
-                highest = _lift(k, r, begin, b, width, desk.wanted[i], metric, rows)
+                highest = _lift(k, r, i, width, metric, rows)
                 if highest > -0.1 * CLOSED and desk.wanted[i] > 0.0:
                     desk.shift[i] = highest
                     left += 1
@@ -234,19 +234,20 @@ def _find_shifts(k, r, number, width, metric, rows):  # type: ignore[no-untyped-
             break
 
 
-@summing_part
-def _lift(k, r, begin, end, width, wanted, metric, rows):  # type: ignore[no-untyped-def]
+@summing_leaf
+def _lift(k, r, i, width, metric, rows):  # type: ignore[no-untyped-def]
     """The shift of a row that has nobody, after which one entry alone has all that is wanted."""
-    highest, at = -2.0 * CLOSED, 0
+    desk, highest, at = rows.desk, -2.0 * CLOSED, 0
     for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
-        for b in range(begin, end):
-            reach = metric.step[rows.cells[k, a]] * metric.pace[rows.desk.child[b]]
-            highest = max(highest, (rows.desk.table[at + b] - wanted) / reach)
+        for b in range(width):
+            if desk.place[b] == i:
+                reach = metric.step[rows.cells[k, a]] * metric.pace[desk.child[b]]
+                highest = max(highest, (desk.table[at + b] - desk.wanted[i]) / reach)
         at += width
     return highest
 
 
-@summing_part
+@summing_leaf
 def _shift(k, r, number, width, u, metric, rows):  # type: ignore[no-untyped-def]
     """Take the shifts over into u and nu."""
     desk, first = rows.desk, rows.first[k] + r * rows.owners[k]
