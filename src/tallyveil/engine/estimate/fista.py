@@ -233,7 +233,7 @@ def _descend(x, old, ahead, columns, queries, metric, rows, u):  # type: ignore[
 
 @summing_leaf
 def _settle(x, old, ahead, columns, metric, u):  # type: ignore[no-untyped-def]
-    """The new point from u, into ``old``; gives whether the momentum turned uphill (positive), and the largest change."""
+    """The new point from u, into ``old``; gives whether the momentum turned uphill (positive), and the change."""
     turn, moved = 0.0, 0.0
     for s in range(x.shape[0]):
         uphill = 0.0

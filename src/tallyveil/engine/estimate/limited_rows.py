@@ -48,7 +48,7 @@ def limited_rows(nests, limits, p, order, queries, place):  # type: ignore[no-un
 
 @part
 def _index_owners(owner_of, c0, order, k, rows, owner):  # type: ignore[no-untyped-def]
-    """Number the owners of a limit as the children come, and index the children of each; ``owner`` gets who they are."""
+    """Number the owners of a limit as the children come, and index their children; ``owner`` gets who they are."""
     n = order.size
     base = last = owner_of[c0]
     for c in range(n):

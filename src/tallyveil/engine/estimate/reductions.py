@@ -2,7 +2,8 @@
 
 Exact reductions: queries whose rows coincide on the support are merged into one (with one household type,
 ``votingage * hispanic * cenrace`` is ``detailed``); a query is summed from a finer one, not from the cells; an upper
-bound of zero closes entries, and closed entries are left out (``open_children``); a bound that the parent's counts cannot break is dropped.
+bound of zero closes entries, and children are ordered so that closed entries come last and are left out
+(``open_children``); a bound that the parent's counts cannot break is dropped.
 """
 
 from __future__ import annotations
