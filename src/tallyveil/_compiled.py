@@ -39,6 +39,12 @@ def summing_part(kernel: Kernel) -> Kernel:
     return result
 
 
+def summing_leaf(kernel: Kernel) -> Kernel:
+    """Compile a part of other kernels whose sums may be added in any order and that allocates nothing."""
+    result: Kernel = numba.njit(nogil=True, _nrt=False, **_SUMS, **_PART)(kernel)
+    return result
+
+
 def inlined(kernel: Kernel) -> Kernel:
     """Compile a small piece that becomes part of the kernels calling it."""
     result: Kernel = numba.njit(inline="always")(kernel)
