@@ -13,6 +13,7 @@ Kernel = Callable[..., Any]
 
 _SUMS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz", "nnan"}, "error_model": "numpy"}
 _PART: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_LEAF: dict[str, Any] = {**_PART, "_nrt": False}  # numba's own name: no reference counts
 
 
 def compiled(kernel: Kernel) -> Kernel:
@@ -36,6 +37,12 @@ def part(kernel: Kernel) -> Kernel:
 def summing_part(kernel: Kernel) -> Kernel:
     """Compile a part of other kernels whose sums may be added in any order."""
     result: Kernel = numba.njit(nogil=True, **_SUMS, **_PART)(kernel)
+    return result
+
+
+def summing_leaf(kernel: Kernel) -> Kernel:
+    """Compile a part of other kernels whose sums may be added in any order and that allocates nothing."""
+    result: Kernel = numba.njit(nogil=True, **_SUMS, **_LEAF)(kernel)
     return result
 
 

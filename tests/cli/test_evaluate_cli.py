@@ -417,7 +417,7 @@ def test_the_estimates_of_a_survey_are_those_of_the_library(town):
         ("--funds open('x')", "contains \"open('x')\". Use only numbers, names of counts"),
         ("--funds kids", "there is no count called 'kids'"),
         ("--funds total --level us", "there is only one. Name a finer --level."),
-        ("--funds total --amount 0", "the amount to divide must be above 0"),
+        ("--funds total --amount 0", "the amount to divide must be a number above 0"),
         ("--amount 5", "--amount is what --funds divides"),
         ("--segregation race", "--segregation 'race': write it as QUERY:GROUP or QUERY:GROUP:OTHER"),
         ("--segregation race:green", "'green' is not a group of 'race'. Its groups are white"),

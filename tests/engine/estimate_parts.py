@@ -13,15 +13,28 @@ from tallyveil.engine.estimate.bound import gap_of
 from tallyveil.engine.estimate.gradient import gradient, majorised, pull_rows
 from tallyveil.engine.estimate.limited_rows import limited_rows
 from tallyveil.engine.estimate.merged_queries import merged_queries
+from tallyveil.engine.estimate.open_children import open_ends, open_first
 from tallyveil.engine.estimate.projection import fit_column, project
 from tallyveil.engine.estimate.reductions import _measured
 
 
 @numba.njit
 def _reduced(nests, asked, limits, p, place):
-    queries, constant = merged_queries(nests, asked, p, place)
-    rows, open_ = limited_rows(nests, limits, p, queries, place)
+    order = open_first(nests, limits, p, place)
+    queries, constant = merged_queries(nests, asked, p, order, place)
+    rows, open_ = limited_rows(nests, limits, p, order, queries, place)
     return queries, constant, rows, open_
+
+
+@numba.njit
+def _ordered(nests, limits, p, place):
+    return open_first(nests, limits, p, place)
+
+
+@numba.njit
+def ends_of(open_):
+    """Where the open entries of each cell end."""
+    return open_ends(open_)
 
 
 @numba.njit
@@ -43,10 +56,10 @@ def projected(u, columns, metric, rows, tolerance, sweeps):
 
 
 @numba.njit
-def pulled(x, old, ahead, v, queries, open_, g):
+def pulled(x, old, ahead, v, queries, columns, g):
     """The rows' part of 2 f(v), the cells' own part of f(v), and in g the gradient at v = x + ahead (x - old)."""
-    rows = pull_rows(x, old, ahead, queries)
-    return rows, gradient(v, queries, open_, g)
+    rows = pull_rows(x, old, ahead, queries, columns.end)
+    return rows, gradient(v, queries, columns, g)
 
 
 @numba.njit
@@ -58,6 +71,12 @@ def reduced(case, p):
     """A nest as the solver sees it: queries, constant, rows, open entries."""
     *arrays, place = packed(case)
     return _reduced(*arrays, p, place)
+
+
+def ordered(case, p):
+    """The children of a nest in the solver's order."""
+    nests, _, limits, place = packed(case)
+    return nests.child_start[p] + _ordered(nests, limits, p, place)
 
 
 def queries_of(queries):
@@ -82,6 +101,9 @@ def rows_of(rows):
                 one[np.ix_(cells, rows.children[k, rows.child_ptr[k, o] : rows.child_ptr[k, o + 1]])] = 1.0
                 assert np.array_equal(one, np.outer(rows.into[k] == r, rows.owner[k] == o))
                 kind, inside = [*kind, k], np.concatenate([inside, one[None]])
+            span = slice(first + r * rows.owners[k], first + (r + 1) * rows.owners[k])
+            limited = (rows.least[span] > 0) | (rows.most[span] < np.inf) | (rows.give[span] > 0)
+            assert rows.held[k, r] == np.flatnonzero(limited).max(initial=-1) + 1
         assert rows.plain[k] == np.array_equal(rows.owner[k], np.arange(rows.owner.shape[1]))
     used = len(inside)
     assert (rows.least[used:] == 0).all()

@@ -119,10 +119,22 @@ def matrix(row_of_cell):
 
 
 def support(case, p):
-    """A nest's children, cells and the parent's counts."""
+    """A nest's children, in the solver's order, its cells and the parent's counts."""
     nests = case.nests
     cells = slice(nests.cell_start[p], nests.cell_start[p + 1])
-    return slice(nests.child_start[p], nests.child_start[p + 1]), nests.cell[cells], nests.count[cells]
+    children = np.arange(nests.child_start[p], nests.child_start[p + 1])
+    return children[open_first(case, children, nests.cell[cells])], nests.cell[cells], nests.count[cells]
+
+
+def open_first(case, children, cell):
+    """The order of children: by the rows that are closed for some of them, one that is open for few before the others.
+
+    Of rows that are open for equally many, the later limit, and the row whose first cell is later, goes first.
+    """
+    rows = [(limit, row) for limit in case.limits for row in dict.fromkeys(limit.row_of_cell[cell])]
+    closed = [limit.most[limit.owner[children], row] <= 0 for limit, row in rows]
+    closed = sorted((one for one in closed if one.any() and not one.all()), key=np.sum)
+    return np.lexsort([np.zeros(len(children)), *closed])
 
 
 def dense_queries(case, p):
@@ -217,7 +229,7 @@ class DenseRows(NamedTuple):
 def dense_rows(case, p, left, soft):
     """The limits on the support, then the soft queries, as rows; and the open entries."""
     children, cell, count = support(case, p)
-    open_, found = np.ones((len(cell), children.stop - children.start), bool), []
+    open_, found = np.ones((len(cell), len(children)), bool), []
     for k, limit in enumerate(case.limits):
         owner, row = limit.owner[children], limit.row_of_cell[cell]
         for o, r in product(np.unique(owner), np.unique(row)):

@@ -6,7 +6,7 @@ import clarabel
 import numpy as np
 import pytest
 import scipy.sparse
-from estimate_parts import bounded, metric_of, projected, pulled, queries_of, reduced, rows_of
+from estimate_parts import bounded, ends_of, metric_of, projected, pulled, queries_of, reduced, rows_of
 from estimate_twins import DenseRows, draw_case, hessian, objective, slope, support
 from test_estimate import SETTINGS, independent_rows
 
@@ -28,8 +28,9 @@ def nests(kind, number, seed=7):
         case = draw_case(rng, **KINDS[kind])
         p = int(rng.integers(len(case.nests)))
         queries, _, rows, open_ = reduced(case, p)
-        count = support(case, p)[2].astype(float)
-        yield rng, case.tables[p].T.astype(float), Columns(count, np.zeros(len(count)), open_, True), queries, rows
+        children, _, count = support(case, p)
+        columns = Columns(count.astype(float), np.zeros(len(count)), open_, True, ends_of(open_))
+        yield rng, case.tables[p][children - case.nests.child_start[p]].T.astype(float), columns, queries, rows
 
 
 # ---- the dense quadratic program -------------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ def sharpened(design, target, lines, ends, equalities, point):
 def test_the_program_projects_onto_a_simplex():
     """By hand: (3, 1, -1) with a sum of 2 becomes (2, 0, 0), and (1, 0.5, 0) with a sum of 3 (1.5, 1, 0.5)."""
     y = np.array([[3.0, 1.0, -1.0], [1.0, 0.5, 0.0]])
-    columns = Columns(np.array([2.0, 3.0]), np.zeros(2), np.ones((2, 3), bool), False)
+    columns = Columns(np.array([2.0, 3.0]), np.zeros(2), np.ones((2, 3), bool), False, np.array([3, 3]))
     none = DenseRows(np.zeros(0), np.zeros((0, 2, 3)), np.zeros(0), np.zeros(0), np.zeros(0))
     found, _ = optimum([(np.eye(2), np.ones(3), y)], columns, none)
     np.testing.assert_allclose(found, [[2.0, 0.0, 0.0], [1.5, 1.0, 0.5]], atol=1e-9)
@@ -158,14 +159,15 @@ def test_projection_is_the_nearest_table_in_the_metric(kind, warm):
 def test_gradient_is_that_of_the_dense_objective(kind):
     """Which bug: a pull not handed down to the finer rows, weights of another child, or soft queries counted."""
     for rng, truth, columns, queries, _ in nests(kind, 60):
-        x, old = truth + rng.normal(size=truth.shape), truth + rng.normal(size=truth.shape)
+        seen = np.arange(truth.shape[1]) < columns.end[:, None]  # beyond that all entries are 0
+        x, old = (np.where(seen, truth + rng.normal(size=truth.shape), 0.0) for _ in range(2))
         ahead = float(rng.choice([0.0, rng.random()]))
         v, g = x + ahead * (x - old), np.full(truth.shape, np.nan)
-        rows_part, own_part = pulled(x, old, ahead, v, queries, columns.open_, g)
+        rows_part, own_part = pulled(x, old, ahead, v, queries, columns, g)
         (identity, own, y), *others = queries_of(queries)
         steep = [one for one, soft in zip(others, queries.soft, strict=True) if not soft]
         cells = (identity, own, np.where(columns.open_, y, v))  # a closed entry is not measured
-        np.testing.assert_allclose(g, slope([cells, *steep], v), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(g, np.where(seen, slope([cells, *steep], v), np.nan), rtol=1e-9, atol=1e-9)
         assert rows_part == pytest.approx(2.0 * objective(steep, v), rel=1e-9)
         assert own_part == pytest.approx(objective([cells], v), rel=1e-9)
 
@@ -195,7 +197,7 @@ def test_metric_majorises_the_hessian(kind):
 def judge(x, nu, steep, columns, own, arrays):
     """The kernel's gap, what is unmet, the soft rows' part of f and the violation, with the dense gradient."""
     arrays.nu[: len(nu)] = nu
-    return bounded(x, np.where(columns.open_, slope(steep, x), 0.0), columns, own, arrays)
+    return bounded(x, np.where(columns.open_, slope(steep, x), CLOSED), columns, own, arrays)
 
 
 @pytest.mark.parametrize("kind", KINDS)

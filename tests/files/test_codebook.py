@@ -134,15 +134,17 @@ labels = st.lists(st.text("abcd_ é", min_size=1, max_size=4), min_size=1, max_s
             "where_is_public": st.booleans(),
             "stamps": st.lists(st.text('ab"\n#é ', min_size=1).filter(str.strip)).map(tuple),
             "sheet": st.sampled_from([None, "Sheet 1"]),
-            "names": st.sampled_from([{}, {"a": "a name"}]),
+            "named": st.booleans(),
             "filtered": st.sampled_from([None, Filter(where={"hiv": "yes"}), Filter(where={"a b": ""}, public=True)]),
         }
     ),
 )
 def test_a_codebook_written_as_toml_reads_back_the_same(attributes, levels, root, where, ignore, marks):
+    names = {levels[0]: "a name"} if marks.pop("named") else {}
     book = Codebook(
-        levels=levels, attributes=attributes, root=root, where=where, ignore=ignore, layout="long", count="n", **marks
-    )
+        levels=levels, attributes=attributes, root=root, names=names, where=where, ignore=ignore, layout="long",
+        count="n", **marks,
+    )  # fmt: skip
     assert codebook_from_toml(codebook_to_toml(book)) == book
     words = {name: {code: f"word {code}" for code in codes} for name, codes in attributes.items()}
     spoken = replace(book, labels=words)

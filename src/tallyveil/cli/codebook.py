@@ -85,7 +85,7 @@ def codebook(
     text = f"# Drafted from {data.name}. Check the order of levels and the names and order of labels.\n"
     text += drafted.to_toml()
     if output is None:
-        typer.echo(text)
+        typer.echo(text, nl=False)
     else:
         write_text(text, output)
     complete = _summarise(data, drafted)

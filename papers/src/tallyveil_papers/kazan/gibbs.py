@@ -23,6 +23,7 @@ from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
 from tallyveil.privacy.noise import DiscreteGaussian
 from tallyveil.risk.above.hierarchy import Hierarchy
+from tallyveil.risk.target.intruder import Intruder
 
 
 def gibbs(
@@ -43,7 +44,7 @@ def gibbs(
     steps = Steps.of(two, released, above, siblings, condition=condition)
     uniform = np.random.default_rng(seed).random((draws, 2))
     drawn: Integers = _walk(np.cumsum(steps.x2_given_x1, axis=1), steps.has_given_x2, uniform)
-    drawn += np.array([two.intruder.known, steps.x2[0]])
+    drawn += np.array([only_target_unknown(two).known, steps.x2[0]])
     return drawn
 
 
@@ -78,7 +79,8 @@ class Steps:
             or not isinstance(together, DiscreteGaussian)
         ):
             raise InputError("the paper's sampler is for two levels, discrete Gaussians and the flat prior.")
-        k, prior = two.intruder.known, float(two.intruder.prior)
+        intruder = only_target_unknown(two)
+        k, prior = intruder.known, float(intruder.prior)
         rho_1, rho_2, rho_y = (1 / (2 * float(noise.variance)) for noise in (two.noise, near.noise, together))
         rho = rho_2 + rho_y
         x1 = np.array([[k], [k + 1]])
@@ -167,3 +169,10 @@ def _walk(cumulative: Floats, has_given_x2: Floats, uniform: Floats) -> Integers
         x1 = 1 if uniform[i, 1] < has_given_x2[place] else 0
         drawn[i, 0], drawn[i, 1] = x1, place
     return drawn
+
+
+def only_target_unknown(two: Hierarchy) -> Intruder:
+    """The intruder, who must know everyone but the target, as in the paper."""
+    if not isinstance(two.intruder, Intruder):
+        raise InputError("the paper's sampler is for an intruder who knows everyone but the target.")
+    return two.intruder

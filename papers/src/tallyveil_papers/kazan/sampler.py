@@ -21,6 +21,7 @@ from scipy.special import expit, ndtr
 from tallyveil._arrays import Floats, Integers
 from tallyveil.privacy.noise import Noise
 from tallyveil.risk import Hierarchy
+from tallyveil_papers.kazan.gibbs import only_target_unknown
 
 _CUT = 1e-9  # probability of released counts that is left out, for each count
 _REACH = 9  # standard deviations of x2, given the rest, that are summed over
@@ -40,7 +41,7 @@ class Chains:
     @classmethod
     def of(cls, two: Hierarchy, released: Integers, above: Integers, siblings: Integers, *, condition: bool) -> Chains:
         """The chains for all combinations of released counts."""
-        near, prior = two.above[0], float(two.intruder.prior)
+        near, prior = two.above[0], float(only_target_unknown(two).prior)
         variances = [float(noise.variance) for noise in (two.noise, near.noise, *near.siblings)]  # type: ignore[union-attr]
         rho_1, rho_2, rho_y = (1 / (2 * s) for s in (variances[0], variances[1], sum(variances[2:])))
         rho = rho_2 + rho_y

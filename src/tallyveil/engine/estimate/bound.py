@@ -6,6 +6,7 @@ import numpy as np
 
 from tallyveil._compiled import summing, summing_part
 from tallyveil.engine.estimate.one_nest import CLOSED
+from tallyveil.engine.estimate.projection import add_up
 
 _NEWTON = 60  # steps of a one-dimensional Newton iteration, which ends by itself: a guard against dust
 
@@ -20,7 +21,7 @@ def gap_of(x, g, columns, own, rows):  # type: ignore[no-untyped-def]
     nearest table without it may be worse by as much.
     """
     m, n = x.shape
-    count, open_ = columns.count, columns.open_
+    count, open_, end = columns.count, columns.open_, columns.end
     gap, unmet, soft, violation, curved = 0.0, 0.0, 0.0, 0.0, True
     give = np.zeros(n)
     for c in range(n):
@@ -29,14 +30,17 @@ def gap_of(x, g, columns, own, rows):  # type: ignore[no-untyped-def]
         give[c] = 1.0 / own[c] if curved else 0.0
     for k in range(rows.first.size):
         for r in range(rows.rows[k]):
-            for o in range(rows.owners[k]):
-                j = rows.first[k] + r * rows.owners[k] + o
-                nu, total = rows.nu[j], 0.0
-                for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
-                    for b in range(rows.child_ptr[k, o], rows.child_ptr[k, o + 1]):
-                        s, c = rows.cells[k, a], rows.children[k, b]
-                        total += x[s, c]
-                        g[s, c] += nu
+            first = rows.first[k] + r * rows.owners[k]
+            if rows.held[k, r] == 0:
+                continue
+            add_up(k, r, x, end, rows)
+            for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
+                s = rows.cells[k, a]
+                for c in range(end[s]):
+                    g[s, c] += rows.nu[first + rows.owner[k, c]]
+            for o in range(rows.held[k, r]):
+                j = first + o
+                nu, total = rows.nu[j], rows.desk.total[o]
                 off = total - rows.least[j]
                 if rows.give[j] > 0.0:
                     soft += 0.5 * off * off / rows.give[j]
@@ -45,7 +49,7 @@ def gap_of(x, g, columns, own, rows):  # type: ignore[no-untyped-def]
                     violation = max(violation, total - rows.most[j], -off)
                     unmet += abs(nu * (total - rows.most[j]) if nu > 0.0 else nu * off)
     for s in range(m):
-        for c in range(n):
+        for c in range(end[s]):
             g[s, c] = g[s, c] if open_[s, c] else CLOSED
         theta, total = 0.0, 0.0
         if count[s] >= 0.0:

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallyveil._compiled import inlined, summing_part
+from tallyveil._compiled import inlined, summing_leaf
 from tallyveil.engine.estimate.bound import gap_of
 from tallyveil.engine.estimate.gradient import gradient, majorised, pull_rows
 from tallyveil.engine.estimate.one_nest import CLOSED, FAR
@@ -73,8 +73,8 @@ def solve(columns, queries, rows, goal):  # type: ignore[no-untyped-def]
     m, n = queries.noisy_own.shape
     metric = majorised(queries)
     limited = _start_limited(rows)  # bounds are enforced once the solution without them breaks them
-    x, u = _start(columns, queries, metric, rows, limited)
-    old, g = x.copy(), np.empty((m, n))
+    x, u, g = _start(columns, queries, metric, rows, limited)
+    old, desk = x.copy(), np.empty(n)
     scale, least_own = 0.0, np.inf
     for s in range(m):
         scale += max(0.0, columns.count[s])
@@ -85,22 +85,21 @@ def solve(columns, queries, rows, goal):  # type: ignore[no-untyped-def]
     momentum, ahead, tolerance, next_check, still = 1.0, 0.0, 1.0, 8, 0.05 * min(1.0, goal.distance)
     gap, violation, turns, met = np.inf, np.inf, 0, True
     for taken in range(1, goal.steps + 1):
-        pull_rows(x, old, ahead, queries)
+        pull_rows(x, old, ahead, queries, columns.end)
         if limited:
             _descend(x, old, ahead, columns, queries, metric, rows, u)
             turns += project(u, columns, metric, rows, max(dust, tolerance), _SWEEPS)
-            turn, moved = _settle(x, old, ahead, metric, u, g)
-            x, old, g = g, x, old
+            turn, moved = _settle(x, old, ahead, columns, metric, u)
         else:
-            turn, moved = _step(x, old, ahead, columns, queries, metric, u[0])
-            x, old = old, x
+            turn, moved = _step(x, old, ahead, columns, queries, metric, desk)
+        x, old = old, x
         tolerance = 0.02 * moved
         near = still if limited or rows.first.size == 0 else 2.0 * still  # bounds are looked at earlier
         if (taken >= next_check and moved <= near) or taken >= next_check + 60 or moved == 0.0:
             value, gap, unmet, violation = _judged(x, columns, queries, rows, g)
             if limited and _reached(gap, value, least_own, goal):
                 turns += project(u, columns, metric, rows, fine, _LAST_SWEEPS)
-                _settle(x, x, 0.0, metric, u, x)
+                _settle(x, x, 0.0, columns, metric, u)
                 value, gap, unmet, violation = _judged(x, columns, queries, rows, g)
                 met = violation <= 5.0 * fine
                 fine = max(dust, 0.1 * fine)
@@ -124,23 +123,23 @@ def solve(columns, queries, rows, goal):  # type: ignore[no-untyped-def]
     return Solution(x, gap, np.inf, violation, -goal.steps, 0.0)
 
 
-@summing_part
+@summing_leaf
 def _reached(gap, value, least_own, goal):  # type: ignore[no-untyped-def]
     """Whether a gap is within the goal, and with it the distance (which has no bound where cells are not measured)."""
     near = 2.0 * gap <= least_own * goal.distance * goal.distance or least_own == 0.0
     return near and gap <= goal.gap * max(goal.one, goal.constant + value - gap)
 
 
-@summing_part
+@inlined
 def _judged(x, columns, queries, rows, g):  # type: ignore[no-untyped-def]
     """f(x), how far it is above the optimum at most, but for what is not met; the bound of that; and the violation."""
-    value = 0.5 * pull_rows(x, x, 0.0, queries)
-    value += gradient(x, queries, columns.open_, g)
+    value = 0.5 * pull_rows(x, x, 0.0, queries, columns.end)
+    value += gradient(x, queries, columns, g)
     gap, unmet, soft, violation = gap_of(x, g, columns, queries.own, rows)
     return value + soft, gap, unmet, violation
 
 
-@summing_part
+@summing_leaf
 def _start_limited(rows):  # type: ignore[no-untyped-def]
     """Whether rows must be met from the start: soft ones, and exact ones."""
     limited = False
@@ -151,49 +150,49 @@ def _start_limited(rows):  # type: ignore[no-untyped-def]
 
 @inlined
 def _start(columns, queries, metric, rows, limited):  # type: ignore[no-untyped-def]
-    """The first point: the cells' own answers, projected. All multipliers are 0 afterwards."""
+    """The first point: the cells' own answers, projected; u, and the gradient's table. All multipliers are 0 then."""
     m, n = queries.noisy_own.shape
-    x, u = np.zeros((m, n)), np.empty((m, n))
+    x, u, g = np.zeros((m, n)), np.empty((m, n)), np.empty((m, n))
     for s in range(m):
         for c in range(n):
             if not columns.open_[s, c]:
                 queries.noisy_own[s, c] = -FAR
             u[s, c] = queries.noisy_own[s, c] if columns.open_[s, c] else -CLOSED
+            g[s, c] = CLOSED
         fit_column(u, s, columns, metric)
     if limited:
         project(u, columns, metric, rows, 1e-3, _SWEEPS)
-    _settle(x, x, 0.0, metric, u, x)
+    _settle(x, x, 0.0, columns, metric, u)
     for s in range(m):
         columns.theta[s] = 0.0
     for j in range(rows.nu.size):
         rows.nu[j] = 0.0
-    return x, u
+    return x, u, g
 
 
-@summing_part
+@summing_leaf
 def _step(x, old, ahead, columns, queries, metric, u):  # type: ignore[no-untyped-def]
     """One step without limits, cell by cell, into ``old``; gives whether the momentum turned uphill, and the change."""
-    m, n = x.shape
     pace, theta, turn, moved = metric.pace, columns.theta, 0.0, 0.0
-    for s in range(m):
-        step = metric.step[s]
-        for c in range(n):
+    for s in range(x.shape[0]):
+        step, end = metric.step[s], columns.end[s]
+        for c in range(end):
             u[c] = queries.own[c] * (x[s, c] + ahead * (x[s, c] - old[s, c]) - queries.noisy_own[s, c])
         for q in range(queries.direct.shape[0]):
             at = queries.direct[q, s]
-            for c in range(n):
+            for c in range(end):
                 u[c] += queries.pull[at, c]
-        for c in range(n):
+        for c in range(end):
             u[c] = x[s, c] + ahead * (x[s, c] - old[s, c]) - step * pace[c] * (u[c] + theta[s])
         if columns.closed:
-            for c in range(n):
+            for c in range(end):
                 u[c] = u[c] if columns.open_[s, c] else -CLOSED
         shift = 0.0
         if columns.count[s] >= 0.0:
-            shift = shift_to(u, pace, columns.count[s])
+            shift = shift_to(u, end, pace, columns.count[s])
             theta[s] += shift / step
         uphill = 0.0
-        for c in range(n):
+        for c in range(end):
             new = u[c] - shift * pace[c]
             new = new if new > 0.0 else 0.0
             forth = new - x[s, c]
@@ -204,46 +203,45 @@ def _step(x, old, ahead, columns, queries, metric, u):  # type: ignore[no-untype
     return turn, moved
 
 
-@summing_part
+@summing_leaf
 def _descend(x, old, ahead, columns, queries, metric, rows, u):  # type: ignore[no-untyped-def]
     """A step with limits up to the projection, from the multipliers of the last one: u, its columns met."""
-    m, n = x.shape
-    for s in range(m):
-        for c in range(n):
+    for s in range(x.shape[0]):
+        end = columns.end[s]
+        for c in range(end):
             v = x[s, c] + ahead * (x[s, c] - old[s, c])
             u[s, c] = queries.own[c] * (v - queries.noisy_own[s, c]) + columns.theta[s]
         for q in range(queries.direct.shape[0]):
             at = queries.direct[q, s]
-            for c in range(n):
+            for c in range(end):
                 u[s, c] += queries.pull[at, c]
         for k in range(rows.first.size):
             base = rows.first[k] + rows.into[k, s] * rows.owners[k]
             if rows.plain[k]:
-                for c in range(n):
+                for c in range(min(end, rows.held[k, rows.into[k, s]])):
                     u[s, c] += rows.nu[base + c]
             else:
-                for c in range(n):
+                for c in range(end):
                     u[s, c] += rows.nu[base + rows.owner[k, c]]
-        for c in range(n):
+        for c in range(end):
             u[s, c] = x[s, c] + ahead * (x[s, c] - old[s, c]) - metric.step[s] * metric.pace[c] * u[s, c]
         if columns.closed:
-            for c in range(n):
+            for c in range(end):
                 u[s, c] = u[s, c] if columns.open_[s, c] else -CLOSED
         fit_column(u, s, columns, metric)
 
 
-@summing_part
-def _settle(x, old, ahead, metric, u, new):  # type: ignore[no-untyped-def]
-    """The new point from u; gives whether the momentum turned uphill (positive), and the largest change."""
-    m, n = x.shape
+@summing_leaf
+def _settle(x, old, ahead, columns, metric, u):  # type: ignore[no-untyped-def]
+    """The new point from u, into ``old``; gives whether the momentum turned uphill (positive), and the change."""
     turn, moved = 0.0, 0.0
-    for s in range(m):
+    for s in range(x.shape[0]):
         uphill = 0.0
-        for c in range(n):
+        for c in range(columns.end[s]):
             value = u[s, c] if u[s, c] > 0.0 else 0.0
             forth = value - x[s, c]
             uphill += (x[s, c] + ahead * (x[s, c] - old[s, c]) - value) * forth * metric.drag[c]
             moved = max(moved, abs(forth))
-            new[s, c] = value
+            old[s, c] = value
         turn += uphill / metric.step[s]
     return turn, moved

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import summing_part
+from tallyveil._compiled import summing_leaf, summing_part
 from tallyveil.engine.estimate.one_nest import Metric
 
 _POWERS = 1  # power steps towards the best majoriser: more gain nothing
 
 
-@summing_part
-def pull_rows(x, old, ahead, queries):  # type: ignore[no-untyped-def]
+@summing_leaf
+def pull_rows(x, old, ahead, queries, end):  # type: ignore[no-untyped-def]
     """What the rows of all queries pull at v = x + ahead (x - old); gives their part of 2 f(v).
 
     Row r of query q pulls w_q (Q_q v - y_q)_r, and a row that a coarser one is made from pulls what that pulls, too.
@@ -27,7 +27,7 @@ def pull_rows(x, old, ahead, queries):  # type: ignore[no-untyped-def]
         for r in range(m if p < 0 else queries.rows[p]):
             to = first + queries.into[q, r]
             if p < 0:
-                for c in range(n):
+                for c in range(end[r]):
                     pull[to, c] += x[r, c] + ahead * (x[r, c] - old[r, c])
             else:
                 at = queries.offset[p] + r
@@ -53,19 +53,18 @@ def pull_rows(x, old, ahead, queries):  # type: ignore[no-untyped-def]
     return value
 
 
-@summing_part
-def gradient(x, queries, open_, g):  # type: ignore[no-untyped-def]
+@summing_leaf
+def gradient(x, queries, columns, g):  # type: ignore[no-untyped-def]
     """The gradient at x, once the rows' pull is known; gives the cells' own part of f(x)."""
-    m, n = x.shape
-    value = 0.0
-    for s in range(m):
-        for c in range(n):
-            off = x[s, c] - queries.noisy_own[s, c] if open_[s, c] else 0.0
+    value, end = 0.0, columns.end
+    for s in range(x.shape[0]):
+        for c in range(end[s]):
+            off = x[s, c] - queries.noisy_own[s, c] if columns.open_[s, c] else 0.0
             value += queries.own[c] * off * off
             g[s, c] = queries.own[c] * off
         for q in range(queries.direct.shape[0]):
             at = queries.direct[q, s]
-            for c in range(n):
+            for c in range(end[s]):
                 g[s, c] += queries.pull[at, c]
     return 0.5 * value
 

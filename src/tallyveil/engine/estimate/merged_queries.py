@@ -11,7 +11,7 @@ OUTWEIGHING = 200.0  # a query of so much more weight than all others is met in 
 
 
 @inlined
-def merged_queries(nests, asked, p, place):  # type: ignore[no-untyped-def]
+def merged_queries(nests, asked, p, order, place):  # type: ignore[no-untyped-def]
     """The queries of a nest, those with the same rows on its support merged; and what merging took from the objective.
 
     Two answers y, z of weights v, w to one row pull like their weighted mean with weight v + w; the rest,
@@ -21,9 +21,9 @@ def merged_queries(nests, asked, p, place):  # type: ignore[no-untyped-def]
     n, m, size = nests.child_start[p + 1] - c0, nests.cell_start[p + 1] - s0, asked.row_of_cell.shape[0]
     own, own_noisy, block = np.empty(n), np.empty((m, n)), nests.block_start[p]
     for c in range(n):
-        own[c] = asked.weight[size, c0 + c]
+        own[c] = asked.weight[size, c0 + order[c]]
         for s in range(m):
-            own_noisy[s, c] = asked.noisy_own[block + c * m + s]
+            own_noisy[s, c] = asked.noisy_own[block + order[c] * m + s]
     total_rows = 0
     for q in range(size):
         total_rows += asked.row_start[q, p + 1] - asked.row_start[q, p]
@@ -49,9 +49,9 @@ def merged_queries(nests, asked, p, place):  # type: ignore[no-untyped-def]
         if k == finer:  # the same rows as the finer query's: one weighted mean
             alias[q] = t
             if t < 0:
-                constant += _average(own_noisy, own, noisy, weight, across)
+                constant += _average(own_noisy, own, noisy, weight, order, across)
             else:
-                constant += _average(values[offset[t] : offset[t] + finer], weights[t], noisy, weight, across)
+                constant += _average(values[offset[t] : offset[t] + finer], weights[t], noisy, weight, order, across)
             continue
         alias[q] = kept
         made_from[kept], rows[kept], offset[kept] = t, k, used
@@ -60,12 +60,12 @@ def merged_queries(nests, asked, p, place):  # type: ignore[no-untyped-def]
         for s in range(m):
             local[kept, s] = place[asked.row_of_cell[q, nests.cell[s0 + s]]]
         for c in range(n):
-            weights[kept, c] = weight[c]
+            weights[kept, c] = weight[order[c]]
             for r in range(k):
-                values[used + r, c] = noisy[c * k + r]
+                values[used + r, c] = noisy[order[c] * k + r]
         used += k
         kept += 1
-    soft = _outweighing(n, m, kept, rows, local, weights, own)
+    soft = _outweighing(rows[:kept], local, weights, own)
     queries = Queries(
         made_from[:kept], into, local, rows[:kept], offset[:kept], weights, values[:used], soft, own, own_noisy,
         _direct(m, made_from[:kept], into, offset), np.empty((used, n)),
@@ -90,24 +90,26 @@ def _direct(m, source, into, offset):  # type: ignore[no-untyped-def]
 
 
 @part
-def _average(values, weights, noisy, weight, across):  # type: ignore[no-untyped-def]
+def _average(values, weights, noisy, weight, order, across):  # type: ignore[no-untyped-def]
     """Merge answers into those of the same rows; gives what that takes from the objective."""
     constant = 0.0
     for i in range(values.shape[0]):
         for c in range(values.shape[1]):
-            y, w, old, old_weight = noisy[c * values.shape[0] + across[i]], weight[c], values[i, c], weights[c]
+            y, w = noisy[order[c] * values.shape[0] + across[i]], weight[order[c]]
+            old, old_weight = values[i, c], weights[c]
             both = w + old_weight
             if both > 0.0:
                 constant += 0.5 * w * old_weight / both * (y - old) ** 2
                 values[i, c] = (w * y + old_weight * old) / both
     for c in range(values.shape[1]):
-        weights[c] += weight[c]
+        weights[c] += weight[order[c]]
     return constant
 
 
 @part
-def _outweighing(n, m, kept, rows, local, weights, own):  # type: ignore[no-untyped-def]
+def _outweighing(rows, local, weights, own):  # type: ignore[no-untyped-def]
     """Which queries outweigh all the rest together so far that steps of the gradient would be far too short."""
+    n, m, kept = own.size, local.shape[1], rows.size
     soft = np.zeros(kept, np.bool_)
     curvature = np.zeros(kept + 1)  # the largest eigenvalue that each query adds, at most; last the cells' own
     for c in range(n):

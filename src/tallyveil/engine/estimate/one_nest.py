@@ -16,13 +16,15 @@ class Columns(NamedTuple):
 
     ``count`` is the parent's count (below 0: there is no parent), ``theta`` the multiplier, and ``open_`` which entries
     may be above 0. ``closed`` tells whether ``open_`` must be looked at: an answer of ``-FAR`` keeps an entry at 0
-    wherever cells are measured.
+    wherever cells are measured. From child ``end[s]`` on all entries of cell s are closed, and never looked at: x stays
+    0 there, u minus ``CLOSED``, and the gradient ``CLOSED``.
     """
 
     count: Any
     theta: Any
     open_: Any
     closed: Any
+    end: Any
 
 
 class Queries(NamedTuple):
@@ -49,7 +51,7 @@ class Rows(NamedTuple):
     """A nest's limited rows, in kinds (one for each limited query).
 
     Row r of owner o of kind k is number ``first[k] + r * owners[k] + o``; its cells are ``cells[k, ptr[k, r]]`` and on,
-    its children ``children[k, child_ptr[k, o]]`` and on.
+    its children ``children[k, child_ptr[k, o]]`` and on. From owner ``held[k, r]`` on nothing limits row r of kind k.
     A row with ``give`` is soft: not bounded, but a measured row whose weight 1/give is so large that it is better met
     in the projection than by steps of the gradient; ``least`` is its noisy answer.
     """
@@ -57,6 +59,7 @@ class Rows(NamedTuple):
     first: Any
     rows: Any
     owners: Any
+    held: Any
     into: Any
     owner: Any
     plain: Any  # whether each child is its own owner
@@ -77,7 +80,8 @@ class Desk(NamedTuple):
     By owner, ``total`` is the row's sum, and ``moving`` lists the owners that are off. By place in that list,
     ``wanted`` is what they should sum to, ``shift`` the change of nu, and ``fall`` how fast the sum last fell with it.
     By place of their children, ``child`` is the child, ``place`` that of its owner, ``move`` its part of the shift, and
-    ``sum`` and ``slope`` its parts of the row's sum and fall. ``table`` has the entries: cells x places.
+    ``sum`` and ``slope`` its parts of the row's sum and fall. ``table`` has the entries: cells x places. By limited row
+    of any kind, ``last`` is nu after the last turn, and ``ahead`` how far it is carried on.
     """
 
     total: Any
@@ -91,6 +95,8 @@ class Desk(NamedTuple):
     sum: Any
     slope: Any
     table: Any
+    last: Any
+    ahead: Any
 
 
 class Metric(NamedTuple):

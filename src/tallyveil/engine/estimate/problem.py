@@ -244,6 +244,7 @@ def _solve_fast(
             np.concatenate([one.reshape(-1) for one in least]),
             np.concatenate([np.zeros(1), *(one.reshape(-1) for one in most)]),
             np.stack([limit.owner for limit in limits]) if limits else np.zeros((0, children), np.int64),
+            np.array([(limit.most <= 0).any() for limit in limits], np.bool_),
         ),
         Goal(gap, distance, 0.5 / scale, 0.0, int(steps)),
         1 + max((int(rows_.max()) for rows_ in [one.row_of_cell for one in (*queries, *limits)]), default=0),  # type: ignore[attr-defined]

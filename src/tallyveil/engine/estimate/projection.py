@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import inlined, summing_part
+from tallyveil._compiled import inlined, summing_leaf
 from tallyveil.engine.estimate.one_nest import CLOSED
 
 _NEWTON = 60  # steps of a one-dimensional Newton iteration, which ends by itself: a guard against dust
 
 
-@summing_part
-def shift_to(u, pace, wanted):  # type: ignore[no-untyped-def]
+@summing_leaf
+def shift_to(u, end, pace, wanted):  # type: ignore[no-untyped-def]
     """The shift for which the positive parts of u - shift * pace sum to ``wanted``: Newton's iteration.
 
     The sum is convex and falls with the shift, so steps rise to the root from the left, and one from the right lands
@@ -25,7 +25,7 @@ def shift_to(u, pace, wanted):  # type: ignore[no-untyped-def]
     shift, before = 0.0, -1.0
     for _ in range(_NEWTON):
         total, slope = 0.0, 0.0
-        for c in range(u.size):
+        for c in range(end):
             value = u[c] - shift * pace[c]
             total += value if value > 0.0 else 0.0
             slope += pace[c] if value > 0.0 else 0.0
@@ -33,7 +33,7 @@ def shift_to(u, pace, wanted):  # type: ignore[no-untyped-def]
             break
         if slope == 0.0:  # nobody is above 0: begin where one alone has all that is wanted
             highest = -2.0 * CLOSED
-            for c in range(u.size):
+            for c in range(end):
                 highest = max(highest, (u[c] - wanted) / pace[c])
             if highest < -0.1 * CLOSED or wanted <= 0.0:
                 break
@@ -46,76 +46,80 @@ def shift_to(u, pace, wanted):  # type: ignore[no-untyped-def]
     return shift
 
 
-@summing_part
+@summing_leaf
 def fit_column(u, s, columns, metric):  # type: ignore[no-untyped-def]
     """Shift a cell's children until they sum to the parent: exact projection onto a simplex."""
     if columns.count[s] >= 0.0:
-        shift = shift_to(u[s], metric.pace, columns.count[s])
+        end = columns.end[s]
+        shift = shift_to(u[s], end, metric.pace, columns.count[s])
         columns.theta[s] += shift / metric.step[s]
-        for c in range(metric.pace.size):
+        for c in range(end):
             u[s, c] -= shift * metric.pace[c]
 
 
-@summing_part
+@summing_leaf
 def project(u, columns, metric, rows, tolerance, sweeps):  # type: ignore[no-untyped-def]
     """Rows and columns in turns, columns last, until no row is off by more than the tolerance; gives the turns.
 
     After two plain turns the rows' multipliers are carried on in the direction they moved, with a momentum that begins
     anew whenever the worst row gets worse (accelerated block ascent of the dual).
     """
-    turns, momentum, before = 0, 1.0, np.inf
-    last, ahead, move = rows.nu.copy(), np.zeros(rows.nu.size), np.empty(metric.pace.size)
+    turns, momentum, before, end = 0, 1.0, np.inf, columns.end
     while turns < sweeps:
-        off = _fit_rows(u, metric, rows, tolerance)
+        off = _fit_rows(u, end, metric, rows, tolerance)
         if off == 0.0:
             break
         if turns > 1:
             momentum = 1.0 if off > before else momentum
             after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
-            _carry_on((momentum - 1.0) / after, last, ahead, rows)
+            _carry_on((momentum - 1.0) / after, rows)
             momentum = after
         else:
-            for j in range(rows.nu.size):
-                last[j] = rows.nu[j]
+            _carry_on(0.0, rows)
         before = off
         for s in range(columns.count.size):
             if turns > 1:
-                _pull_by_rows(s, ahead, rows, move)
-                for c in range(metric.pace.size):
-                    u[s, c] -= metric.step[s] * metric.pace[c] * move[c]
+                _pull_by_rows(s, end[s], rows)
+                for c in range(end[s]):
+                    u[s, c] -= metric.step[s] * metric.pace[c] * rows.desk.move[c]
             fit_column(u, s, columns, metric)
         turns += 1
     return turns
 
 
-@summing_part
-def _carry_on(momentum, last, ahead, rows):  # type: ignore[no-untyped-def]
+@summing_leaf
+def _carry_on(momentum, rows):  # type: ignore[no-untyped-def]
     """Carry the rows' multipliers on in the direction that they moved."""
-    for j in range(rows.nu.size):
-        ahead[j] = momentum * (rows.nu[j] - last[j])
-        if rows.give[j] == 0.0 and rows.nu[j] * (rows.nu[j] + ahead[j]) <= 0.0:
-            ahead[j] = 0.0  # a bound pushes in one direction only
-        last[j] = rows.nu[j]
-        rows.nu[j] += ahead[j]
+    last, ahead = rows.desk.last, rows.desk.ahead
+    for k in range(rows.first.size):
+        for r in range(rows.rows[k]):
+            first = rows.first[k] + r * rows.owners[k]
+            for j in range(first, first + rows.held[k, r]):
+                ahead[j] = momentum * (rows.nu[j] - last[j])
+                if rows.give[j] == 0.0 and rows.nu[j] * (rows.nu[j] + ahead[j]) <= 0.0:
+                    ahead[j] = 0.0  # a bound pushes in one direction only
+                last[j] = rows.nu[j]
+                rows.nu[j] += ahead[j]
 
 
-@summing_part
-def _pull_by_rows(s, nu, rows, pull):  # type: ignore[no-untyped-def]
-    """(R' nu)_s: what the multipliers of the rows pull at the entries of one cell."""
-    for c in range(pull.size):
+@summing_leaf
+def _pull_by_rows(s, end, rows):  # type: ignore[no-untyped-def]
+    """(R' ahead)_s: what the rows pull at the entries of one cell where their multipliers are carried on."""
+    pull, ahead = rows.desk.move, rows.desk.ahead
+    for c in range(end):
         pull[c] = 0.0
     for k in range(rows.first.size):
         base = rows.first[k] + rows.into[k, s] * rows.owners[k]
         if rows.plain[k]:
-            for c in range(pull.size):
-                pull[c] += nu[base + c]
+            for c in range(min(end, rows.held[k, rows.into[k, s]])):
+                pull[c] += ahead[base + c]
         else:
-            for c in range(pull.size):
-                pull[c] += nu[base + rows.owner[k, c]]
+            for c in range(end):
+                pull[c] += ahead[base + rows.owner[k, c]]
 
 
 @inlined
-def _fit_rows(u, metric, rows, tolerance):  # type: ignore[no-untyped-def]
+def _fit_rows(u, end, metric, rows, tolerance):  # type: ignore[no-untyped-def]
     """Shift each limited row that is out of its bounds, or that its multiplier holds where it need not be.
 
     Gives by how much the worst one was off.
@@ -123,7 +127,8 @@ def _fit_rows(u, metric, rows, tolerance):  # type: ignore[no-untyped-def]
     worst = 0.0
     for k in range(rows.first.size):
         for r in range(rows.rows[k]):
-            if _add_up(k, r, u, rows):
+            if rows.held[k, r] > 0:
+                add_up(k, r, u, end, rows)
                 number, off = _find_moving(k, r, tolerance, rows)
                 if number > 0:
                     worst = max(worst, off)
@@ -133,32 +138,27 @@ def _fit_rows(u, metric, rows, tolerance):  # type: ignore[no-untyped-def]
     return worst
 
 
-@summing_part
-def _add_up(k, r, u, rows):  # type: ignore[no-untyped-def]
-    """Each owner's sum over one limited row; tells whether anything limits the row at all."""
-    first, total, limited = rows.first[k] + r * rows.owners[k], rows.desk.total, False
+@summing_leaf
+def add_up(k, r, u, end, rows):  # type: ignore[no-untyped-def]
+    """Each owner's sum over one row that is limited."""
+    total = rows.desk.total
     for o in range(rows.owners[k]):
-        j = first + o
         total[o] = 0.0
-        limited = limited or rows.give[j] > 0.0 or rows.nu[j] != 0.0 or rows.least[j] > 0.0 or rows.most[j] < np.inf
-    if not limited:
-        return False
     for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
         s = rows.cells[k, a]
         if rows.plain[k]:
-            for c in range(u.shape[1]):
+            for c in range(min(end[s], rows.held[k, r])):
                 total[c] += u[s, c] if u[s, c] > 0.0 else 0.0
         else:
-            for c in range(u.shape[1]):
+            for c in range(end[s]):
                 total[rows.owner[k, c]] += max(0.0, u[s, c])
-    return True
 
 
-@summing_part
+@summing_leaf
 def _find_moving(k, r, tolerance, rows):  # type: ignore[no-untyped-def]
     """The owners whose row is off, and what it should be; gives how many, and by how much the worst is off."""
     number, worst, first = 0, 0.0, rows.first[k] + r * rows.owners[k]
-    for o in range(rows.owners[k]):
+    for o in range(rows.held[k, r]):
         j, total = first + o, rows.desk.total[o]
         nu, give = rows.nu[j], rows.give[j]
         if give > 0.0:
@@ -175,7 +175,7 @@ def _find_moving(k, r, tolerance, rows):  # type: ignore[no-untyped-def]
     return number, worst
 
 
-@summing_part
+@summing_leaf
 def _lay_out(k, r, number, u, rows):  # type: ignore[no-untyped-def]
     """Copy the entries of the rows that are off, so that loops run along memory; gives their width."""
     desk, width = rows.desk, 0
@@ -193,7 +193,7 @@ def _lay_out(k, r, number, u, rows):  # type: ignore[no-untyped-def]
     return width
 
 
-@summing_part
+@summing_leaf
 def _find_shifts(k, r, number, width, metric, rows):  # type: ignore[no-untyped-def]
     """Newton's iteration of ``shift_to`` for all rows that are off, side by side."""
     desk, first = rows.desk, rows.first[k] + r * rows.owners[k]
@@ -213,7 +213,7 @@ def _find_shifts(k, r, number, width, metric, rows):  # type: ignore[no-untyped-
             at += width
         b, left = 0, 0
         for i in range(number):
-            give, begin = rows.give[first + desk.moving[i]], b
+            give = rows.give[first + desk.moving[i]]
             total, fall = -give * desk.shift[i], give
             while b < width and desk.place[b] == i:
                 total += desk.sum[b]
@@ -222,7 +222,7 @@ def _find_shifts(k, r, number, width, metric, rows):  # type: ignore[no-untyped-
             if fall == desk.fall[i]:
                 continue
             if fall == 0.0:  # nobody is above 0: begin where one alone has all that is wanted
-                highest = _lift(k, r, begin, b, width, desk.wanted[i], metric, rows)
+                highest = _lift(k, r, i, width, metric, rows)
                 if highest > -0.1 * CLOSED and desk.wanted[i] > 0.0:
                     desk.shift[i] = highest
                     left += 1
@@ -234,19 +234,20 @@ def _find_shifts(k, r, number, width, metric, rows):  # type: ignore[no-untyped-
             break
 
 
-@summing_part
-def _lift(k, r, begin, end, width, wanted, metric, rows):  # type: ignore[no-untyped-def]
+@summing_leaf
+def _lift(k, r, i, width, metric, rows):  # type: ignore[no-untyped-def]
     """The shift of a row that has nobody, after which one entry alone has all that is wanted."""
-    highest, at = -2.0 * CLOSED, 0
+    desk, highest, at = rows.desk, -2.0 * CLOSED, 0
     for a in range(rows.ptr[k, r], rows.ptr[k, r + 1]):
-        for b in range(begin, end):
-            reach = metric.step[rows.cells[k, a]] * metric.pace[rows.desk.child[b]]
-            highest = max(highest, (rows.desk.table[at + b] - wanted) / reach)
+        for b in range(width):
+            if desk.place[b] == i:
+                reach = metric.step[rows.cells[k, a]] * metric.pace[desk.child[b]]
+                highest = max(highest, (desk.table[at + b] - desk.wanted[i]) / reach)
         at += width
     return highest
 
 
-@summing_part
+@summing_leaf
 def _shift(k, r, number, width, u, metric, rows):  # type: ignore[no-untyped-def]
     """Take the shifts over into u and nu."""
     desk, first = rows.desk, rows.first[k] + r * rows.owners[k]

@@ -2,7 +2,8 @@
 
 Exact reductions: queries whose rows coincide on the support are merged into one (with one household type,
 ``votingage * hispanic * cenrace`` is ``detailed``); a query is summed from a finer one, not from the cells; an upper
-bound of zero closes entries; a bound that the parent's counts cannot break is dropped.
+bound of zero closes entries, and children are ordered so that closed entries come last and are left out
+(``open_children``); a bound that the parent's counts cannot break is dropped.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tallyveil.engine.estimate.fista import Goal, solve
 from tallyveil.engine.estimate.limited_rows import limited_rows
 from tallyveil.engine.estimate.merged_queries import merged_queries
 from tallyveil.engine.estimate.one_nest import Columns
+from tallyveil.engine.estimate.open_children import open_ends, open_first
 
 
 class NestArrays(NamedTuple):
@@ -54,6 +56,7 @@ class LimitArrays(NamedTuple):
     least: Any
     most: Any
     owner: Any  # by limit and child
+    closing: Any  # whether any upper bound is zero, by limit
 
 
 class Solutions(NamedTuple):
@@ -75,15 +78,16 @@ def solve_nests(nests, asked, limits, goal, most_rows, out):  # type: ignore[no-
         if m == 0:
             continue
         count = nests.count[nests.cell_start[p] : nests.cell_start[p + 1]]
-        queries, constant = merged_queries(nests, asked, p, place)
+        order = open_first(nests, limits, p, place)
+        queries, constant = merged_queries(nests, asked, p, order, place)
         measured = _measured(queries, count)
-        rows, open_ = limited_rows(nests, limits, p, queries, place)
-        columns = Columns(count, np.zeros(m), open_, not measured)
+        rows, open_ = limited_rows(nests, limits, p, order, queries, place)
+        columns = Columns(count, np.zeros(m), open_, not measured, open_ends(open_))
         found = solve(columns, queries, rows, Goal(goal.gap, goal.distance, goal.one, constant, goal.steps))
         at = nests.block_start[p]
         for c in range(n):
             for s in range(m):
-                out.x[at + c * m + s] = found.x[s, c]
+                out.x[at + order[c] * m + s] = found.x[s, c]
         out.gap[p] = found.gap / max(goal.one, found.value + constant - found.gap)
         out.distance[p], out.violation[p], out.steps[p] = found.distance, found.violation, found.steps
 

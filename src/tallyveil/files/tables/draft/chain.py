@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow.compute as pc
 
 from tallyveil.files.tables.draft.nesting import count_paths, longest_chain, nest, same_units
@@ -168,8 +169,8 @@ def _key(view: View, levels: Sequence[Column]) -> list[Column]:
             continue
         if not (column.is_whole or column.is_code) or is_attribute(column.name) or is_count(column.name):
             return []
-        if column.has_zero and not levels:  # a count, as far as can be seen
-            return []
+        if not levels and not added and np.count_nonzero(np.diff(column.of_row)) != column.size - 1:
+            return []  # rows of a unit do not stand together, so it may be a count as well
         above, below = count_paths([*levels, *added]), count_paths([*levels, *added, column])
         share = below / max(1, above * column.size)  # of the codes, those that the average parent has
         if (levels and share == 1) or (share < _LEAST_SHARE and column.size <= _MOST_CODES):

@@ -18,7 +18,6 @@ from tallyveil.files.tables.draft.words import is_count, is_time, is_total
 
 _CROSSED = 0.3  # share of combinations of units and labels that have a row in a table of counts
 FILL_IN = "FILL_IN"  # stands for what a person must write
-TOTALS_ONLY = "people"  # the attribute of a table that has totals only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,7 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
     counts = [c for c in numbers if c.name == asked.count] or [c for c in numbers if is_count(c.name)]
     if len(numbers) == 1 and is_total(numbers[0].name):
         counts = list(numbers)
-    units_once = identify_rows(path, []) or (not geography.is_found and any(c.size > MOST_CODES for c in numbers))
+    units_once = identify_rows(path, []) or (not geography.is_found and not all(map(may_be_codes, numbers)))
     if asked.count or (len(counts) == 1 and not _is_sum(numbers, counts[0])):
         codes = _codes_in_rows(geography, columns, counts[0])
         if labels or codes:
@@ -63,6 +62,8 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
     codes = [column for column in numbers if may_be_codes(column)]
     if labels or codes:
         return _rows(columns, asked, [*labels, *codes], count=None)
+    if geography.is_found and not units_once and not numbers:
+        return Layout(fields={"attributes": {}, "layout": "persons"}, aside=columns.aside)
     nothing = {"attributes": {FILL_IN: (FILL_IN,)}, "layout": "persons"}
     return Layout(fields=nothing, aside={**columns.aside, **{c.name: "numbers" for c in numbers}}, is_found=False)
 
@@ -122,11 +123,14 @@ def _wide(
 ) -> Layout:
     """A table with a column per cell; some attributes may be columns of labels."""
     reading = read_cells(numbers)
+    if len(reading.columns) == 1 and not in_rows and not asked.attributes:
+        note = Note(field=("table", "column"), text="the table has totals only, so there are no attributes")
+        totals = {"attributes": {}, "layout": "wide", "column": reading.columns[0]}
+        return Layout(fields=totals, notes=(note,), aside={**columns.aside, **aside})
     named = [name for name in asked.attributes if name not in {column.name for column in in_rows}]
-    totals_only = len(reading.columns) == 1
     names = attribute_names(reading, [column.name for column in in_rows])
     names = _from_dictionary(names, reading.labels, asked, [column.name for column in in_rows])
-    names = named if len(named) == len(names) else [TOTALS_ONLY] if totals_only else names
+    names = named if len(named) == len(names) else names
     coded_rows, notes = _spoken({column.name: tuple(column.labels) for column in in_rows}, asked, listed=True)
     notes += _on_labels([column for column in in_rows if column.name not in coded_rows["labels"]])
     coded, more = _spoken(dict(zip(names, reading.labels, strict=True)), asked, listed=False)
@@ -137,10 +141,7 @@ def _wide(
         "column": reading.pattern(names),
         "total": reading.total,
     }
-    if totals_only:
-        words = "the table has totals only: one attribute with one label stands for everybody"
-        more.append(Note(field=("attributes", names[0]), text=words))
-    elif reading.total is not None and not is_total(reading.total):
+    if reading.total is not None and not is_total(reading.total):
         more.append(Note(field=("table", "total"), text="taken as the total: the cells sum to it in nearly every row"))
     unnamed = [name for name in names if name.startswith("attribute_")]
     more += [
