@@ -1,6 +1,6 @@
 """Random small trees with random constraints, and what holds of them, worked out without the engine."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -64,13 +64,14 @@ def random_case(rng: np.random.Generator, *, crowded: bool = False) -> Case:
         else:
             constraints.append(random_bound(rng, people, query, level, true=true))
     invariant = any(isinstance(one, Invariant) or (isinstance(one, Bound) and one.pins) for one in constraints)
-    budget = {
-        str(rng.choice(["epsilon", "rho"])): str(
-            rng.choice(["1/1000", "1/20", "1", "100000000"][: 2 if crowded else 4])
-        )
-    }
-    strategy = replace(
-        Strategy.default(spine, schema, **budget),
+    names = dict.fromkeys(schema.query(name).name for name in ("total", *schema.attributes, "detailed"))
+    strategy = Strategy.proportional(  # also for what is exact, unlike the default
+        mechanism=str(rng.choice(["geometric", "gaussian"])),
+        budget=str(rng.choice(["1/1000", "1/20", "1", "100000000"][: 2 if crowded else 4])),
+        levels=dict.fromkeys(spine.levels, 1),
+        queries={level: dict.fromkeys(names, 1) for level in spine.levels},
+        attributes=tuple(schema.attributes),
+        groupings={name: grouping.of for name, grouping in schema.groupings.items()},
         constraints=tuple(constraints),
         check_constraints=true,
         only_child=bool(rng.random() < 0.3),

@@ -8,6 +8,7 @@ from tallyveil.files.formats.mdf_1940 import read_mdf_1940, write_mdf_1940
 from tallyveil.files.formats.mdf_2020 import read_mdf_2020, write_mdf_2020
 from tallyveil.files.formats.nhgis import write_nhgis
 from tallyveil.files.formats.ppmf_2010 import read_ppmf_2010
+from tallyveil.files.published.write_tables import write_tables
 from tallyveil.files.release_folder.findings import Finding
 from tallyveil.files.release_folder.margin_columns import write_margins
 from tallyveil.files.release_folder.read_folder import read_release
@@ -53,4 +54,5 @@ __all__ = [
     "write_mdf_2020",
     "write_nhgis",
     "write_release",
+    "write_tables",
 ]

@@ -191,12 +191,6 @@ def _spoken(
 ) -> tuple[dict[str, dict[str, Any]], list[Note]]:
     """Attributes with the words of the dictionary; ``listed`` adds the codes that it has and the data lack."""
     codes, labels, notes = dict(attributes), dict[str, dict[str, str]](), list[Note]()
-    for name, own in attributes.items():
-        plain = [code.replace("*", "x") for code in own]
-        if name not in asked.words and plain != list(own) and len(set(plain)) == len(own):
-            labels[name] = dict(zip(own, plain, strict=True))
-            text = "labels cannot have a *, so these words are published instead"
-            notes.append(Note(field=("labels", name), text=text))
     for name in [name for name in attributes if name in asked.words]:
         words = asked.words[name]
         unknown = [code for code in attributes[name] if code not in words]
