@@ -7,11 +7,17 @@ deficit along a shortest path in reduced costs, found by Dijkstra's method from 
 nearest deficit. Costs are whole multiples of ``1 / SCALE``, so all comparisons are exact, and equal costs are settled
 by the order of arcs and nodes.
 
+A search may look at every child of a parent. With many units as well, the time would be quadratic in the number of
+children. There the costs are scaled [2]_: the cheapest flow in the leading bits of the costs is the start for two bits
+more, until the costs are exact. Costs of few bits are mostly equal, so one search from all nodes with excess finds
+paths for many units, and the number of searches hardly depends on the number of children.
+
 Kernels that take many arrays are costly to call: what runs for every arc is inlined.
 
 References
 ----------
 .. [1] Ahuja, Magnanti & Orlin, Network Flows, 1993, sections 9.7 and 14.5.
+.. [2] Sections 9.8 (primal-dual) and 10.3 (cost scaling) of the same book.
 """
 
 from __future__ import annotations
@@ -25,6 +31,10 @@ from tallyveil._compiled import inlined, part
 
 SCALE = 1 << 40  # one person, in units of cost
 NEVER = 1 << 62  # the cost of what an arc cannot carry
+NO_FLOW = -1
+LEADING = 38  # scaled costs leave out this many bits at first,
+MORE = 2  # and this many fewer each time
+SEARCHES = 40  # with scaled costs, about
 
 
 class Network(NamedTuple):
@@ -60,7 +70,8 @@ class Search(NamedTuple):
 
     distance: Integers  # of each node
     way_in: Integers  # by which each node was reached
-    met: Integers  # the nodes with a distance
+    order: Integers  # in which each node was settled, from 1; 0: not yet
+    met: Integers  # the nodes with a distance, sources first
     level: Integers  # the nodes at the distance being settled
     key: Integers  # a heap of distances and their nodes
     node: Integers
@@ -74,63 +85,116 @@ def cost_of_one_more(flow, wanted):  # type: ignore[no-untyped-def]
 
 @part
 def nearest_flow(network):  # type: ignore[no-untyped-def]
-    """Change ``flow`` to the nearest balanced flow, or return False where there is none.
+    """Change ``flow`` to the nearest balanced flow; returns the number of searches, or NO_FLOW.
 
     Also changes ``excess`` and ``potential``.
     """
-    tail, head, flow = network.tail, network.head, network.flow
-    excess, potential = network.excess, network.potential
+    tail, head, flow, excess, potential = network.tail, network.head, network.flow, network.excess, network.potential
     nodes, size = len(excess), len(tail)
     ways = _ways_of(tail, head, nodes)
-    for e in range(size):  # move what the potentials do not prove to be cheapest
-        reduced = potential[tail[e]] - potential[head[e]]
-        _price(network, ways, e)
-        more, less = ways.cost[ways.slot[2 * e]] + reduced, ways.cost[ways.slot[2 * e + 1]] - reduced
-        step = 1 if more < 0 else -1
-        while more < 0 or less < 0:
-            flow[e] += step
-            excess[tail[e]] -= step
-            excess[head[e]] += step
-            _price(network, ways, e)
-            more, less = ways.cost[ways.slot[2 * e]] + reduced, ways.cost[ways.slot[2 * e + 1]] - reduced
-    distance = np.empty(nodes, np.int64)
+    distance, way_in = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    order, met, level = np.empty(nodes, np.int64), np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    key, node_of_key = np.empty(2 * size + 1, np.int64), np.empty(2 * size + 1, np.int64)
+    search = Search(distance, way_in, order, met, level, key, node_of_key)
+    units, longest, searches, less, more = 0, 0, 0, 0, 0
     for node in range(nodes):
-        distance[node] = NEVER
-    way_in, met, level = np.empty(nodes, np.int64), np.empty(nodes, np.int64), np.empty(nodes, np.int64)
-    search = Search(distance, way_in, met, level, np.empty(2 * size + 1, np.int64), np.empty(2 * size + 1, np.int64))
-    for source in range(nodes):
-        while excess[source] > 0:
-            target, reached = _nearest_deficit(source, excess, potential, ways, search)
-            if target < 0:
-                return False
-            excess[source] -= 1
-            excess[target] += 1
-            farthest = distance[target]
-            node = target
-            while node != source:  # send one unit along the path, from its end
-                way = ways.arc[way_in[node]]
-                e, against = way >> 1, way & 1
-                flow[e] += 1 - 2 * against
-                node = head[e] if against else tail[e]
-                _price(network, ways, e)
-            for i in range(reached):  # the path now costs nothing in reduced costs, and no other way less than that
-                if distance[met[i]] < farthest:
-                    potential[met[i]] += distance[met[i]] - farthest
-                distance[met[i]] = NEVER
-    left = 0
+        distance[node], order[node] = NEVER, 0
+        units += max(excess[node], 0)
+        longest = max(longest, ways.begin[node + 1] - ways.begin[node])
+    if units * longest > SEARCHES * 2 * size:
+        less = LEADING
+    scaled, bits = less > 0, less
+    while bits >= 0:
+        for node in range(nodes):
+            potential[node] = potential[node] >> less << more
+        for e in range(size):
+            reduced = potential[tail[e]] - potential[head[e]]
+            while True:  # move what the potentials do not prove to be cheapest
+                _price(network, ways, e, bits)
+                step = (ways.cost[ways.slot[2 * e]] + reduced < 0) - (ways.cost[ways.slot[2 * e + 1]] - reduced < 0)
+                if step == 0:
+                    break
+                flow[e] += step
+                excess[tail[e]] -= step
+                excess[head[e]] += step
+        for source in range(nodes):
+            while excess[source] > 0:
+                last = nodes if scaled else source + 1
+                target, reached = _nearest_deficits(source, last, excess, potential, ways, search)
+                if target < 0:
+                    return NO_FLOW
+                searches += 1
+                farthest = distance[target]
+                for i in range(reached):  # paths to targets now cost nothing in reduced costs, and no way less
+                    if distance[met[i]] < farthest:
+                        potential[met[i]] += distance[met[i]] - farthest
+                    distance[met[i]] = NEVER
+                if scaled:
+                    _send_all(reached, network, ways, search, bits)
+                    continue
+                excess[source] -= 1
+                excess[target] += 1
+                while target != source:  # send one unit along the path, from its end
+                    way = ways.arc[way_in[target]]
+                    e, against = way >> 1, way & 1
+                    flow[e] += 1 - 2 * against
+                    _price(network, ways, e, bits)
+                    target = head[e] if against else tail[e]
+        bits, less, more = bits - MORE, 0, MORE
     for node in range(nodes):
-        left = min(left, excess[node])
-    return left == 0
+        if excess[node] < 0:
+            return NO_FLOW
+    return searches
 
 
 @inlined
-def _price(network, ways, e):  # type: ignore[no-untyped-def]
-    """Set what one unit more costs along an arc and against it."""
+def _price(network, ways, e, bits):  # type: ignore[no-untyped-def]
+    """Set what one unit more costs along an arc and against it, without the last bits."""
     flow, weight = network.flow[e], network.weight[e]
     off = flow * weight - network.wanted[e]
-    more = abs(off + weight) - abs(off) if flow < network.high[e] else NEVER
-    less = abs(off - weight) - abs(off) if flow > network.low[e] else NEVER
+    more = (abs(off + weight) - abs(off)) >> bits if flow < network.high[e] else NEVER
+    less = -((abs(off) - abs(off - weight)) >> bits) if flow > network.low[e] else NEVER
     ways.cost[ways.slot[2 * e]], ways.cost[ways.slot[2 * e + 1]] = more, less
+
+
+@part
+def _send_all(reached, network, ways, search, bits):  # type: ignore[no-untyped-def]
+    """Send units along ways that cost nothing and lead to nodes settled later, until no path is left.
+
+    Nodes try their ways in order and none twice, so that this search in depth takes one pass over the ways.
+    """
+    excess, potential, begin, to, cost = network.excess, network.potential, ways.begin, ways.to, ways.cost
+    order, untried, path = search.order, search.way_in, search.level
+    for i in range(reached):
+        untried[search.met[i]] = begin[search.met[i]]
+    for i in range(reached):
+        source = node = search.met[i]
+        length = 0
+        while excess[source] > 0:
+            at, end, paid, here = untried[node], begin[node + 1], potential[node], order[node]
+            while at < end and (cost[at] == NEVER or paid + cost[at] != potential[to[at]] or order[to[at]] <= here):
+                at += 1
+            untried[node] = at
+            if at < end:
+                path[length] = at
+                node, length = to[at], length + 1
+            elif length == 0:
+                break
+            else:
+                length -= 1
+                way = ways.arc[path[length]]
+                node = network.head[way >> 1] if way & 1 else network.tail[way >> 1]
+                untried[node] += 1
+            if excess[node] < 0:
+                excess[source] -= 1
+                excess[node] += 1
+                for j in range(length):
+                    way = ways.arc[path[j]]
+                    network.flow[way >> 1] += 1 - 2 * (way & 1)
+                    _price(network, ways, way >> 1, bits)
+                node, length = source, 0
+    for i in range(reached):
+        order[search.met[i]] = 0
 
 
 @part
@@ -154,15 +218,21 @@ def _ways_of(tail, head, nodes):  # type: ignore[no-untyped-def]
 
 
 @part
-def _nearest_deficit(source, excess, potential, ways, search):  # type: ignore[no-untyped-def]
-    """The nearest node that has too little (-1: none can be reached), and how many nodes were met on the way."""
+def _nearest_deficits(source, end, excess, potential, ways, search):  # type: ignore[no-untyped-def]
+    """Settle nodes, nearest first, from those between a source and an end that have too much.
+
+    Stops when the nodes settled lack as many units as these have, or some where the end follows the source. Returns the
+    last of them that lacks some (-1: none can be reached), and how many nodes were met.
+    """
     begin, to, cost = ways.begin, ways.to, ways.cost
-    distance, way_in, met, level = search.distance, search.way_in, search.met, search.level
+    distance, way_in, order, met, level = search.distance, search.way_in, search.order, search.met, search.level
     keys, heap = search.key, search.node
-    distance[source] = 0
-    met[0] = source
-    level[0] = source
-    reached, first, last, size, here = 1, 0, 1, np.int64(0), 0
+    first, last, size, here, target, wanted = 0, 0, np.int64(0), 0, -1, 0
+    for node in range(source, end):
+        if excess[node] > 0:
+            met[last], level[last], last = node, node, last + 1
+            distance[node], order[node], wanted = 0, last, wanted + excess[node]
+    reached, settled, wanted = last, last, 1 if end == source + 1 else wanted
     while True:
         if first < last:  # a node at the distance being settled
             node = level[first]
@@ -175,9 +245,13 @@ def _nearest_deficit(source, excess, potential, ways, search):  # type: ignore[n
                 if distance[node] != key:  # a shorter way was found since
                     node = -1
             if node < 0:
-                return -1, reached
+                return target, reached
+            settled += 1
+            order[node] = settled
             if excess[node] < 0:
-                return node, reached
+                target, wanted = node, wanted + excess[node]
+                if wanted <= 0:
+                    return target, reached
             here, first, last = distance[node], 0, 0
         away_from_here = here + potential[node]
         for i in range(begin[node], begin[node + 1]):
@@ -194,11 +268,15 @@ def _nearest_deficit(source, excess, potential, ways, search):  # type: ignore[n
             way_in[other] = i
             if away > here:
                 size = _put(keys, heap, size, away, other)
-            elif excess[other] < 0:
-                return other, reached
-            else:
-                level[last] = other
-                last += 1
+                continue
+            settled += 1
+            order[other] = settled
+            if excess[other] < 0:
+                target, wanted = other, wanted + excess[other]
+                if wanted <= 0:
+                    return target, reached
+            level[last] = other
+            last += 1
 
 
 @inlined

@@ -11,6 +11,8 @@ from tallyveil._compiled import part
 from tallyveil.engine.rounding.columns import NO_PARENT
 from tallyveil.engine.rounding.flow import NEVER, SCALE, cost_of_one_more
 
+ROUNDS = 64  # in which each head of a start is balanced by one unit; the rest is left to the flow
+
 
 @part
 def largest_fractions(fractions, layers, counted, wanted, up):  # type: ignore[no-untyped-def]
@@ -91,8 +93,7 @@ def balance_heads(network, first, last):  # type: ignore[no-untyped-def]
     least, most = np.empty(len(excess), np.int64), np.empty(len(excess), np.int64)
     for h in range(len(excess)):
         best[h], least[h], most[h] = -1, -NEVER, NEVER
-    moved = True
-    while moved:
+    for _ in range(ROUNDS):
         moved = False
         for e in range(first, last):
             h = head[e]
@@ -113,6 +114,8 @@ def balance_heads(network, first, last):  # type: ignore[no-untyped-def]
                 excess[tail[e]] -= step
                 best[h] = -1
                 moved = True
+        if not moved:
+            break
     for e in range(first, last):
         h = head[e]
         if flow[e] < high[e]:
