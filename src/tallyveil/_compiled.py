@@ -1,7 +1,8 @@
 """How kernels are compiled: to machine code on first use, kept on disk, and free of the interpreter lock.
 
 A kernel that Python calls is ``compiled`` (or ``summing``); a kernel that only kernels call is a ``part`` (or a
-``summing_part``): it gets no wrapper for Python and no cache file of its own, which saves a tenth of the compiling.
+``summing_part``): it gets no wrapper for Python and no cache file of its own, which saves a tenth of the compiling. A
+``summing_leaf`` allocates nothing, and neither counts references to arrays, which small nests would notice.
 """
 
 from collections.abc import Callable
