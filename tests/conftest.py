@@ -1,6 +1,7 @@
 """How Hypothesis searches (the same cases in `make test`, new ones in `make test-all`), and shared fixtures."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -26,3 +27,11 @@ def no_noise(monkeypatch):
         raise AssertionError("noise was drawn")
 
     monkeypatch.setattr("tallyveil.mechanisms.measure.draw", fail)
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> list[str]:
+    """A town of four blocks: the data and its codebook, as they are named on the command line."""
+    from command_line import write_town
+
+    return write_town(tmp_path)

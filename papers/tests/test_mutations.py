@@ -137,6 +137,7 @@ def prior_ignored_without_the_level_above(patch):
     def init(self, hierarchy, others):
         right(self, hierarchy, others)
         self.alone = Intruder(prior="1/2").against(hierarchy.noise).right_decision
+        self.alone_given = [self.alone] * len(self.b)
 
     patch.setattr(deciding.NearestLevel, "__init__", init)
 

@@ -115,8 +115,10 @@ def test_a_margin_is_looked_up_by_released_count(made):
     found = made.of("enumdist", "votingage * hispanic * race", counts)
     assert found.tolist() == [one.margin for one in classes for _ in range(2)]
     assert len(set(found.tolist())) > 3
-    with pytest.raises(InputError, match=r"no margins for race@enumdist. Only total@us, .* have margins. Ask for it"):
-        made.of("enumdist", "race", [1])
+    with pytest.raises(
+        InputError, match=r"no margins for hispanic \* race@enumdist. Only total@us, .* have margins. Ask for it"
+    ):
+        made.of("enumdist", "hispanic * race", [1])
 
 
 def test_what_is_kept_exactly_has_no_margin(census, release, made):

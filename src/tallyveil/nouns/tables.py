@@ -77,9 +77,10 @@ def path_columns(spine: Spine, level: str, units: Integers, *, names: bool = Fal
         coded = pa.array(place.astype(np.int32))
         if names and name in spine.names:
             texts = pa.array([spine.names[name].of_unit[unit] for unit in distinct_units], pa.string())
-            columns.append((spine.names[name].column, pa.DictionaryArray.from_arrays(coded, texts)))
+            columns.append((spine.names[name].column, _each_once(texts, coded)))
         codes = text_array(spine.own_codes(name)[distinct_units])
-        columns.append((name, pa.DictionaryArray.from_arrays(coded, codes)))
+        repeat = name in spine.own
+        columns.append((name, _each_once(codes, coded) if repeat else pa.DictionaryArray.from_arrays(coded, codes)))
         if spine.depth(name) > 0:
             units = spine.parents(name)[units]
     return dict(reversed(columns))
@@ -104,6 +105,12 @@ def code_array(spine: Spine, level: str, units: Integers) -> pa.Array:
 def text_array(codes: Codes) -> pa.Array:
     """Codes as text."""
     return pa.array(codes.tolist(), pa.binary()).cast(pa.string())
+
+
+def _each_once(texts: pa.Array, place: pa.Array) -> pa.DictionaryArray:
+    """A column of texts that may repeat, from the place of each row among them; its dictionary has each text once."""
+    coded = texts.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(coded.indices.take(place), coded.dictionary)
 
 
 def _label_columns(schema: Schema, cells: Integers) -> dict[str, pa.Array]:
