@@ -27,10 +27,10 @@ demo: $(VENV)/kernels   ## protect a synthetic census, and see the error by leve
 	rm -rf tallyveil-demo && $(BIN)/tallyveil demo
 
 test: $(VENV)/dev       ## every test that runs in minutes (2 cores)
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/tallyveil compile && $(BIN)/pytest -n 2 -m "not slow"
 
 test-all: $(VENV)/dev   ## the slow tests too
-	HYPOTHESIS_PROFILE=new $(BIN)/pytest -n 2
+	$(BIN)/tallyveil compile && HYPOTHESIS_PROFILE=new $(BIN)/pytest -n 2
 
 lint: $(VENV)/dev       ## style and types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
