@@ -144,6 +144,35 @@ def test_queries_of_no_weight_may_merge():
     assert nests.table(found.x, 0).sum(axis=1) == pytest.approx([4.0, 8.0], abs=1e-3)
 
 
+def test_a_query_that_outweighs_all_others_may_weigh_nothing_in_one_child():
+    """Which bug: one over its weight. Only the first child's total is measured, so well that it becomes a soft row."""
+    nests = Nests(
+        child_start=np.array([0, 2]),
+        child=np.array([0, 1]),
+        cell_start=np.array([0, 2]),
+        cell=np.array([0, 1]),
+        count=np.array([6, 6]),
+        block_start=np.array([0, 4]),
+    )
+    cells = Asked(
+        row_of_cell=np.arange(2, dtype=np.int32),
+        start=np.array([0, 2]),
+        rows=np.arange(2, dtype=np.int32),
+        noisy=np.array([3.0, 2.0, 3.0, 4.0]),
+        weight=np.ones(2),
+    )
+    total = Asked(
+        row_of_cell=np.zeros(2, np.int32),
+        start=np.array([0, 1]),
+        rows=np.zeros(1, np.int32),
+        noisy=np.array([7.0, 999.0]),
+        weight=np.array([1e6, 0.0]),
+    )
+    found = estimate(nests, [cells, total])
+    assert found.gap[0] <= 1e-6
+    assert nests.table(found.x, 0) == pytest.approx(np.array([[4.0, 3.0], [2.0, 3.0]]), abs=1e-3)
+
+
 ANSWER = """
 import hashlib
 import numpy as np

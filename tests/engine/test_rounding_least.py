@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from random_nests import LIMITED, MODES, SCHEMA, Table, floors, keeps, limits_on, random_nest, round_one, sums
 
 from tallyveil.engine.nests import Limits
-from tallyveil.engine.rounding.flow import SCALE, Network, nearest_flow
+from tallyveil.engine.rounding.flow import NO_FLOW, PATIENCE, SCALE, Network, nearest_flow
 from tallyveil.engine.rounding.rounding import Unroundable, stages_of
 
 
@@ -152,11 +152,12 @@ def bounds_around(x, cell, limit):
 
 
 @numba.njit  # not kept on disk: a cached copy would not notice changes of the kernel it calls
-def flow_in(network):
-    return nearest_flow(network)
+def flow_in(network, patience):
+    return nearest_flow(network, patience)
 
 
-def test_a_flow_reaches_the_least_cost_from_any_start():
+@pytest.mark.parametrize("patience", [0, PATIENCE], ids=["scaled costs", "unit by unit"])
+def test_a_flow_reaches_the_least_cost_from_any_start(patience):
     rng = np.random.default_rng(19)
     nodes, arcs, possible = 4, 6, 0
     for _ in range(60):
@@ -178,7 +179,8 @@ def test_a_flow_reaches_the_least_cost_from_any_start():
         flow = rng.integers(low, high + 1)
         excess = (supply - out_of(flow)).astype(np.int64)
         potential, weight = rng.integers(-9, 9, nodes) * SCALE, np.where(counts, SCALE, 0)
-        found = flow_in(Network(tail, head, low, high, wanted, weight, flow, excess, potential))
+        network = Network(tail, head, low, high, wanted, weight, flow, excess, potential)
+        found = flow_in(network, patience) != NO_FLOW
         assert found == (best is not None)
         if found:
             possible += 1
@@ -186,3 +188,26 @@ def test_a_flow_reaches_the_least_cost_from_any_start():
             assert ((low <= flow) & (flow <= high)).all()
             assert cost(flow) == best
     assert 30 < possible < 60
+
+
+def children_with_exact_totals(n, m):
+    """Fractions of many children in a few columns, the nearest whole numbers, and what these miss of the sums."""
+    rng = np.random.default_rng(n)
+    rest = rng.integers(SCALE, size=(n, m))
+    column, child = np.tile(np.arange(m), n), m + np.repeat(np.arange(n), m)
+    up, kept = (rest > SCALE // 2).astype(np.int64), rng.integers(2, size=(n, m))  # the sums are those of some table
+    missing = np.concatenate([kept.sum(axis=0) - up.sum(axis=0), up.sum(axis=1) - kept.sum(axis=1)])
+    none, ones = np.zeros(n * m, np.int64), np.ones(n * m, np.int64)
+    wanted, flow = rest.reshape(-1), up.reshape(-1)
+    return Network(column, child, none, ones, wanted, ones * SCALE, flow, missing, np.zeros(n + m, np.int64))
+
+
+def test_four_times_the_children_take_hardly_more_searches():
+    """Which bug: a search for every unit, each past all children, is quadratic."""
+    units, searches = [], []
+    for n in (2000, 8000):
+        network = children_with_exact_totals(n, 6)
+        units.append(np.maximum(network.excess, 0).sum())
+        searches.append(flow_in(network, PATIENCE))
+    assert units[1] > 3 * units[0] > 5 * searches[0]
+    assert 0 < searches[1] < 1.3 * searches[0]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from random_nests import MODES, SCHEMA, floors, keeps, limits_on, random_nest, round_one, sums
 from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array, diags, eye, hstack, kron
 
 from tallyveil.engine.nests import UNLIMITED
 from tallyveil.engine.rounding.rounding import stages_of
@@ -21,7 +22,7 @@ QUERIES = [[], ["total"], ["b"], ["total", "a"], ["a", "a * b"], ["total", "deta
 
 def adding(group, groups, row, rows):
     """The matrix that adds up a table (children x columns, one after another) over groups of children and rows."""
-    return np.kron(np.eye(groups)[group].T, np.eye(rows)[row].T)
+    return kron(eye(groups, format="csr")[group].T, eye(rows, format="csr")[row].T, format="csr")
 
 
 def assert_nothing_is_nearer(x, z, cell, count, limits, stages, *, whole=False):
@@ -35,8 +36,8 @@ def assert_nothing_is_nearer(x, z, cell, count, limits, stages, *, whole=False):
         kept.append((matrix, limit.least.reshape(-1), most.reshape(-1)))
     for stage in stages:
         margin = adding(np.arange(n), n, stage[cell], stage.max() + 1)
-        wanted, mine, size = margin @ x.reshape(-1), margin @ z.reshape(-1), len(margin)
-        change = np.eye(size)  # of each row: at least the difference in either direction,
+        wanted, mine, size = margin @ x.reshape(-1), margin @ z.reshape(-1), margin.shape[0]
+        change = eye(size)  # of each row: at least the difference in either direction,
         below = np.floor(wanted)
         slope = 1 - 2 * (wanted - below)  # and the chord between the whole numbers around the real one
         answer = milp(
@@ -44,10 +45,12 @@ def assert_nothing_is_nearer(x, z, cell, count, limits, stages, *, whole=False):
             integrality=np.repeat([whole, False], [n * m, size]),
             bounds=Bounds(np.append(low, np.zeros(size)), np.append(high, np.full(size, np.inf))),
             constraints=[
-                *(LinearConstraint(np.hstack([a, np.zeros((len(a), size))]), least, most) for a, least, most in kept),
-                LinearConstraint(np.hstack([margin, change]), wanted, np.inf),
-                LinearConstraint(np.hstack([margin, -change]), -np.inf, wanted),
-                LinearConstraint(np.hstack([-slope[:, None] * margin, change]), wanted - below - slope * below, np.inf),
+                *(
+                    LinearConstraint(hstack([a, csr_array((a.shape[0], size))]), least, most) for a, least, most in kept
+                ),
+                LinearConstraint(hstack([margin, change]), wanted, np.inf),
+                LinearConstraint(hstack([margin, -change]), -np.inf, wanted),
+                LinearConstraint(hstack([-diags(slope) @ margin, change]), wanted - below - slope * below, np.inf),
             ],
             options={"mip_rel_gap": 0.0},
         )
@@ -110,3 +113,20 @@ def test_nothing_is_nearer_at_medium_size(queries, rounding):
         assert keeps(z, cell, limits)
         stages = stages_of(SCHEMA, [limit.row_of_cell for limit in limits], rounding)
         assert_nothing_is_nearer(x, z, cell, np.rint(x.sum(axis=0)), limits, stages)
+
+
+@pytest.mark.parametrize(("queries", "rounding"), [([], "margins"), (["total"], "margins"), (["total"], "cells")])
+def test_nothing_is_nearer_among_thousands_of_children(queries, rounding):
+    """So many that the costs are scaled."""
+    rng = np.random.default_rng(22)
+    x = rng.random((2000, 4))
+    x += rng.integers(0, 2, x.shape)
+    if queries:
+        x[:, 3] += np.ceil(x.sum(axis=1)) - x.sum(axis=1)
+    x[-1] += np.ceil(x.sum(axis=0)) - x.sum(axis=0)
+    totals = np.rint(x.sum(axis=1)).astype(int)[:, None]
+    cell, limits = np.array([0, 4, 6, 11]), [limits_on(text, totals, totals) for text in queries]
+    z, rounded = round_one(x, cell, limits, rounding)
+    assert (rounded.flows, rounded.programs) == (1, 0)
+    stages = stages_of(SCHEMA, [limit.row_of_cell for limit in limits], rounding)
+    assert_nothing_is_nearer(x, z, cell, np.rint(x.sum(axis=0)), limits, stages)

@@ -120,8 +120,9 @@ def _soften(n, m, q, k, queries, rows):  # type: ignore[no-untyped-def]
     for r in range(queries.rows[q]):
         rows.held[k, r] = n
         for c in range(n):
-            rows.least[j] = rows.most[j] = queries.noisy[queries.offset[q] + r, c]
-            rows.give[j] = 1.0 / queries.weight[q, c]
+            if queries.weight[q, c] > 0.0:  # otherwise the answer says nothing
+                rows.least[j] = rows.most[j] = queries.noisy[queries.offset[q] + r, c]
+                rows.give[j] = 1.0 / queries.weight[q, c]
             j += 1
 
 

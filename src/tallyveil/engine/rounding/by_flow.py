@@ -14,7 +14,7 @@ import numpy as np
 from tallyveil._arrays import Integers
 from tallyveil._compiled import compiled, inlined
 from tallyveil.engine.rounding.columns import NO_PARENT, fractions_of, settle_columns, table_of
-from tallyveil.engine.rounding.flow import NO_FLOW, nearest_flow
+from tallyveil.engine.rounding.flow import NO_FLOW, PATIENCE, nearest_flow
 from tallyveil.engine.rounding.layers import layers_of, nodes_of
 from tallyveil.engine.rounding.limits import kinds_of, limits_hold
 from tallyveil.engine.rounding.network import CELLS, NOTHING, chain_of, network_of
@@ -87,7 +87,7 @@ def _round_table(table, count, cell, first_child, order, bounds, kinds):  # type
                     price_columns(fractions, start, network.potential)
                 elif count[0] != NO_PARENT and chain[len(chain) - (1 if held == NOTHING else 2)] == stage:
                     balance_heads(network, first, last)  # the heads are the ground or the nodes held
-                if nearest_flow(network) == NO_FLOW:
+                if nearest_flow(network, PATIENCE) == NO_FLOW:
                     return STUCK
                 for e in range(len(up)):
                     start[e] = network.flow[e]

@@ -34,7 +34,7 @@ NEVER = 1 << 62  # the cost of what an arc cannot carry
 NO_FLOW = -1
 LEADING = 38  # scaled costs leave out this many bits at first,
 MORE = 2  # and this many fewer each time
-SEARCHES = 40  # with scaled costs, about
+PATIENCE = 40  # costs are scaled where searches unit by unit might look at all ways so often
 
 
 class Network(NamedTuple):
@@ -84,10 +84,11 @@ def cost_of_one_more(flow, wanted):  # type: ignore[no-untyped-def]
 
 
 @part
-def nearest_flow(network):  # type: ignore[no-untyped-def]
+def nearest_flow(network, patience):  # type: ignore[no-untyped-def]
     """Change ``flow`` to the nearest balanced flow; returns the number of searches, or NO_FLOW.
 
-    Also changes ``excess`` and ``potential``.
+    Also changes ``excess`` and ``potential``. Costs are scaled where the searches unit by unit might look at all ways
+    more often than ``patience`` (usually ``PATIENCE``).
     """
     tail, head, flow, excess, potential = network.tail, network.head, network.flow, network.excess, network.potential
     nodes, size = len(excess), len(tail)
@@ -101,7 +102,7 @@ def nearest_flow(network):  # type: ignore[no-untyped-def]
         distance[node], order[node] = NEVER, 0
         units += max(excess[node], 0)
         longest = max(longest, ways.begin[node + 1] - ways.begin[node])
-    if units * longest > SEARCHES * 2 * size:
+    if units * longest > patience * 2 * size:
         less = LEADING
     scaled, bits = less > 0, less
     while bits >= 0:
