@@ -45,9 +45,7 @@ def assert_nothing_is_nearer(x, z, cell, count, limits, stages, *, whole=False):
             integrality=np.repeat([whole, False], [n * m, size]),
             bounds=Bounds(np.append(low, np.zeros(size)), np.append(high, np.full(size, np.inf))),
             constraints=[
-                *(
-                    LinearConstraint(hstack([a, csr_array((a.shape[0], size))]), least, most) for a, least, most in kept
-                ),
+                *(LinearConstraint(hstack([a, csr_array((a.shape[0], size))]), least, most) for a, least, most in kept),
                 LinearConstraint(hstack([margin, change]), wanted, np.inf),
                 LinearConstraint(hstack([margin, -change]), -np.inf, wanted),
                 LinearConstraint(hstack([-diags(slope) @ margin, change]), wanted - below - slope * below, np.inf),

@@ -531,3 +531,31 @@ def test_the_drafts_of_the_messy_tables_are_those_beside_them_and_read_all_peopl
     counted = {"schools": "effectif", "output_areas": "All persons", "villages": "tot", "totals": "Einwohner"}
     total = len(table) if name == "persons" else table[counted[name]].sum()
     assert read_counts(file, draft.book).total() == total
+
+
+# ---- what newcomers met
+
+
+def catchments():
+    """Facilities in districts that are numbered within regions; sex in rows, age in columns."""
+    rng, rows = np.random.default_rng(4), []
+    for i in range(24):
+        region, number = f"R{i // 8}", i % 8 // 4 + 1
+        names = [region, number, f"Town {i // 4}", f"{i:04d}", f"Clinic {i}"]
+        rows += [[*names, sex, *rng.integers(0, 90, 3)] for sex in "MF"]
+    columns = ["Region", "Distr_No", "District", "Facility ID", "Facility", "Sex", "<5", "5-14", "15+"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_numbers_that_are_the_same_in_all_rows_of_a_unit_are_no_counts():
+    draft = draft_table(catchments())
+    assert "Distr_No" in draft.book.ignore
+    assert draft.book.attributes["Sex"] == ("F", "M")
+    assert "the same in all rows of each Facility ID: a fact about units, not a count" in draft.to_toml()
+    assert reads(catchments(), draft, int(catchments()[["<5", "5-14", "15+"]].to_numpy().sum()))
+
+
+def test_a_level_whose_codes_repeat_has_the_names_of_its_paths():
+    draft = draft_table(catchments().astype({"Distr_No": str}), levels=["Region", "Distr_No", "Facility ID"])
+    assert draft.book.relative
+    assert draft.book.names == {"Distr_No": "District", "Facility ID": "Facility"}

@@ -49,7 +49,7 @@ def folder(people, tmp_path_factory):
 def tidy(frame: pd.DataFrame, query: str) -> dict[tuple[str, ...], int]:
     rows = frame[frame["query"] == query]
     names = ["district", "village", "block", "age", "sex"]
-    return {tuple(row[:-1]): int(row[-1]) for row in rows[[*names, "count"]].itertuples(index=False)}
+    return {tuple(row[:-1]): int(row[-1]) for row in rows[[*names, "count"]].itertuples(index=False) if int(row[-1])}
 
 
 def released(folder: Path) -> dict[tuple[str, ...], int]:

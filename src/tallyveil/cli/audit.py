@@ -69,7 +69,7 @@ def audit(
         typer.Option(help="Number of runs on each of D and D'; half choose (the pair and) the event, half test it."),
     ] = 20_000,
     learner: Annotated[
-        Learner, typer.Option(help="Learner of events; trees adds boosted trees (needs tallyveil[learners]).")
+        Learner, typer.Option(help=r"Learner of events; trees adds boosted trees (needs tallyveil\[learners]).")
     ] = Learner.linear,
     confidence: Annotated[float, typer.Option(help="Confidence of the bound.")] = 0.95,
     facilities: options.FacilitiesFile = None,

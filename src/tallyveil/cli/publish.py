@@ -30,10 +30,10 @@ def tables(
         typer.Option(help='Query to add to those of the release, such as "age * sex" or detailed. Can be repeated.'),
     ] = None,
 ) -> None:
-    """Write a release as tables to publish: for each level a wide table and a tidy one, and a README in plain words.
+    r"""Write a release as tables to publish: for each level a wide table and a tidy one, and a README in plain words.
 
     The tables have the codes of your file, and the names of units if there are any. Margins of error are included where
-    "tallyveil uncertainty" has added them. Excel workbooks need the extra tallyveil[excel].
+    "tallyveil uncertainty" has added them. Excel workbooks need the extra tallyveil\[excel].
 
     [bold]Examples[/bold]
 

@@ -1,8 +1,8 @@
 """The tables of one level of a release: a wide one with a row per unit, and a tidy one with a row per number.
 
 In a tidy table every attribute has a column. ``_T``, SDMX's code for the total of a dimension, stands where a query
-does not distinguish it. Rows of the detailed query that are zero are left out, as in ``release.parquet``: there may be
-thousands of them for each unit.
+does not distinguish it. If the detailed query has many rows, those that are zero are left out, as in
+``release.parquet``: there may be thousands of them for each unit.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tallyveil.release.plan import level_queries
 from tallyveil.release.release import Release
 
 ALL = "_T"
+DENSE = 100  # rows of the detailed query up to which zeros are included
 NUMBERS = 1_000_000  # numbers that are held in memory at a time, and that fit on an Excel sheet
 
 
@@ -158,7 +159,7 @@ class LevelTables:
 
 def is_sparse(query: Query) -> bool:
     """Whether only the non-zero rows of a query are in a tidy table."""
-    return query.name == DETAILED and len(query.factors) > 1
+    return query.name == DETAILED and query.size > DENSE
 
 
 def level_tables(

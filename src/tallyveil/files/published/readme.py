@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallyveil.files.published.level_tables import ALL, LevelTables, is_sparse
+from tallyveil.nouns.schema import DETAILED, Query
 from tallyveil.release.release import Release
 
 
@@ -18,10 +19,11 @@ def readme_lines(release: Release, tables: Sequence[LevelTables], *, name: str) 
         lines += [*(f"Stamped: {stamp}" for stamp in people.stamps), ""]
     lines += ["What the tables contain", ""]
     for one in tables:
-        queries = ", ".join(query.name for query in one.queries)
+        queries = ", ".join(_words(query) for query in one.queries)
         lines.append(f"Level {one.level}: {queries}.")
     lines += [
         "",
+        "Codes of units are text: read them as text, so that they keep their leading zeros.",
         "The wide table of a level has one row per unit. A column is named query:label, with labels joined by *.",
         f"The tidy table has one row per number and a column for each attribute; {ALL} means all labels together.",
     ]
@@ -35,6 +37,11 @@ def readme_lines(release: Release, tables: Sequence[LevelTables], *, name: str) 
     else:
         lines.append("Margins of error were not computed. The command tallyveil uncertainty computes them.")
     return lines
+
+
+def _words(query: Query) -> str:
+    """The name of a query; that of the detailed one with its attributes."""
+    return f"{query.name} ({' * '.join(query.factors)})" if query.name == DETAILED else query.name
 
 
 def _promise(release: Release) -> list[str]:

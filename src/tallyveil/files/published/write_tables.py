@@ -68,9 +68,18 @@ def write_tables(
     with new_folder(target) as made:
         write_text("".join(f"{line}\n" for line in readme), made / "README.txt")
         for one in tables:
-            _write_level(one, made / safe_name(one.level), format, readme, name=place.resolve().name)
+            _write_level(one, made / file_stem(one.level), format, readme, name=place.resolve().name)
         names = sorted(path.name for path in made.iterdir())
     return [target / name for name in names]
+
+
+def file_stem(level: str) -> str:
+    """The name of a level's files, as people read it.
+
+    >>> file_stem("Facility ID"), file_stem("LSOA/MSOA")
+    ('Facility ID', 'LSOA%2FMSOA')
+    """
+    return level if re.fullmatch(r"[\w\-]([\w\- .]*[\w\-])?", level) and level != "README" else safe_name(level)
 
 
 def _write_level(tables: LevelTables, path: Path, kind: TableFormat, readme: Sequence[str], *, name: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
-from tallyveil.files.tables.draft.nesting import follows_from, nest, same_units
+from tallyveil.files.tables.draft.nesting import follows_from, identify_rows, nest, paths, same_units
 from tallyveil.files.tables.draft.view import Column
 from tallyveil.files.tables.draft.words import is_attribute, is_count, is_identifier, is_only_attribute, is_total
 
@@ -44,6 +44,8 @@ def sort_columns(geography: Geography, asked: Asked) -> Sorted:
             aside[column.name] = reason
         elif forced or not column.is_number or _is_coded(column):
             labels.append(column)
+        elif reason := _is_of_units(geography, column):
+            aside[column.name] = reason
         else:
             numbers.append(column)
     kept = []
@@ -54,6 +56,21 @@ def sort_columns(geography: Geography, asked: Asked) -> Sorted:
         else:
             kept.append(column)
     return Sorted(labels=tuple(kept), numbers=tuple(numbers), aside=aside)
+
+
+def _is_of_units(geography: Geography, column: Column) -> str | None:
+    """Why numbers are no counts, if they are the same in all rows of each unit, or of each unit above the leaves."""
+    levels = [geography.view.columns.get(name) for name in geography.fields["levels"]]
+    known = [level for level in levels if level is not None]
+    named = is_count(column.name) or is_total(column.name)
+    if named or column.size < 2 or geography.view.rows < FEW_ROWS or len(known) < len(levels) or not known:
+        return None
+    if identify_rows(geography.path, []):  # one row per leaf: what is the same for all leaves of a parent?
+        known = known[:-1]
+    path = paths(known) if known else None
+    if path is None or len(path) < 2 * (int(path.max()) + 1) or not follows_from(path, column):
+        return None
+    return f"the same in all rows of each {known[-1].name}: a fact about units, not a count"
 
 
 def _is_coded(column: Column) -> bool:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tallyveil._arrays import Integers
 from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.chain import infer_levels
-from tallyveil.files.tables.draft.nesting import Nest, nest, paths
+from tallyveil.files.tables.draft.nesting import Nest, follows_from, nest, paths
 from tallyveil.files.tables.draft.notes import Note
 from tallyveil.files.tables.draft.view import Column, View
 from tallyveil.files.tables.draft.words import CODES, LEVELS, is_attribute, is_code_name, is_place, is_unit_name, plain
@@ -96,15 +96,16 @@ def unit_names(view: View, levels: Sequence[Column]) -> tuple[dict[str, str], li
         if column.name in taken or column.is_number or column.is_code or column.is_date or is_attribute(column.name):
             continue
         few = view.rows < FEW_ROWS
-        for level in levels:
-            found = nest(level, column)
-            if found.astray > _RENAMED * found.units:
+        for depth, level in enumerate(levels):
+            found, path = nest(level, column), paths(levels[: depth + 1])
+            if found.astray > _RENAMED * found.units and (few or not follows_from(path, column)):
                 continue
-            says_so = is_unit_name(column.name) or (is_place(column.name) and column.size > 1)
-            alike = not few and column.size > 1 and column.size >= 0.5 * level.size
+            differ = column.size > 1 and column.size >= 0.5 * (int(path.max(initial=-1)) + 1)
+            says_so = is_unit_name(column.name) or (is_place(column.name) and (differ if not few else column.size > 1))
+            alike = not few and differ
             if level.name not in names and column.size and (says_so or alike):
                 names[level.name] = column.name
-                if found.astray:
+                if 0 < found.astray <= _RENAMED * found.units:
                     words = f"{found.astray:,} of {found.units:,} units have two names; the first is kept"
                     notes.append(Note(field=("geography", "names"), text=f"{column.name}: {words}"))
             break
