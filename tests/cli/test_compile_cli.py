@@ -1,8 +1,10 @@
 """``tallyveil compile``, and the marker that says whether it is needed."""
 
+import ast
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -22,17 +24,44 @@ def test_kernels_that_are_compiled_are_not_compiled_again(monkeypatch, tmp_path)
 
 
 def test_a_changed_source_makes_the_kernels_stale(monkeypatch, tmp_path):
-    (tmp_path / "part.py").write_text("a = 1")
+    (tmp_path / "part.py").write_text("from tallyveil._compiled import part")
+    (tmp_path / "other.py").write_text("a = 1")
     index = tmp_path / "kernel.nbi"
     index.touch()
     monkeypatch.setattr(kernels, "_PACKAGE", tmp_path)
     before = kernels._marker()
+    os.utime(tmp_path / "other.py", ns=(1, 1))
     assert kernels._marker() == before
     os.utime(tmp_path / "part.py", ns=(1, 1))
     assert kernels._marker() != before
     assert not kernels.kernels_are_compiled()
     kernels.forget_stale_kernels()
     assert not index.exists()
+
+
+def test_what_a_kernel_uses_is_defined_in_a_file_whose_change_makes_it_stale():
+    package = Path(kernels.__file__).parent.parent
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in kernels.kernel_sources(package)}
+    defined = {
+        ".".join(path.relative_to(package.parent).with_suffix("").parts): {
+            name.id for top in tree.body for name in ast.walk(top) if isinstance(getattr(name, "ctx", None), ast.Store)
+            and isinstance(name, ast.Name)
+        } | {top.name for top in tree.body if isinstance(top, ast.FunctionDef | ast.ClassDef)}
+        for path, tree in trees.items()
+    }  # fmt: skip
+    seen = 0
+    for path, tree in trees.items():
+        imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module is not None]
+        origin = {alias.name: node.module for node in imports for alias in node.names}
+        for function in (top for top in tree.body if isinstance(top, ast.FunctionDef)):
+            if origin.keys() & {d.id for d in function.decorator_list if isinstance(d, ast.Name)}:
+                for used in {
+                    name.id for body in function.body for name in ast.walk(body) if isinstance(name, ast.Name)
+                }:
+                    if origin.get(used, "").startswith("tallyveil."):
+                        seen += 1
+                        assert used in defined.get(origin[used], ()), f"{path.name}: {used} of {function.name}"
+    assert seen > 50
 
 
 def test_a_job_that_fails_leaves_no_marker(monkeypatch, tmp_path):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -77,6 +78,20 @@ def forget_stale_kernels() -> None:
             index.unlink(missing_ok=True)
 
 
+def kernel_sources(package: Path) -> list[Path]:
+    """The files with kernels, and those whose constants and named tuples the kernels use."""
+    files = {path.relative_to(package.parent).with_suffix("").as_posix(): path for path in package.rglob("*.py")}
+    found: set[Path] = set()
+    for path in files.values():
+        source = path.read_text(encoding="utf-8")
+        if "tallyveil._compiled import" in source:
+            imported = re.findall(r"^from (tallyveil[\w.]*) import", source, re.MULTILINE)
+            found.update(
+                {path, *(files[name.replace(".", "/")] for name in imported if name.replace(".", "/") in files)}
+            )
+    return sorted(found)
+
+
 def _pass_on(job: subprocess.Popen[bytes], messages: SimpleQueue[bool]) -> None:
     assert job.stdout is not None
     with job:
@@ -94,7 +109,7 @@ def _marker() -> Path | None:
     folder = solve_nests.stats.cache_path  # type: ignore[attr-defined]
     if folder is None:
         return None
-    sources = sorted((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in _PACKAGE.rglob("*.py"))
+    sources = [(str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in kernel_sources(_PACKAGE)]
     depends = (numba.__version__, platform.python_version(), get_host_cpu_name(), sources)
     return Path(folder) / f"kernels-{hashlib.sha256(repr(depends).encode()).hexdigest()[:16]}.compiled"
 
