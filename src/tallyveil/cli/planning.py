@@ -9,8 +9,10 @@ import typer
 
 from tallyveil.cli.account import print_account
 from tallyveil.cli.options import emit_json
-from tallyveil.cli.presets import print_noise, shown_queries
+from tallyveil.cli.presets import print_by_level, print_noise, shown_queries
+from tallyveil.cli.tables import figure
 from tallyveil.files.release_folder.measurement_files import Sizes, measurement_sizes
+from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy import account_of
 from tallyveil.release.declare import measured_on, stamps_of_run
 from tallyveil.release.guarantee_words import agreement
@@ -81,9 +83,11 @@ def print_plan(
         f"  release       {human_bytes(effort.release_bytes)}, tables by level {human_bytes(effort.levels_bytes)}"
     )
     typer.echo(f"  measurements  {_measurements(sizes, every)}")
+    if stamps:
+        typer.echo()
     for stamp in stamps:
-        typer.echo(f"\nWould be stamped: {stamp}")
-    typer.echo("\nNothing was spent.")
+        typer.echo(f"Would be stamped: {stamp}")
+    typer.echo(f"\n{_conclusion(strategy, noise)} Nothing was spent.")
 
 
 def described(people: Histogram, strategy: Strategy) -> str:
@@ -99,18 +103,12 @@ def optimised_in_words(optimised: OptimisedSpine) -> str:
 
 def print_usable(strategy: Strategy, noise: list[PlannedNoise], exact: Sequence[Pair]) -> None:
     """Print the smallest count that the noise of each query leaves usable, levels across."""
-    from rich.console import Console
-    from rich.table import Table
-
-    title = "Smallest count with a coefficient of variation of 10%"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("query")
-    for level in strategy.levels:
-        table.add_column(level, justify="right")
     by_place = {(one.query, one.level): one for one in noise}
-    for query in shown_queries(strategy, exact):
-        table.add_row(query, *(_usable(by_place.get((query, level))) for level in strategy.levels))
-    Console().print(table)
+    rows = [
+        [query, *(_usable(by_place.get((query, level))) for level in strategy.levels)]
+        for query in shown_queries(strategy, exact)
+    ]
+    print_by_level("Smallest count with a coefficient of variation of 10%", list(strategy.levels), rows)
     typer.echo("Both before post-processing, which mostly lowers them.")
 
 
@@ -138,6 +136,20 @@ def human_bytes(size: float) -> str:
             return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:,.1f} TB"
+
+
+def _conclusion(strategy: Strategy, noise: list[PlannedNoise]) -> str:
+    """What the noise of the finest level means for its counts, in a sentence."""
+    leaf = list(strategy.levels)[-1]
+    here = [one for one in noise if one.level == leaf and one.sd is not None]
+    if not here:
+        return f"Everything that is counted at level {leaf} would be exact."
+    one = next((one for one in here if one.query == TOTAL), here[0])
+    counts = "total" if one.query == TOTAL else f"count of {one.query}"
+    return (
+        f"A {counts} at level {leaf} would get noise with a standard deviation of {figure(one.sd)} persons before "
+        f"post-processing."
+    )
 
 
 def _usable(one: PlannedNoise | None) -> str:

@@ -151,7 +151,7 @@ def protect(
         print_plan(people, chosen, published, optimised=measured, threads=threads, as_json=as_json)
         return
     assert output is not None
-    announce(people, chosen, published, optimised=measured)
+    announce(people, chosen, published, optimised=measured, seeded=seed is not None)
     release = _run(
         people,
         chosen,
@@ -175,8 +175,9 @@ def announce(
     published: list[tuple[str, str]],
     *,
     optimised: OptimisedSpine | None = None,
+    seeded: bool = False,
 ) -> None:
-    """Say what is about to happen, and how large the measurements will be."""
+    """Say what is about to happen, how large the measurements will be, and how the release will be stamped."""
     from tallyveil.cli.planning import described, human_bytes, optimised_in_words, sizes_of
     from tallyveil.release.declare import stamps_of_run
 
@@ -186,7 +187,7 @@ def announce(
     if published:
         sizes = sizes_of(people, strategy, published, optimised=optimised)
         typer.echo(f"measurements: {sizes.numbers:,} numbers, about {human_bytes(sizes.bytes)}", err=True)
-    for stamp in stamps_of_run(people, strategy, seeded=False):
+    for stamp in stamps_of_run(people, strategy, seeded=seeded):
         typer.echo(f"stamped: {stamp}", err=True)
 
 
@@ -203,17 +204,30 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
         figures = {"folder": str(output), **{name: guarantee[name] for name in names}, "stamps": declared["stamps"]}
         options.emit_json({**figures, "observed": observed})
         return
-    totals, worst = observed["totals"], observed["worst"]
-    at = "" if guarantee["delta"] is None else f" at delta {guarantee['delta']:g}"
-    solved = f"{totals['parents']:,} parents solved, {totals['general']:,} by a general solver"
-    gap = "unknown" if worst["gap"] is None else f"{worst['gap']:.2g}"
-    typer.echo(f"{solved}; worst certified gap {gap}; {totals['relaxed']:,} relaxed", err=True)
-    for stamp in declared["stamps"]:
-        typer.echo(f"stamped: {stamp}", err=True)
     typer.echo(str(output))
+    typer.echo(_exceptions(observed["totals"]["relaxed"], observed["worst"]["gap"]), err=True)
+    at = "" if guarantee["delta"] is None else f" at delta {guarantee['delta']:g}"
     held = guarantee["words"].partition(", ")[2]
-    what = "Protected" if not declared["stamps"] else "Protected, but stamped"
+    reasons = ", ".join(stamp.partition(":")[0] for stamp in declared["stamps"])
+    what = f"Protected, but stamped ({reasons})" if reasons else "Protected"
     typer.echo(f"{what}: epsilon {up_to_digits(guarantee['epsilon'], 4)}{at}, {held}.", err=True)
+
+
+def _exceptions(relaxed: int, gap: float | None) -> str:
+    """Whether the counts are what they should be: consistent, and as close to the noisy answers as possible."""
+    from tallyveil.engine.estimate.problem import GAP
+
+    found = []
+    if relaxed:
+        found.append(
+            f"The noise made constraints conflict in {relaxed:,} place{'s' if relaxed > 1 else ''}, where the counts "
+            f"above were changed as little as possible"
+        )
+    if gap is None or gap > GAP:
+        found.append("Not all counts are proven to be as close to the noisy answers as possible")
+    if found:
+        return f"{'. '.join(found)}: see observed in certificate.json."
+    return "The counts are consistent at all levels, and as close to the noisy answers as that allows."
 
 
 def _key(seed: int | None, key_file: Path | None) -> RunKey | None:

@@ -60,7 +60,7 @@ class LevelProgress:
         if done >= of and level not in self._announced:
             self._announced.add(level)
             seconds = time.monotonic() - self._started
-            line = f"{level}: {of:,} {self._what} done after {seconds:.1f} s"
+            line = f"{level}: done after {seconds:.1f} s"
             if self._bar is not None:
                 self._bar.console.print(line, highlight=False)
             else:
