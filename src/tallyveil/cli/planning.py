@@ -10,6 +10,7 @@ import typer
 from tallyveil.cli.account import print_account
 from tallyveil.cli.options import emit_json
 from tallyveil.cli.presets import print_by_level, print_noise, shown_queries
+from tallyveil.cli.reading import outline
 from tallyveil.cli.tables import figure
 from tallyveil.files.release_folder.measurement_files import Sizes, measurement_sizes
 from tallyveil.nouns.schema import TOTAL
@@ -92,7 +93,7 @@ def print_plan(
 
 def described(people: Histogram, strategy: Strategy) -> str:
     """What is protected, in one line; the number of people only where it is published exactly."""
-    return f"{people.total():,} persons: {people}" if strategy.neighbours == "replace-one" else str(people)
+    return f"{people.total():,} persons; {outline(people)}" if strategy.neighbours == "replace-one" else outline(people)
 
 
 def optimised_in_words(optimised: OptimisedSpine) -> str:

@@ -181,7 +181,7 @@ def announce(
     from tallyveil.cli.planning import described, human_bytes, optimised_in_words, sizes_of
     from tallyveil.release.declare import stamps_of_run
 
-    typer.echo(f"protecting {described(people, strategy)}, {strategy.unit} {strategy.budget}", err=True)
+    typer.echo(f"protecting {described(people, strategy)}; {strategy.unit} {strategy.budget}", err=True)
     if optimised is not None:
         typer.echo(optimised_in_words(optimised), err=True)
     if published:
