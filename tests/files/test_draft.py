@@ -617,13 +617,13 @@ def test_a_draft_of_totals_says_nothing_about_labels():
 
 def test_thousands_separated_by_dots_are_counts_and_the_reader_says_what_to_do():
     rows = [
-        [f"Land {i // 6}", f"{i:05d}", f"{1 + i % 9}.{37 * i % 1000:03d}", str(300 + 91 * i % 600)] for i in range(24)
+        [f"Land {i // 6}", f"{i:05d}", f"{1 + i % 9}.{37 * i + 1:03d}", str(300 + 91 * i % 600)] for i in range(24)
     ]
     table = pd.DataFrame(rows, columns=["Land", "AGS", "weiblich", "männlich"])
     draft = draft_table(table)
     assert draft.book.layout == "wide"
     assert draft.book.attributes == {"sex": ("weiblich", "männlich")}
-    with pytest.raises(InputError, match=r"row 1, column 'weiblich': 1\.000 is not a whole number.*thousands"):
+    with pytest.raises(InputError, match=r"row 1, column 'weiblich': 1\.001 is not a whole number.*thousands"):
         read_counts(table, draft.book)
     shares = draft_table(table.assign(weiblich=[f"0.{i:03d}" for i in range(24)]))
     assert "weiblich" in shares.book.ignore
