@@ -616,9 +616,7 @@ def test_a_draft_of_totals_says_nothing_about_labels():
 
 
 def test_thousands_separated_by_dots_are_counts_and_the_reader_says_what_to_do():
-    rows = [
-        [f"Land {i // 6}", f"{i:05d}", f"{1 + i % 9}.{37 * i + 1:03d}", str(300 + 91 * i % 600)] for i in range(24)
-    ]
+    rows = [[f"Land {i // 6}", f"{i:05d}", f"{1 + i % 9}.{37 * i + 1:03d}", str(300 + 91 * i % 600)] for i in range(24)]
     table = pd.DataFrame(rows, columns=["Land", "AGS", "weiblich", "männlich"])
     draft = draft_table(table)
     assert draft.book.layout == "wide"

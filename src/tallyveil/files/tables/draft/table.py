@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Literal
 
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import Codebook
@@ -96,7 +97,7 @@ def _codebook(geography: Geography, layout: Layout, sheet: Mapping[str, str]) ->
     # A filter on rows of a level is public; a filter on rows of persons may reveal something about them.
     public = bool(fields.get("where")) and fields["layout"] != "persons"
     ignore = tuple(name for name in geography.view.columns if name in layout.aside)
-    labels_from = "data" if fields["attributes"] else None
+    labels_from: Literal["data"] | None = "data" if fields["attributes"] else None
     return Codebook(**fields, ignore=ignore, labels_from=labels_from, units_from="data", where_is_public=public)
 
 
