@@ -21,12 +21,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tallyveil.errors import FolderError
 from tallyveil.files.atomic import refuse_unwritable
 from tallyveil.files.locks import take_lock
-from tallyveil.privacy.entropy import Seal
+
+if TYPE_CHECKING:
+    from tallyveil.privacy.entropy import Seal
 
 Say = Callable[[str], None]
 
