@@ -91,13 +91,18 @@ def refuse_unwritable(folder: str | PathLike[str]) -> None:
         pass
 
 
-def remove_unfinished(parent: Path, name: str = "*") -> None:
-    """Remove the temporary files and folders of ``parent / name`` that killed processes left behind."""
-    start = "." if name == "*" else f".{name}."
+def remove_unfinished(parent: Path, name: str | None = None) -> None:
+    """Remove what killed processes left behind of ``parent / name``, or of everything in ``parent``."""
+    start = "." if name is None else f".{name}."
     with suppress(OSError), os.scandir(parent) as entries:
-        for entry in entries:
-            if entry.name.startswith(start) and entry.name.endswith(_UNFINISHED):
-                _remove_unless_locked(Path(entry.path))
+        for path in [Path(entry.path) for entry in entries if entry.name.startswith(start)]:
+            if is_unfinished(path):
+                _remove_unless_locked(path)
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a path has the name of a temporary file or folder."""
+    return path.name.startswith(".") and path.name.endswith(_UNFINISHED)
 
 
 def _remove_unless_locked(path: Path) -> None:
