@@ -193,6 +193,17 @@ def test_a_full_disk_ends_the_keeping_and_not_the_run(target, monkeypatch):
     assert sorted(path.name for path in work_path(target).iterdir()) == ["job.json", "lock"]
 
 
+def test_a_disk_that_is_full_from_the_start_keeps_nothing(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    said = []
+    monkeypatch.setattr(Path, "replace", full)
+    assert open_work(tmp_path / "out", seal(), resume=False, say=said.append) is None
+    assert said[0].startswith(f"finished work cannot be kept in {tmp_path}/.out.work (No space left on device)")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_place_where_no_folder_can_be_made_keeps_nothing(tmp_path):
     said = []
     assert open_work(tmp_path / "nowhere" / "out", seal(), resume=False, say=said.append) is None

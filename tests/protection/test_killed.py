@@ -62,10 +62,28 @@ def left(folder: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def census(tmp_path_factory) -> Path:
     """A folder with a synthetic census whose protection takes about 20 CPU seconds."""
-    folder = tmp_path_factory.mktemp("census")
-    done = finish("synth", "2020", "--persons", 12_000_000, "-o", "census.parquet", cwd=folder)
+    return made_census(tmp_path_factory.mktemp("census"), 12_000_000)
+
+
+@pytest.fixture(scope="module")
+def small_census(tmp_path_factory) -> Path:
+    """One whose protection takes about 5 CPU seconds and 6 MB."""
+    return made_census(tmp_path_factory.mktemp("census"), 2_000_000)
+
+
+def made_census(folder: Path, persons: int) -> Path:
+    done = finish("synth", "2020", "--persons", persons, "-o", "census.parquet", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture(autouse=True)
+def tidy(request):
+    """Each test begins without what another left."""
+    for name in {"census", "small_census"} & set(request.fixturenames):
+        folder = request.getfixturevalue(name)
+        for left_over in left(folder):
+            shutil.rmtree(folder / left_over)
 
 
 def protection(*more: object) -> list[object]:
@@ -123,10 +141,10 @@ def test_protect_survives_twenty_kills_at_random_moments(census, capsys):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_other_signals_end_a_run_with_one_line_and_keep_its_work(census, number, code):
+def test_other_signals_end_a_run_with_one_line_and_keep_its_work(small_census, number, code):
     words = protection("--seed", 3, "--threads", 2, "-o", "out")
-    run = start(*words, cwd=census)
-    while run.poll() is None and not list(census.glob(".out.work/3-*.part")):
+    run = start(*words, cwd=small_census)
+    while run.poll() is None and not list(small_census.glob(".out.work/4-*.part")):
         time.sleep(0.01)
     run.send_signal(number)
     out, err = run.communicate()
@@ -134,29 +152,29 @@ def test_other_signals_end_a_run_with_one_line_and_keep_its_work(census, number,
     last = err.splitlines()[-1]
     how = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
     assert last == (
-        f"tallyveil: {how}; nothing was left half-written. Finished work is kept in {census}/.out.work: the same "
+        f"tallyveil: {how}; nothing was left half-written. Finished work is kept in {small_census}/.out.work: the same "
         f"command resumes it."
     )
-    assert left(census) == [".out.work"]
-    done = finish(*words, cwd=census)
-    assert (done.returncode, left(census)) == (0, ["out"])
+    assert left(small_census) == [".out.work"]
+    done = finish(*words, cwd=small_census)
+    assert (done.returncode, left(small_census)) == (0, ["out"])
     assert SOLVED.search(done.stderr)
-    shutil.rmtree(census / "out")
+    shutil.rmtree(small_census / "out")
 
 
-def test_a_run_without_a_key_that_is_killed_starts_anew_and_cleans_up(census):
+def test_a_run_without_a_key_that_is_killed_starts_anew_and_cleans_up(small_census):
     words = protection("-o", "out")
-    run = start(*words, cwd=census)
-    while run.poll() is None and not list(census.glob(".out.*.unfinished/release.parquet")):
+    run = start(*words, cwd=small_census)
+    while run.poll() is None and not list(small_census.glob(".out.*.unfinished/release.parquet")):
         time.sleep(0.001)
     run.kill()
     run.communicate()
-    assert [name.endswith(".unfinished") for name in left(census)] == [True]
-    done = finish(*words, "--resume", cwd=census)
+    assert [name.endswith(".unfinished") for name in left(small_census)] == [True]
+    done = finish(*words, "--resume", cwd=small_census)
     assert done.returncode == 0
     assert "nothing to resume: without --key-file" in done.stderr
-    assert left(census) == ["out"]
-    shutil.rmtree(census / "out")
+    assert left(small_census) == ["out"]
+    shutil.rmtree(small_census / "out")
 
 
 def test_neither_key_nor_true_counts_are_in_anything_that_a_killed_run_leaves(tmp_path):
@@ -202,13 +220,13 @@ def in_a_small_place(tmp_path: Path, size: str, more: str = "") -> list[str]:
     return ["unshare", "-rm", "sh", "-c", ROOM.format(size=size, place=tmp_path, more=more), "sh"]
 
 
-@pytest.mark.parametrize("size", ["50m", "24m", "16m", "10m", "8m", "6m"])
+@pytest.mark.parametrize("size", ["50m", "12m", "8m", "6m", "4m", "2m"])
 @pytest.mark.parametrize("key", [[], ["--seed", "1"]])
-def test_a_small_file_system_is_enough_or_gives_one_line_and_nothing_half_written(census, tmp_path, size, key):
+def test_a_small_file_system_is_enough_or_gives_one_line_and_nothing_half_written(small_census, tmp_path, size, key):
     inside = in_a_small_place(tmp_path, size)
-    words = [str(census / word) if str(word).startswith("census") else word for word in protection(*key)]
+    words = [str(small_census / word) if str(word).startswith("census") else word for word in protection(*key)]
     listing = [*inside, "sh", "-c", '"$@"; echo "exit $?"; find . -mindepth 1 | head -50; df -k . | tail -1', "sh"]
-    done = finish(*words, "-o", "out", cwd=census, before=listing)
+    done = finish(*words, "-o", "out", cwd=small_census, before=listing)
     lines = done.stdout.splitlines()
     code = int(next(line for line in lines if line.startswith("exit")).split()[1])
     there = {line.split("/")[1] for line in lines if line.startswith("./")}
@@ -222,13 +240,13 @@ def test_a_small_file_system_is_enough_or_gives_one_line_and_nothing_half_writte
         assert (code, "free there" in last) in ((1, False), (2, True))
         assert len(last) < 600
     print(size, key, code, last)
-    if size == "6m":
-        assert code != 0
+    assert size != "50m" or code == 0
+    assert size not in ("4m", "2m") or code != 0
 
 
-def test_a_read_only_place_is_known_within_a_second(census, tmp_path):
+def test_a_read_only_place_is_known_within_a_second(small_census, tmp_path):
     inside = in_a_small_place(tmp_path, "50m", more=f"mount -o remount,ro {tmp_path} &&")
-    run = start(*protection("-o", f"{tmp_path}/out"), cwd=census, before=inside)
+    run = start(*protection("-o", f"{tmp_path}/out"), cwd=small_census, before=inside)
     seconds = 0.0
     while run.poll() is None:
         seconds = max(seconds, cpu_seconds(run.pid))
@@ -239,16 +257,16 @@ def test_a_read_only_place_is_known_within_a_second(census, tmp_path):
     assert seconds < 1
 
 
-@pytest.mark.parametrize("megabytes", [900, 1200, 1500, 1800, 2200])
-def test_too_little_memory_gives_a_line_and_nothing_half_written(census, megabytes):
+@pytest.mark.parametrize("megabytes", [500, 900, 1200, 1500, 2000])
+def test_too_little_memory_gives_a_line_and_nothing_half_written(small_census, megabytes):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
-    done = finish(*protection("--threads", 1, "-o", "out"), cwd=census, preexec_fn=limit)
+    done = finish(*protection("--threads", 1, "-o", "out"), cwd=small_census, preexec_fn=limit)
     print(megabytes, done.returncode, done.stderr[-300:])
     if done.returncode == 0:
-        assert left(census) == ["out"]
-        shutil.rmtree(census / "out")
+        assert left(small_census) == ["out"]
+        shutil.rmtree(small_census / "out")
     else:
-        assert left(census) == []
+        assert left(small_census) == []
         assert len(done.stderr.splitlines()[-1]) < 600

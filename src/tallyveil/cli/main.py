@@ -133,13 +133,13 @@ class _Interrupted(BaseException):
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Signals that end the program raise ``_Interrupted`` once; those that are ignored, as under nohup, stay so."""
+    """Signals that end the program raise ``_Interrupted`` once; under nohup, closing the terminal does not."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
+        if handler is not signal.SIG_IGN or number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _interrupt)
     try:
         yield

@@ -165,7 +165,7 @@ def _locked_new(target: Path, *, folder: bool) -> tuple[Path, int | None]:
 
 
 def _reason(problem: OSError) -> str:
-    return problem.strerror or str(problem) or type(problem).__name__
+    return os.strerror(problem.errno) if problem.errno else str(problem) or type(problem).__name__
 
 
 def _keep(path: Path, old: Path) -> None:

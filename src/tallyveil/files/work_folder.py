@@ -72,13 +72,18 @@ def open_work(target: str | PathLike[str], seal: Seal, *, resume: bool, say: Say
         _refuse_others_folder(path)
         lock = take_lock(path / _LOCK, create=True)
     except OSError as problem:
-        say(f"finished work cannot be kept in {path} ({problem.strerror}): if interrupted, this run would start anew")
+        say(_cannot_keep(path, problem))
         return None
     if lock is None:
         raise _in_use(target, path)
     folder = WorkFolder(path, seal, lock, say)
     try:
         folder.begin(resume=resume)
+    except OSError as problem:
+        folder.remove()
+        folder.close()
+        say(_cannot_keep(path, problem))
+        return None
     except BaseException:
         folder.close()
         raise
@@ -206,6 +211,10 @@ def _refuse_others_folder(path: Path) -> None:
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise FolderError(f"{path}: not a work folder of yours. Remove it, or name another target.")
+
+
+def _cannot_keep(path: Path, problem: OSError) -> str:
+    return f"finished work cannot be kept in {path} ({problem.strerror}): if interrupted, this run would start anew"
 
 
 def _in_use(target: str | PathLike[str], path: Path) -> FolderError:

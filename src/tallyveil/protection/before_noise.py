@@ -20,7 +20,7 @@ from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Pair
 from tallyveil.release.plan import effort_of, human_bytes, public_persons
 
-SURELY = 0.5  # of the estimated size of a release is surely needed
+SURELY = 0.1  # of the estimated size of a release is surely needed: zeros in tables compress well
 
 
 def checked_limits(
