@@ -13,11 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
+from threading import Lock
 
 from tallyveil.errors import FolderError, InputError
 from tallyveil.files.locks import take_lock
 
 _UNFINISHED = ".unfinished"
+
+_ONE_AT_A_TIME = Lock()  # tables are written on several threads, and the umask belongs to the process
 
 
 @contextmanager
@@ -184,8 +187,9 @@ def _settle(temporary: Path) -> None:
 
 
 def _umask() -> int:
-    umask = os.umask(0)  # it can only be read by setting it
-    os.umask(umask)
+    with _ONE_AT_A_TIME:
+        umask = os.umask(0)  # it can only be read by setting it
+        os.umask(umask)
     return umask
 
 

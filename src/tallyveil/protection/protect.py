@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tallyveil.engine.level import Progress, Run
+from tallyveil._workers import workers
+from tallyveil.engine.level import Progress
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
@@ -219,10 +219,10 @@ def _protected(run: _ProtectionRun, limits: RunLimits, work: KeptWork | None = N
     noisy = measure(
         run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact
     )
-    with _spent(run, work), _workers(run.threads) as workers:
+    with _spent(run, work), workers(run.threads) as mapped:
         try:
             histogram, solved = topdown(
-                noisy, limits=limits, failsafe=run.failsafe, run=workers, progress=run.progress, kept=work
+                noisy, limits=limits, failsafe=run.failsafe, run=mapped, progress=run.progress, kept=work
             )
         except TallyveilError:
             if work is not None:
@@ -267,13 +267,3 @@ def _raise_interruption(problem: BaseException) -> None:
         if not isinstance(cause, Exception):
             raise cause
         cause = cause.__cause__
-
-
-@contextmanager
-def _workers(threads: int | None) -> Iterator[Run]:
-    """Threads that solve the pieces of a level in order; waiting work is dropped when something goes wrong."""
-    pool = ThreadPoolExecutor(threads or os.cpu_count() or 1)
-    try:
-        yield pool.map
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
