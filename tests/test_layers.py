@@ -68,10 +68,10 @@ ROWS = [
         *("release.guarantee_words", "release.declare"),
         *("release.measurements", "release.release", "release.certificate_page", "release.plan", "release"),
     ],
-    ["populations", "files.atomic", "runs", "files"],
+    ["populations", "files.locks", "files.atomic", "runs", "files"],
     ["mechanisms"],
     ["engine", "evaluate", "risk"],
-    ["protection.before_noise", "protection.protect", "protection.verify", "protection"],
+    ["protection.before_noise", "protection.resuming", "protection.protect", "protection.verify", "protection"],
     ["auditing"],  # runs the engine, and hands what it gives to the audit
     ["report"],
     ["cli", "__main__"],

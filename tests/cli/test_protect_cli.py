@@ -252,6 +252,53 @@ def test_an_interrupted_run_exits_with_130_and_leaves_nothing(town, tmp_path, mo
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "how"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "ended by SIGTERM"),
+        (signal.SIGHUP, 129, "ended by SIGHUP"),
+    ],
+)
+def test_signals_end_a_run_with_one_line_and_the_same_command_resumes_it(
+    town, tmp_path, monkeypatch, number, code, how
+):
+    before = {path.name for path in tmp_path.iterdir()}
+    words = ["--epsilon", "1", "--key-file", str(tmp_path / "key"), "-o", str(tmp_path / "r")]
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "tallyveil.files.release_folder.certificate_file.certificate_bytes", lambda *_: signal.raise_signal(number)
+        )
+        done = protect(town, *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.splitlines()[-1] == (
+        f"tallyveil: {how}; nothing was left half-written. Finished work is kept in {tmp_path}/.r.work: the same "
+        f"command resumes it."
+    )
+    assert {path.name for path in tmp_path.iterdir()} - before == {"key", "key.bound", ".r.work"}
+    done = protect(town, *words, "--resume")
+    assert done.returncode == 0
+    assert "resumed: 4 parents were kept, 0 were solved now" in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} - before == {"key", "key.bound", "r"}
+
+
+def test_a_signal_that_nohup_ignores_stays_ignored(town, tmp_path, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    monkeypatch.setattr(
+        "tallyveil.protection.protect.measured_pairs",
+        lambda *_: signal.raise_signal(signal.SIGHUP) or [],
+    )
+    done = protect(town, "--epsilon", "1", "-o", str(tmp_path / "r"))
+    assert signal.signal(signal.SIGHUP, before) is signal.SIG_IGN
+    assert done.returncode == 0
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_data_is_read():
+    done = run("protect", "nowhere.csv", "--codebook", "none.toml", "--epsilon", "1", "-o", "/proc/r")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tallyveil: /proc/r: cannot be written (")
+
+
 def strategy_folder(place: Path, *words: str) -> str:
     place.mkdir()
     assert run("presets", "write", *words, "-o", str(place / "strategy.toml")).returncode == 0

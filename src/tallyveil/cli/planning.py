@@ -12,13 +12,13 @@ from tallyveil.cli.options import emit_json
 from tallyveil.cli.presets import print_by_level, print_noise, shown_queries
 from tallyveil.cli.reading import outline
 from tallyveil.cli.tables import figure
-from tallyveil.files.release_folder.measurement_files import Sizes, measurement_sizes
+from tallyveil.files.release_folder.measurement_files import Sizes, planned_sizes
 from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy import account_of
 from tallyveil.release.declare import measured_on, stamps_of_run
 from tallyveil.release.guarantee_words import agreement
-from tallyveil.release.measurements import Measurements, Pair
-from tallyveil.release.plan import PlannedNoise, effort_of, planned_noise, public_persons
+from tallyveil.release.measurements import Pair
+from tallyveil.release.plan import PlannedNoise, effort_of, human_bytes, planned_noise, public_persons
 from tallyveil.runs.progress import human_seconds
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def print_plan(
     persons, stamps = public_persons(people, strategy), stamps_of_run(people, strategy, seeded=False)
     measured = spine if optimised is None else optimised.spine
     effort = effort_of(strategy, measured, schema, persons=persons, threads=threads or 1)
-    sizes, every = (sizes_of(people, strategy, pairs, optimised=optimised) for pairs in (published, None))
+    sizes, every = (planned_sizes(people, strategy, pairs, optimised=optimised) for pairs in (published, None))
     constraints = [constraint.words() for constraint in strategy.constraints]
     if as_json:
         plan: dict[str, Any] = {
@@ -111,32 +111,6 @@ def print_usable(strategy: Strategy, noise: list[PlannedNoise], exact: Sequence[
     ]
     print_by_level("Smallest count with a coefficient of variation of 10%", list(strategy.levels), rows)
     typer.echo("Both before post-processing, which mostly lowers them.")
-
-
-def sizes_of(
-    people: Histogram, strategy: Strategy, pairs: list[Pair] | None, *, optimised: OptimisedSpine | None = None
-) -> Sizes:
-    """How large the measurements of some pairs (or of all) will be; none is drawn."""
-
-    def never(*_: Any) -> Any:
-        raise AssertionError("a plan asks for no measurement")
-
-    spine = people.spine if optimised is None else optimised.spine
-    shape = Measurements(spine=spine, schema=people.schema, strategy=strategy, ask=never, optimised=optimised)
-    return measurement_sizes(shape, pairs)
-
-
-def human_bytes(size: float) -> str:
-    """A size as people write it.
-
-    >>> human_bytes(1500), human_bytes(21e9)
-    ('1.5 kB', '21 GB')
-    """
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 999.5:
-            return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} TB"
 
 
 def _conclusion(strategy: Strategy, noise: list[PlannedNoise]) -> str:

@@ -87,6 +87,14 @@ def protect(
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the certificate with this private key (see keygen).")
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Resume an interrupted run; an error if the work beside the folder belongs to another run. Without "
+            "this option, work of the same run is resumed, and work of another run is removed.",
+        ),
+    ] = False,
     threads: options.Threads = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show noise, time and file sizes without spending budget or writing files.")
@@ -105,18 +113,19 @@ def protect(
 
       tallyveil protect blocks.parquet --codebook blocks.toml --rho 2 --optimise-spine --places places.csv -o release
     """
+    if output is not None:  # before everything else, and before anything slow is imported
+        from tallyveil.files.work_folder import refuse_target
+
+        refuse_target(output)
     from tallyveil.cli.optimising import optimised_spine, refuse_unmeasurable, refuse_without_optimising
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs, warn_of_waste
-    from tallyveil.files.atomic import refuse_existing
     from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
     from tallyveil.files.release_folder.measurement_files import measured_pairs
     from tallyveil.privacy.presets import PRESETS
 
     if output is None and not plan:
         raise InputError("protect needs a folder to write: -o DIR. To see what would happen: --plan")
-    if output is not None:
-        refuse_existing(output)
     if seed is not None and key_file is not None:
         raise InputError("--seed and --key-file are both given. A seed is for research; a key file for publication.")
     options.check_threads(threads)
@@ -165,6 +174,7 @@ def protect(
         source=read.codebook,
         sign_with=sign,
         mdf=mdf,
+        resume=resume,
     )
     summarise(release, output, as_json=as_json)
 
@@ -178,14 +188,16 @@ def announce(
     seeded: bool = False,
 ) -> None:
     """Say what is about to happen, how large the measurements will be, and how the release will be stamped."""
-    from tallyveil.cli.planning import described, human_bytes, optimised_in_words, sizes_of
+    from tallyveil.cli.planning import described, optimised_in_words
+    from tallyveil.files.release_folder.measurement_files import planned_sizes
     from tallyveil.release.declare import stamps_of_run
+    from tallyveil.release.plan import human_bytes
 
     typer.echo(f"protecting {described(people, strategy)}; {strategy.unit} {strategy.budget}", err=True)
     if optimised is not None:
         typer.echo(optimised_in_words(optimised), err=True)
     if published:
-        sizes = sizes_of(people, strategy, published, optimised=optimised)
+        sizes = planned_sizes(people, strategy, published, optimised=optimised)
         typer.echo(f"measurements: {sizes.numbers:,} numbers, about {human_bytes(sizes.bytes)}", err=True)
     for stamp in stamps_of_run(people, strategy, seeded=seeded):
         typer.echo(f"stamped: {stamp}", err=True)
@@ -250,4 +262,4 @@ def _run(people: Histogram, strategy: Strategy, output: Path, **given: Any) -> R
     persons = public_persons(people, strategy)
     work = effort_of(strategy, people.spine, people.schema, persons=persons).work
     with LevelProgress(work) as progress:
-        return protect_to_folder(people, strategy, output, progress=progress.update, **given)
+        return protect_to_folder(people, strategy, output, progress=progress.update, say=progress.say, **given)

@@ -74,14 +74,14 @@ def uncertainty(
     """
     from tallyveil.cli.reading import find_areas
     from tallyveil.cli.tables import records
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.atomic import refuse_unwritable
     from tallyveil.files.release_folder.margin_columns import refuse_signed, write_margins
 
     if replicates < 1:
         raise InputError(f"--replicates must be 1 or more. Got {replicates} instead.")
     options.check_threads(threads)
     if output is not None:
-        refuse_existing(output)
+        refuse_unwritable(output)
     if not no_write:
         refuse_signed(folder)
     release = read_with_strategy(folder)
