@@ -64,8 +64,8 @@ ROWS = [
         *("privacy.guarantee", "privacy.theorems", "privacy.several_releases", "privacy"),
     ],
     [
-        *("release.solved", "release.canonical", "release.typed_json", "release.declaration", "release.certificate"),
-        *("release.guarantee_words", "release.declare"),
+        *("release.solved", "release.canonical", "release.typed_json", "release.about", "release.declaration", "release.certificate"),
+        *("release.expected_error", "release.guarantee_words", "release.declare"),
         *("release.measurements", "release.release", "release.certificate_page", "release.plan", "release"),
     ],
     ["populations", "files.atomic", "runs", "files"],

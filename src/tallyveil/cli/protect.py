@@ -87,6 +87,17 @@ def protect(
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the certificate with this private key (see keygen).")
     ] = None,
+    title: Annotated[str | None, typer.Option(help="What is released, for readers of the certificate.")] = None,
+    organisation: Annotated[str | None, typer.Option(help="Who releases it.")] = None,
+    population: Annotated[
+        str | None,
+        typer.Option(help="Name of the people counted. Releases with the same name are about the same people."),
+    ] = None,
+    reference: Annotated[str | None, typer.Option(help="Number or name under which you keep the release.")] = None,
+    approver: Annotated[str | None, typer.Option(help="Who approved the release.")] = None,
+    date: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM-DD", help="Day of the release in UTC (default: today).")
+    ] = None,
     threads: options.Threads = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show noise, time and file sizes without spending budget or writing files.")
@@ -112,6 +123,7 @@ def protect(
     from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
     from tallyveil.files.release_folder.measurement_files import measured_pairs
     from tallyveil.privacy.presets import PRESETS
+    from tallyveil.release.about import About
 
     if output is None and not plan:
         raise InputError("protect needs a folder to write: -o DIR. To see what would happen: --plan")
@@ -120,6 +132,14 @@ def protect(
     if seed is not None and key_file is not None:
         raise InputError("--seed and --key-file are both given. A seed is for research; a key file for publication.")
     options.check_threads(threads)
+    about = About(
+        title=title,
+        organisation=organisation,
+        population=population,
+        reference=reference,
+        approver=approver,
+        date=date,
+    )
     if not optimise_spine:
         refuse_without_optimising(places, tribal)
     read = read_people(data, codebook, file_format, units=units)
@@ -165,6 +185,7 @@ def protect(
         source=read.codebook,
         sign_with=sign,
         mdf=mdf,
+        about=about,
     )
     summarise(release, output, as_json=as_json)
 

@@ -34,6 +34,7 @@ from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.before_noise import checked_limits
+from tallyveil.release.about import About
 from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.declaration import Declared
 from tallyveil.release.declare import declared_of, stamps_of_run
@@ -53,6 +54,7 @@ def protect(
     failsafe: bool = True,
     optimised: OptimisedSpine | None = None,
     measurements: Sequence[Pair] | None = (),
+    about: About | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Protect counts with a strategy.
@@ -79,6 +81,8 @@ def protect(
         A spine to measure and estimate on (``Spine.optimised``). The release is on the spine of the counts.
     measurements
         The (query, level) pairs whose noisy answers the release keeps in memory; None for all of them.
+    about
+        Words for readers of the certificate: title, organisation, population and so on. The date is today by default.
     progress
         Called with a level, how many of its parents are done, and how many there are.
 
@@ -102,8 +106,8 @@ def protect(
     """
     run = _ProtectionRun(
         people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
-        key=run_key(seed, key), replicate=replicate, optimised=optimised, failsafe=failsafe, threads=threads,
-        progress=progress,
+        key=run_key(seed, key), replicate=replicate, optimised=optimised, failsafe=failsafe, about=about,
+        threads=threads, progress=progress,
     )  # fmt: skip
     pairs = measured_pairs(strategy, measurements)
     release, noisy = _protected(run)
@@ -126,6 +130,7 @@ def protect_to_folder(
     source: Codebook | None = None,
     sign_with: Path | None = None,
     mdf: bool = False,
+    about: About | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Protect counts and write the release as a new folder; measurements go to disk as they are drawn.
@@ -140,7 +145,8 @@ def protect_to_folder(
         read_signing_key(sign_with)
     run = _ProtectionRun(
         people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
-        key=run_key(seed, key), optimised=optimised, failsafe=failsafe, threads=threads, progress=progress,
+        key=run_key(seed, key), optimised=optimised, failsafe=failsafe, about=about, threads=threads,
+        progress=progress,
     )  # fmt: skip
     refuse_clashing_names(run.people)
     if mdf:
@@ -154,7 +160,7 @@ def protect_to_folder(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _ProtectionRun:
-    """Everything that determines a run, and how it is carried out (the last three)."""
+    """Everything that determines a run, and how it is carried out (the last two)."""
 
     people: Histogram
     facilities: Facilities | None
@@ -163,6 +169,7 @@ class _ProtectionRun:
     replicate: int = 0
     optimised: OptimisedSpine | None
     failsafe: bool
+    about: About | None
     threads: int | None
     progress: Progress | None
 
@@ -181,6 +188,7 @@ class _ProtectionRun:
             stamps=stamps_of_run(self.people, self.strategy, seeded=self.key.seeded),
             optimised=self.optimised,
             filter=self.people.filter,
+            about=(self.about or About()).dated(),
         )
 
 
@@ -206,7 +214,7 @@ def _protected(run: _ProtectionRun) -> tuple[Release, Measurements]:
     release = Release(
         histogram=replace(published, filter=run.people.filter),
         strategy=run.strategy,
-        certificate=Certificate(declared=declared, observed=Observed(levels=solved)),
+        certificate=Certificate(declared=declared, observed=Observed(levels=solved), measurement=noisy.identifier),
         facilities=run.facilities,
         optimised=run.optimised,
     )
