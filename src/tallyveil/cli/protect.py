@@ -95,6 +95,13 @@ def protect(
     ] = None,
     reference: Annotated[str | None, typer.Option(help="Number or name under which you keep the release.")] = None,
     approver: Annotated[str | None, typer.Option(help="Who approved the release.")] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ledger of the programme (see ledger): the budget is reserved there before noise is drawn, and "
+            "refused beyond its limit."
+        ),
+    ] = None,
     date: Annotated[
         str | None, typer.Option(metavar="YYYY-MM-DD", help="Day of the release in UTC (default: today).")
     ] = None,
@@ -120,9 +127,11 @@ def protect(
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs, warn_of_waste
     from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.ledger.lines import read_lines
     from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
     from tallyveil.files.release_folder.measurement_files import measured_pairs
     from tallyveil.privacy.presets import PRESETS
+    from tallyveil.protection.spending import Spending
     from tallyveil.release.about import About
 
     if output is None and not plan:
@@ -132,6 +141,8 @@ def protect(
     if seed is not None and key_file is not None:
         raise InputError("--seed and --key-file are both given. A seed is for research; a key file for publication.")
     options.check_threads(threads)
+    if ledger is not None:
+        read_lines(ledger)  # a ledger that is missing or was changed is refused before the work
     about = About(
         title=title,
         organisation=organisation,
@@ -186,6 +197,7 @@ def protect(
         sign_with=sign,
         mdf=mdf,
         about=about,
+        ledger=None if ledger is None else Spending(ledger=ledger, sign_with=sign),
     )
     summarise(release, output, as_json=as_json)
 

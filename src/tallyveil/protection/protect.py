@@ -7,7 +7,7 @@ and would be information about the people that no budget pays for.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,8 @@ from tallyveil.engine.level import Progress
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError
 from tallyveil.files.atomic import refuse_existing
+from tallyveil.files.ledger.of_release import entry_of
+from tallyveil.files.ledger.programme import Entry
 from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
 from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
@@ -32,8 +34,10 @@ from tallyveil.nouns.tables import refuse_clashing_names
 from tallyveil.privacy.budget import text
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey
+from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.before_noise import checked_limits
+from tallyveil.protection.spending import Spending, booking
 from tallyveil.release.about import About
 from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.declaration import Declared
@@ -131,12 +135,14 @@ def protect_to_folder(
     sign_with: Path | None = None,
     mdf: bool = False,
     about: About | None = None,
+    ledger: Spending | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Protect counts and write the release as a new folder; measurements go to disk as they are drawn.
 
     The parameters are those of :func:`protect` and ``write_release``: ``source`` says how the data were read,
-    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file.
+    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file. ``ledger``
+    is the programme's ledger: the budget is reserved there before noise is drawn, and refused beyond its limit.
     """
     refuse_existing(folder)
     if not os.access(Path(folder).absolute().parent, os.W_OK):
@@ -152,9 +158,11 @@ def protect_to_folder(
     if mdf:
         refuse_unless_mdf(run.people, strategy)
     pairs = measured_pairs(strategy, measurements)
-    release, noisy = _protected(run)
-    with _spent(run):
-        write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
+    with booking(ledger) as budget:
+        release, noisy = _protected(run, reserve=lambda made: budget.reserve(run.entry(Path(folder).name, made)))
+        with _spent(run):
+            write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
+        budget.confirm(Path(folder))
     return release
 
 
@@ -191,6 +199,12 @@ class _ProtectionRun:
             about=(self.about or About()).dated(),
         )
 
+    def entry(self, name: str, certificate: Certificate) -> Entry:
+        """What a ledger records about the run."""
+        people = self.people
+        loss = Loss(strategy=self.strategy, spine=people.spine, schema=people.schema, optimised=self.optimised)
+        return entry_of(name, loss, certificate)
+
 
 def _facilities_used(
     truth: Histogram | Population, facilities: Facilities | None, strategy: Strategy
@@ -201,20 +215,27 @@ def _facilities_used(
     return truth.facilities if facilities is None and isinstance(truth, Population) else facilities
 
 
-def _protected(run: _ProtectionRun) -> tuple[Release, Measurements]:
-    """A release without measurements, and the measurements it was made from, which can still query the truth."""
+def _protected(
+    run: _ProtectionRun, *, reserve: Callable[[Certificate], None] = lambda _: None
+) -> tuple[Release, Measurements]:
+    """A release without measurements, and the measurements it was made from, which can still query the truth.
+
+    ``reserve`` is called, with the certificate so far, when everything has been checked and before noise is drawn.
+    """
     declared = run.declared()
     limits = checked_limits(run.people, run.strategy, run.facilities, optimised=run.optimised)
     noisy = measure(
         run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact
     )
+    certificate = Certificate(declared=declared, observed=Observed(levels=()), measurement=noisy.identifier)
+    reserve(certificate)
     with _spent(run), workers(run.threads) as mapped:
         histogram, solved = topdown(noisy, limits=limits, failsafe=run.failsafe, run=mapped, progress=run.progress)
     published = histogram if run.optimised is None else run.optimised.restored(histogram)
     release = Release(
         histogram=replace(published, filter=run.people.filter),
         strategy=run.strategy,
-        certificate=Certificate(declared=declared, observed=Observed(levels=solved), measurement=noisy.identifier),
+        certificate=replace(certificate, observed=Observed(levels=solved)),
         facilities=run.facilities,
         optimised=run.optimised,
     )

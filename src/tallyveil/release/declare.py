@@ -1,7 +1,7 @@
 """Compute the declared part of a certificate from public inputs alone (strategy, spine, schema, versions).
 
-It is equal, byte for byte, for neighbouring inputs, and holds no time (only the day that the run was given or began on),
-host or path, and no hash or size of the input.
+It is equal, byte for byte, for neighbouring inputs, and holds no time (only the day that the run was given or
+began on), host or path, and no hash or size of the input.
 """
 
 from __future__ import annotations
