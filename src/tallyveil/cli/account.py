@@ -151,7 +151,7 @@ def _in_a_sentence(figures: Account, together: Together, populations: dict[str, 
     cost = "cost" if releases > 1 else "costs"
     words = f"{many}{once} {cost} a person at most epsilon {up_to_digits(figures.epsilon, 4)}{at}"
     if measured > 1:
-        words += f": {together.how.removeprefix('pure and zCDP releases mixed: ')}"
+        words += f": {together.reason}"
     named = list(dict.fromkeys(name for name in populations.values() if name is not None))
     if len(named) > 1:
         return (

@@ -68,11 +68,12 @@ class Cost:
 class Together:
     """The joint guarantee of several measurements, and how it was computed.
 
-    ``how`` says it in a clause; ``steps`` is the arithmetic, line by line.
+    ``how`` names the theorems; ``reason`` says for readers why; ``steps`` is the arithmetic, line by line.
     """
 
     account: Account
     how: str
+    reason: str
     steps: tuple[str, ...]
     counted: tuple[Cost, ...]
 
@@ -138,14 +139,18 @@ def compose(costs: Sequence[Cost], *, delta: Number | None = None) -> Together:
     steps = [f"epsilon {_sum(pure)} (pure)"] if pure else []
     if not rho:
         how = f"the epsilons of {len(counted)} pure releases added" if len(counted) > 1 else "one release"
-        return Together(account=Account(epsilon=rounded_up(epsilon)), how=how, steps=tuple(steps), counted=counted)
+        reason = f"their epsilons add up, {_sum(pure)}"
+        figures = Account(epsilon=rounded_up(epsilon))
+        return Together(account=figures, how=how, reason=reason, steps=tuple(steps), counted=counted)
     delta_ = _common_delta(counted, delta)
     at = f"at delta {text(delta_)}"
     alone = epsilon_from_rho(rho, delta_)
     steps.append(f"rho {_sum(rhos)}: epsilon {up_to_digits(alone, 4)} {at} (Theorem 3)")
     if not pure:
         how = f"the rhos of {len(counted)} zCDP releases added" if len(counted) > 1 else "one release"
-        return Together(account=account_of_rho(rho, delta_), how=how, steps=tuple(steps), counted=counted)
+        reason = f"their rhos add up, {_sum(rhos)}, which gives this epsilon"
+        figures = account_of_rho(rho, delta_)
+        return Together(account=figures, how=how, reason=reason, steps=tuple(steps), counted=counted)
     as_rho = rho + sum((one**2 / 2 for one in pure), Fraction(0))
     whole, separately = account_of_rho(as_rho, delta_), rounded_up(epsilon + Fraction(alone))
     squares = " + ".join(f"({_short(one)})^2 / 2" for one in pure)
@@ -159,13 +164,21 @@ def compose(costs: Sequence[Cost], *, delta: Number | None = None) -> Together:
             "pure and zCDP releases mixed: each pure epsilon counted as rho = epsilon^2 / 2 (Theorem 2), rhos added "
             "and converted at delta (Theorem 3)"
         )
-        return Together(account=whole, how=how, steps=tuple(steps), counted=counted)
+        reason = (
+            f"a pure epsilon counts as rho = epsilon^2 / 2, and all rhos add up to {_short(as_rho)}, which gives this "
+            f"epsilon"
+        )
+        return Together(account=whole, how=how, reason=reason, steps=tuple(steps), counted=counted)
     figures = Account(epsilon=separately, rho=whole.rho, delta=whole.delta, implied_epsilon=whole.implied_epsilon)
     how = (
         "pure and zCDP releases mixed: the pure epsilons added to the epsilon of the rhos' sum (Theorem 3; rho: all as "
         "zCDP, Theorem 2)"
     )
-    return Together(account=figures, how=how, steps=tuple(steps), counted=counted)
+    reason = (
+        f"epsilon {_short(epsilon)} of the pure releases, and epsilon {up_to_digits(alone, 4)} of the others, whose rhos "
+        f"add up to {_short(rho)}"
+    )
+    return Together(account=figures, how=how, reason=reason, steps=tuple(steps), counted=counted)
 
 
 def kinds_of(losses: Iterable[Loss]) -> set[str]:
