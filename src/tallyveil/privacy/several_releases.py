@@ -175,8 +175,8 @@ def compose(costs: Sequence[Cost], *, delta: Number | None = None) -> Together:
         "zCDP, Theorem 2)"
     )
     reason = (
-        f"epsilon {_short(epsilon)} of the pure releases, and epsilon {up_to_digits(alone, 4)} of the others, whose rhos "
-        f"add up to {_short(rho)}"
+        f"epsilon {_short(epsilon)} of the pure releases, and epsilon {up_to_digits(alone, 4)} of the others, whose "
+        f"rhos add up to {_short(rho)}"
     )
     return Together(account=figures, how=how, reason=reason, steps=tuple(steps), counted=counted)
 
