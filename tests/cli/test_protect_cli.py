@@ -328,7 +328,11 @@ def test_pure_and_zcdp_releases_together_get_the_smaller_of_two_bounds_and_say_s
     assert "each pure epsilon counted as rho = epsilon^2 / 2" in small["how"]
     assert large["epsilon"] == pytest.approx(epsilon + 20)
     assert "the pure epsilons added to the epsilon of the rhos' sum" in large["how"]
-    assert "mixed" in run("account", "--release", zcdp, str(tmp_path / "a")).stdout
+    assert (
+        "a pure epsilon counts as rho = epsilon^2 / 2" in run("account", "--release", zcdp, str(tmp_path / "a")).stdout
+    )
+    said = run("account", "--release", zcdp, str(tmp_path / "b")).stdout
+    assert "epsilon 20 of the pure releases, and epsilon" in said
 
 
 def test_releases_that_cannot_be_added_are_refused(tmp_path):

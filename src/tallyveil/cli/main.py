@@ -28,6 +28,7 @@ from tallyveil.cli import (
     epl,
     evaluate,
     keygen,
+    ledger,
     presets,
     protect,
     publish,
@@ -73,6 +74,7 @@ app.add_typer(risk.app, name="risk")
 _ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("reproduce", context_settings=_ANYTHING, add_help_option=False)(reproduce.reproduce)
 app.command("account")(account.account)
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(presets.app, name="presets", no_args_is_help=True)
 app.command("cite")(cite.cite)
 

@@ -7,7 +7,7 @@ and would be information about the people that no budget pays for.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,8 @@ from tallyveil.engine.level import Progress
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
+from tallyveil.files.ledger.of_release import entry_of
+from tallyveil.files.ledger.programme import Entry
 from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
 from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
@@ -33,9 +35,12 @@ from tallyveil.nouns.tables import refuse_clashing_names
 from tallyveil.privacy.budget import text
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey, Seal
+from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.before_noise import checked_limits, refuse_full_disk
 from tallyveil.protection.resuming import KeptWork, job_seal, kept_work
+from tallyveil.protection.spending import Spending, booking
+from tallyveil.release.about import About
 from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.declaration import Declared
 from tallyveil.release.declare import declared_of, stamps_of_run
@@ -55,6 +60,7 @@ def protect(
     failsafe: bool = True,
     optimised: OptimisedSpine | None = None,
     measurements: Sequence[Pair] | None = (),
+    about: About | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Protect counts with a strategy.
@@ -81,6 +87,8 @@ def protect(
         A spine to measure and estimate on (``Spine.optimised``). The release is on the spine of the counts.
     measurements
         The (query, level) pairs whose noisy answers the release keeps in memory; None for all of them.
+    about
+        Words for readers of the certificate: title, organisation, population and so on. The date is today by default.
     progress
         Called with a level, how many of its parents are done, and how many there are.
 
@@ -104,8 +112,8 @@ def protect(
     """
     run = _ProtectionRun(
         people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
-        key=run_key(seed, key), replicate=replicate, optimised=optimised, failsafe=failsafe, threads=threads,
-        progress=progress,
+        key=run_key(seed, key), replicate=replicate, optimised=optimised, failsafe=failsafe, about=about,
+        threads=threads, progress=progress,
     )  # fmt: skip
     pairs = measured_pairs(strategy, measurements)
     release, noisy = _protected(run, run.limits())
@@ -129,13 +137,16 @@ def protect_to_folder(
     sign_with: Path | None = None,
     mdf: bool = False,
     resume: bool = False,
+    about: About | None = None,
+    ledger: Spending | None = None,
     progress: Progress | None = None,
     say: Say = lambda _: None,
 ) -> Release:
     """Protect counts and write the release as a new folder; measurements go to disk as they are drawn.
 
     The parameters are those of :func:`protect` and ``write_release``: ``source`` says how the data were read,
-    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file.
+    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file. ``ledger``
+    is the programme's ledger: the budget is reserved there before noise is drawn, and refused beyond its limit.
 
     A run with a key file or a seed keeps its finished work beside the folder (``files.work_folder``). If it is
     interrupted, the same call resumes it; work of another run is removed, or with ``resume`` refused. ``say`` is called
@@ -146,7 +157,8 @@ def protect_to_folder(
         read_signing_key(sign_with)
     run = _ProtectionRun(
         people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
-        key=run_key(seed, key), optimised=optimised, failsafe=failsafe, threads=threads, progress=progress,
+        key=run_key(seed, key), optimised=optimised, failsafe=failsafe, about=about, threads=threads,
+        progress=progress,
     )  # fmt: skip
     refuse_clashing_names(run.people)
     if mdf:
@@ -154,16 +166,19 @@ def protect_to_folder(
     pairs = measured_pairs(strategy, measurements)
     refuse_full_disk(folder, run.people, strategy, pairs, optimised=optimised)
     limits = run.limits()
-    with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work:
-        release, noisy = _protected(run, limits, work)
+    with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work, booking(ledger) as budget:
+        release, noisy = _protected(
+            run, limits, work, reserve=lambda made: budget.reserve(run.entry(Path(folder).name, made))
+        )
         with _spent(run, work):
             write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
+        budget.confirm(Path(folder))
     return release
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _ProtectionRun:
-    """Everything that determines a run, and how it is carried out (the last three)."""
+    """Everything that determines a run, and how it is carried out (the last two)."""
 
     people: Histogram
     facilities: Facilities | None
@@ -172,6 +187,7 @@ class _ProtectionRun:
     replicate: int = 0
     optimised: OptimisedSpine | None
     failsafe: bool
+    about: About | None
     threads: int | None
     progress: Progress | None
 
@@ -190,6 +206,7 @@ class _ProtectionRun:
             stamps=stamps_of_run(self.people, self.strategy, seeded=self.key.seeded),
             optimised=self.optimised,
             filter=self.people.filter,
+            about=(self.about or About()).dated(),
         )
 
     def limits(self) -> RunLimits:
@@ -203,6 +220,12 @@ class _ProtectionRun:
         options = (self.failsafe, self.replicate)
         return job_seal(self.key, self.people, self.strategy, self.facilities, self.optimised, options)
 
+    def entry(self, name: str, certificate: Certificate) -> Entry:
+        """What a ledger records about the run."""
+        people = self.people
+        loss = Loss(strategy=self.strategy, spine=people.spine, schema=people.schema, optimised=self.optimised)
+        return entry_of(name, loss, certificate)
+
 
 def _facilities_used(
     truth: Histogram | Population, facilities: Facilities | None, strategy: Strategy
@@ -213,12 +236,23 @@ def _facilities_used(
     return truth.facilities if facilities is None and isinstance(truth, Population) else facilities
 
 
-def _protected(run: _ProtectionRun, limits: RunLimits, work: KeptWork | None = None) -> tuple[Release, Measurements]:
-    """A release without measurements, and the measurements it was made from, which can still query the truth."""
+def _protected(
+    run: _ProtectionRun,
+    limits: RunLimits,
+    work: KeptWork | None = None,
+    *,
+    reserve: Callable[[Certificate], None] = lambda _: None,
+) -> tuple[Release, Measurements]:
+    """A release without measurements, and the measurements it was made from, which can still query the truth.
+
+    ``reserve`` is called, with the certificate so far, when everything has been checked and before noise is drawn.
+    """
     declared = run.declared()
     noisy = measure(
         run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact
     )
+    certificate = Certificate(declared=declared, observed=Observed(levels=()), measurement=noisy.identifier)
+    reserve(certificate)
     with _spent(run, work), workers(run.threads) as mapped:
         try:
             histogram, solved = topdown(
@@ -232,7 +266,7 @@ def _protected(run: _ProtectionRun, limits: RunLimits, work: KeptWork | None = N
     release = Release(
         histogram=replace(published, filter=run.people.filter),
         strategy=run.strategy,
-        certificate=Certificate(declared=declared, observed=Observed(levels=solved)),
+        certificate=replace(certificate, observed=Observed(levels=solved)),
         facilities=run.facilities,
         optimised=run.optimised,
     )
