@@ -228,3 +228,19 @@ def test_gap_bounds_the_distance_to_the_optimum_and_is_none_there(kind):
         assert violation < 1e-7
         assert gap + unmet <= 1e-6 * max(unit, lowest)
     assert seen["finite"] > 200
+
+
+def test_sums_of_billions_are_met_to_the_last_digits():
+    """Which bug: plain sums of 10^13 are off by hundredths of a person, of which the bound makes too much."""
+    rng = np.random.default_rng(33)
+    x = 2.0 ** rng.uniform(0, 33, (2, 20_000)) * (rng.random((2, 20_000)) < 0.9)
+    exact = [sum(map(Fraction, row.tolist())) for row in x]
+    count = np.array([float(round(total)) for total in exact])
+    columns = Columns(count, np.zeros(2), np.ones(x.shape, np.bool_), False, np.array([20_000, 20_000]))
+    metric = Metric(np.ones(2), np.ones(20_000), np.ones(20_000))
+    off = [missing(x, s, columns) for s in range(2)]
+    assert off == pytest.approx([float(total - Fraction(c)) for total, c in zip(exact, count, strict=True)], abs=1e-8)
+    zeros = x == 0
+    met(x, columns, metric)
+    assert max(abs(float(sum(map(Fraction, row.tolist())) - Fraction(c))) for row, c in zip(x, count, strict=True)) < 1e-3
+    assert (x[zeros] == 0).all() and (x >= 0).all()
