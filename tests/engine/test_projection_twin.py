@@ -1,12 +1,13 @@
 """Projection, gradient, metric and the bound of a gap against dense algebra and a dense quadratic program."""
 
 from collections import Counter
+from fractions import Fraction
 
 import clarabel
 import numpy as np
 import pytest
 import scipy.sparse
-from estimate_parts import bounded, ends_of, metric_of, projected, pulled, queries_of, reduced, rows_of
+from estimate_parts import bounded, ends_of, met, metric_of, missing, projected, pulled, queries_of, reduced, rows_of
 from estimate_twins import DenseRows, draw_case, hessian, objective, slope, support
 from test_estimate import SETTINGS, independent_rows
 
@@ -242,5 +243,7 @@ def test_sums_of_billions_are_met_to_the_last_digits():
     assert off == pytest.approx([float(total - Fraction(c)) for total, c in zip(exact, count, strict=True)], abs=1e-8)
     zeros = x == 0
     met(x, columns, metric)
-    assert max(abs(float(sum(map(Fraction, row.tolist())) - Fraction(c))) for row, c in zip(x, count, strict=True)) < 1e-3
+    assert (
+        max(abs(float(sum(map(Fraction, row.tolist())) - Fraction(c))) for row, c in zip(x, count, strict=True)) < 1e-3
+    )
     assert (x[zeros] == 0).all() and (x >= 0).all()

@@ -11,7 +11,8 @@ paths for many units, and the number of searches hardly depends on the number of
 
 Two bits more change little: a way with a large reduced cost will not be needed. Such ways are left out, so that with
 every bit fewer are left to search. A search lowers potentials by the length of its longest path at most. Once these
-lengths add up to the least reduced cost that was left out, or no path is found, the ways are listed anew.
+lengths add up to the least reduced cost that was left out, or no path is found, the ways are listed anew, and more of
+them.
 
 References
 ----------
@@ -67,8 +68,7 @@ def nearest_flow(network, patience):  # type: ignore[no-untyped-def]
                 return NO_FLOW
             if 0 <= lowered <= far:
                 break
-            if lowered == NO_FLOW:
-                far = ALL
+            far = ALL if lowered == NO_FLOW else min(ALL, 4 * far + 4)  # so that the ways are listed a few times only
         bits -= MORE
         if bits >= 0:
             for node in range(nodes):
@@ -97,7 +97,7 @@ def _balance(network, ways, search, bits, far, scaled):  # type: ignore[no-untyp
     Returns by how much potentials were lowered at most, or NO_FLOW, and how many ways were looked at.
     """
     excess, potential, distance, met = network.excess, network.potential, search.distance, search.met
-    source, lowered, looked = 0, 0, 0
+    source, lowered, looked = np.int64(0), 0, 0  # one type of number: compiled once
     while source < len(excess) and 0 <= lowered <= far:
         if excess[source] <= 0:
             source += 1

@@ -95,7 +95,12 @@ def find_ways(network, ways, bits, far):  # type: ignore[no-untyped-def]
         more, less = price(network, e, bits)
         along, against = begin[tail[e] + 1], begin[head[e] + 1]
         ways.to[along], ways.cost[along], ways.arc[along], ways.slot[2 * e] = head[e], more, 2 * e, along
-        ways.to[against], ways.cost[against], ways.arc[against], ways.slot[2 * e + 1] = tail[e], less, 2 * e + 1, against
+        ways.to[against], ways.cost[against], ways.arc[against], ways.slot[2 * e + 1] = (
+            tail[e],
+            less,
+            2 * e + 1,
+            against,
+        )
         begin[tail[e] + 1] += 1
         begin[head[e] + 1] += 1
 
