@@ -112,7 +112,7 @@ def test_counts_of_billions_in_many_children_do_not_need_the_general_path():
     people = people_of(counts, {"age": list("ab"), "race": list("xyz")}, counties=12_000)
     solved = solve(people, even(["detailed", "total"], budget=1), 0)
     check_certified(solved)
-    assert not any(level.general for level in solved)
+    assert solved[-1].general == 0  # the level with many children; the root may take any path
 
 
 def test_double_precision_suffices_on_ordinary_problems(monkeypatch):

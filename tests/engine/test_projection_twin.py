@@ -246,4 +246,5 @@ def test_sums_of_billions_are_met_to_the_last_digits():
     assert (
         max(abs(float(sum(map(Fraction, row.tolist())) - Fraction(c))) for row, c in zip(x, count, strict=True)) < 1e-3
     )
-    assert (x[zeros] == 0).all() and (x >= 0).all()
+    assert (x[zeros] == 0).all()
+    assert (x >= 0).all()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import inlined, part, summing_leaf
+from tallyveil._compiled import exact_part, inlined, summing_leaf
 from tallyveil.engine.estimate.one_nest import CLOSED
 
 _DUST = 1e-6  # persons: what a sum may be off before it is met exactly
@@ -59,7 +59,7 @@ def fit_column(u, s, columns, metric):  # type: ignore[no-untyped-def]
             u[s, c] -= shift * metric.pace[c]
 
 
-@part  # not summing: in another order the whole parts would not cancel
+@exact_part  # in another order the whole parts would not cancel
 def off_by(x, s, columns):  # type: ignore[no-untyped-def]
     """By how much the children of a cell miss the parent's count: whole parts are added as integers, which is exact.
 
