@@ -82,10 +82,13 @@ ROWS = [
             "release",
         ),
     ],
-    ["populations", "files.atomic", "runs", "files"],
+    ["populations", "files.locks", "files.atomic", "runs", "files"],
     ["mechanisms"],
     ["engine", "evaluate", "risk"],
-    ["protection.before_noise", "protection.spending", "protection.protect", "protection.verify", "protection"],
+    [
+        *("protection.before_noise", "protection.resuming", "protection.spending"),
+        *("protection.protect", "protection.verify", "protection"),
+    ],
     ["auditing"],  # runs the engine, and hands what it gives to the audit
     ["report"],
     ["cli", "__main__"],

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tallyveil._workers import workers
 from tallyveil.engine.level import Progress
+from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.topdown import topdown
-from tallyveil.errors import EndedAfterNoise, InputError
-from tallyveil.files.atomic import refuse_existing
+from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
 from tallyveil.files.ledger.of_release import entry_of
 from tallyveil.files.ledger.programme import Entry
 from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
@@ -24,6 +24,7 @@ from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
 from tallyveil.files.release_folder.write_folder import write_release
 from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.work_folder import Say, refuse_target
 from tallyveil.mechanisms.measure import measure
 from tallyveil.mechanisms.noisy import histogram_of, run_key
 from tallyveil.nouns.facilities import Facilities
@@ -33,10 +34,11 @@ from tallyveil.nouns.population import Population
 from tallyveil.nouns.tables import refuse_clashing_names
 from tallyveil.privacy.budget import text
 from tallyveil.privacy.constraints import FacilityBounds
-from tallyveil.privacy.entropy import RunKey
+from tallyveil.privacy.entropy import RunKey, Seal
 from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.protection.before_noise import checked_limits
+from tallyveil.protection.before_noise import checked_limits, refuse_full_disk
+from tallyveil.protection.resuming import KeptWork, job_seal, kept_work
 from tallyveil.protection.spending import Spending, booking
 from tallyveil.release.about import About
 from tallyveil.release.certificate import Certificate, Observed
@@ -114,7 +116,7 @@ def protect(
         threads=threads, progress=progress,
     )  # fmt: skip
     pairs = measured_pairs(strategy, measurements)
-    release, noisy = _protected(run)
+    release, noisy = _protected(run, run.limits())
     with _spent(run):
         return replace(release, measurements=noisy.saved(pairs)) if pairs else release
 
@@ -134,19 +136,23 @@ def protect_to_folder(
     source: Codebook | None = None,
     sign_with: Path | None = None,
     mdf: bool = False,
+    resume: bool = False,
     about: About | None = None,
     ledger: Spending | None = None,
     progress: Progress | None = None,
+    say: Say = lambda _: None,
 ) -> Release:
     """Protect counts and write the release as a new folder; measurements go to disk as they are drawn.
 
     The parameters are those of :func:`protect` and ``write_release``: ``source`` says how the data were read,
     ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file. ``ledger``
     is the programme's ledger: the budget is reserved there before noise is drawn, and refused beyond its limit.
+
+    A run with a key file or a seed keeps its finished work beside the folder (``files.work_folder``). If it is
+    interrupted, the same call resumes it; work of another run is removed, or with ``resume`` refused. ``say`` is called
+    with a sentence about what is resumed.
     """
-    refuse_existing(folder)
-    if not os.access(Path(folder).absolute().parent, os.W_OK):
-        raise InputError(f"{folder}: cannot be written there. Name a folder in a folder you own.")
+    refuse_target(folder)
     if sign_with is not None:
         read_signing_key(sign_with)
     run = _ProtectionRun(
@@ -158,9 +164,13 @@ def protect_to_folder(
     if mdf:
         refuse_unless_mdf(run.people, strategy)
     pairs = measured_pairs(strategy, measurements)
-    with booking(ledger) as budget:
-        release, noisy = _protected(run, reserve=lambda made: budget.reserve(run.entry(Path(folder).name, made)))
-        with _spent(run):
+    refuse_full_disk(folder, run.people, strategy, pairs, optimised=optimised)
+    limits = run.limits()
+    with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work, booking(ledger) as budget:
+        release, noisy = _protected(
+            run, limits, work, reserve=lambda made: budget.reserve(run.entry(Path(folder).name, made))
+        )
+        with _spent(run, work):
             write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
         budget.confirm(Path(folder))
     return release
@@ -199,6 +209,17 @@ class _ProtectionRun:
             about=(self.about or About()).dated(),
         )
 
+    def limits(self) -> RunLimits:
+        """What the run must keep, after every check that can be made before noise is drawn."""
+        return checked_limits(self.people, self.strategy, self.facilities, optimised=self.optimised)
+
+    def seal(self) -> Seal | None:
+        """The seal of the run's work, if the run can be repeated."""
+        if not self.key.repeatable:
+            return None
+        options = (self.failsafe, self.replicate)
+        return job_seal(self.key, self.people, self.strategy, self.facilities, self.optimised, options)
+
     def entry(self, name: str, certificate: Certificate) -> Entry:
         """What a ledger records about the run."""
         people = self.people
@@ -216,21 +237,31 @@ def _facilities_used(
 
 
 def _protected(
-    run: _ProtectionRun, *, reserve: Callable[[Certificate], None] = lambda _: None
+    run: _ProtectionRun,
+    limits: RunLimits,
+    work: KeptWork | None = None,
+    *,
+    reserve: Callable[[Certificate], None] = lambda _: None,
 ) -> tuple[Release, Measurements]:
     """A release without measurements, and the measurements it was made from, which can still query the truth.
 
     ``reserve`` is called, with the certificate so far, when everything has been checked and before noise is drawn.
     """
     declared = run.declared()
-    limits = checked_limits(run.people, run.strategy, run.facilities, optimised=run.optimised)
     noisy = measure(
         run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact
     )
     certificate = Certificate(declared=declared, observed=Observed(levels=()), measurement=noisy.identifier)
     reserve(certificate)
-    with _spent(run), workers(run.threads) as mapped:
-        histogram, solved = topdown(noisy, limits=limits, failsafe=run.failsafe, run=mapped, progress=run.progress)
+    with _spent(run, work), workers(run.threads) as mapped:
+        try:
+            histogram, solved = topdown(
+                noisy, limits=limits, failsafe=run.failsafe, run=mapped, progress=run.progress, kept=work
+            )
+        except TallyveilError:
+            if work is not None:
+                work.remove()  # it would end in the same way again
+            raise
     published = histogram if run.optimised is None else run.optimised.restored(histogram)
     release = Release(
         histogram=replace(published, filter=run.people.filter),
@@ -243,18 +274,30 @@ def _protected(
 
 
 @contextmanager
-def _spent(run: _ProtectionRun) -> Iterator[None]:
+def _spent(run: _ProtectionRun, work: KeptWork | None = None) -> Iterator[None]:
     """Add to any error raised after noise was drawn that the budget counts as spent, and how to repeat the run."""
     try:
         yield
     except Exception as problem:  # any error at all: that the run ended can be observed
+        _raise_interruption(problem)
         what = str(problem) or type(problem).__name__
         again = (
             "Run it again with the same key file or seed: it draws the same noise and costs nothing more."
             if run.key.repeatable
             else "A run with a key file (--key-file) can be repeated with the same noise; this one cannot."
         )
+        if work is not None and work.parents():
+            again += f" Finished work is kept in {work.path}, and is resumed."
         raise EndedAfterNoise(
             f"{what.rstrip('.')}. Noise had been drawn, and that a run ends can depend on the noise: its budget "
             f"({run.strategy.unit} {text(run.strategy.budget)}) counts as spent. {again}"
         ) from problem
+
+
+def _raise_interruption(problem: BaseException) -> None:
+    """Raise the interruption that caused a problem, if any: a compiled kernel turns it into a SystemError."""
+    cause: BaseException | None = problem
+    while cause is not None:
+        if not isinstance(cause, Exception):
+            raise cause
+        cause = cause.__cause__

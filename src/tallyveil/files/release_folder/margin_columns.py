@@ -63,8 +63,7 @@ def write_margins(
     table that does not match the list is refused, and so is a signed folder, unless ``sign_with`` is the private key
     that it was signed with: the signature is then replaced with the rest.
     """
-    if round(margins.confidence, 9) != 0.9:
-        raise InputError(f"margins of {margins.confidence:.0%} cannot be called {MARGIN}. Make margins of 90%.")
+    refuse_unless_90(margins)
     place = Path(folder)
     key = refuse_signed(place, sign_with)
     book = read_codebook(place / CODEBOOK)
@@ -94,6 +93,12 @@ def write_margins(
             if key is not None:
                 waiting[-1].write_bytes(key.sign(data))
     return tables
+
+
+def refuse_unless_90(margins: MarginsOf) -> None:
+    """Refuse margins of another confidence than the name of their columns says."""
+    if round(margins.confidence, 9) != 0.9:
+        raise InputError(f"margins of {margins.confidence:.0%} cannot be called {MARGIN}. Make margins of 90%.")
 
 
 def refuse_signed(
