@@ -1,9 +1,9 @@
-"""The certificate as an HTML page of two printed pages: one for all readers, one for specialists.
+"""The certificate as an HTML page of two printed pages: a part for all readers, and one for specialists.
 
-The first says what was released, about whom, what is exact, how large errors are, what is promised and what is not. The
-second has the figures: the privacy loss, the noise, the constraints, and how the release was computed. Everything on it
-comes from the certificate and the strategy. The page has no scripts and loads nothing. It carries the SHA-256 of the
-certificate without its list of files, so that neither can be changed without the other.
+The first part says what was released, about whom, what is exact, how large errors are, what is promised and what is
+not. The second has the figures: the privacy loss, the noise, the constraints, and how the release was computed. Both
+come from the certificate and the strategy alone. The page has no scripts and loads nothing. It carries the SHA-256 of
+the certificate without its list of files, so that neither can be changed without the other.
 """
 
 from __future__ import annotations
