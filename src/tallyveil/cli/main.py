@@ -108,7 +108,8 @@ def main() -> None:
     except InputError as problem:
         sys.exit(_failed(problem, 2))
     except MemoryError:
-        sys.exit(_failed(InputError("there is not enough memory. Use a machine with more, or a smaller table."), 2))
+        typer.echo("tallyveil: there is not enough memory. Use a machine with more, or a smaller table.", err=True)
+        sys.exit(2)
     except (_Interrupted, Exception) as problem:
         stop: BaseException | None = problem  # a compiled kernel that is interrupted ends in a SystemError
         while stop is not None and not isinstance(stop, _Interrupted):
@@ -140,10 +141,12 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 
 def _failed(problem: BaseException, code: int) -> int:
     """Print what went wrong, in a line; what nobody foresaw also goes to a report."""
-    from tallyveil.cli.unexpected import is_expected, line_for
-
     if isinstance(problem, TallyveilError):
         typer.echo(f"tallyveil: {problem}", err=True)
+    if isinstance(problem, InputError):
+        return code
+    from tallyveil.cli.unexpected import is_expected, line_for
+
     if not is_expected(problem):
         typer.echo(f"tallyveil: {line_for(problem)}", err=True)
     elif not isinstance(problem, TallyveilError):
