@@ -82,7 +82,8 @@ def typed(kind: Any, value: Any, place: str, *, error: type[InputError], remedy:
     if is_dataclass(kind) and isinstance(value, dict):
         types = get_type_hints(kind)
         _refuse_other_fields(kind, types, value, place, error=error, remedy=remedy)
-        return kind(**{name: inside(types[name], item, f"{place} {name}") for name, item in value.items()})
+        make: Any = kind
+        return make(**{name: inside(types[name], item, f"{place} {name}") for name, item in value.items()})
     if _is_scalar(kind, value):
         return value
     words = "a table" if origin in _TABLES or is_dataclass(kind) else "a list" if origin is tuple else _WORDS[kind]

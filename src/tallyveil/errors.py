@@ -48,7 +48,9 @@ class DataError(InputError):
 class UnknownUnitError(DataError):
     """A code is not among a level's units; ``row`` counts from 0."""
 
-    def __init__(self, message: str, *, row: int = -1, code: str = "") -> None:  # defaults: it is pickled by its message
+    def __init__(
+        self, message: str, *, row: int = -1, code: str = ""
+    ) -> None:  # defaults: it is pickled by its message
         super().__init__(message)
         self.row, self.code = row, code
 
@@ -103,4 +105,3 @@ def one_line(text: str, *, longest: int = LONGEST) -> str:
         text = text[:longest] + text[-longest:]  # escaping makes a text longer, never shorter
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
     return text if len(text) <= longest else f"{text[:first]}{_GAP}{text[-last:]}"
-

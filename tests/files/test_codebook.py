@@ -36,7 +36,7 @@ def test_a_codebook_is_read_as_written():
     [
         ('layout = "wide"', 'layout = "broad"', r'layout must be "wide", "long" or "persons"\. Got \'broad\''),
         ('layout = "wide"', 'layout = "long"', r'layout = "long" needs count'),
-        ('layout = "wide"', 'layout = "long"\ncount = ""', r'count must be text that is not empty'),
+        ('layout = "wide"', 'layout = "long"\ncount = ""', r"count must be text that is not empty"),
         (
             'layout = "wide"',
             'layout = "persons"\ncount = "n"',
@@ -51,8 +51,16 @@ def test_a_codebook_is_read_as_written():
         ),
         ("[table]", '[table]\nlabels_from = "data"', r"\[table\] labels_from belongs at the top of the file"),
         ("[table]", '[table]\nwhere_is_public = "yes"', r"where_is_public must be true or false\. Got 'yes'"),
-        ("[geography]", 'stamps = "seeded"\n[geography]', r"stamps must be a list\. Got 'seeded' instead\. Write \['seeded'\]"),
-        ("[geography]", 'stamps = ["a", 3]\n[geography]', r"stamps, item 2 must be text that is not empty\. Got 3 instead"),
+        (
+            "[geography]",
+            'stamps = "seeded"\n[geography]',
+            r"stamps must be a list\. Got 'seeded' instead\. Write \['seeded'\]",
+        ),
+        (
+            "[geography]",
+            'stamps = ["a", 3]\n[geography]',
+            r"stamps, item 2 must be text that is not empty\. Got 3 instead",
+        ),
         ("[geography]", "zeros = 3\n[geography]", r"zeros = 3 is not a section\. Write \[zeros\]"),
         ("[table]", '[filtered]\nwhere = {a = "b"}\npublic = 1\n[table]', r"\[filtered\] public must be true or false"),
         ("[table]", "[filtered]\npublic = true\n[table]", r"\[filtered\] needs where"),

@@ -1,4 +1,4 @@
-"""The kinds of fuzz cases. Each takes a seeded random generator and an empty folder, and fails if something is wrong."""
+"""The kinds of fuzz cases. Each takes a seeded random generator and an empty folder, and fails if a thing is wrong."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def broken(content: bytes, random: Random) -> bytes:
         elif action == "cut":
             del data[place:]
         elif action == "insert":
-            data[place:place] = random.choice([b"\0", b"\xff", b'"', b"\n", b"\r", b",", b"\xef\xbb\xbf", b"-", b"[", b"9" * 400])
+            data[place:place] = random.choice(
+                [b"\0", b"\xff", b'"', b"\n", b"\r", b",", b"\xef\xbb\xbf", b"-", b"[", b"9" * 400]
+            )
         elif action == "delete":
             del data[place : place + random.randint(1, 20)]
         else:
@@ -95,8 +97,9 @@ def broken(content: bytes, random: Random) -> bytes:
 
 
 VALUES: list[Any] = [
-    1, 0, -1, 1.5, True, "", "x", "total", [], ["a"], [1], [[]], {}, {"a": 1}, {"age": ["child"]}, "1/0", "1e99999999999",
-    "1e-99999999999", "9" * 5000, "٣", "nan", "inf", "1/3", 10**400, -(10**30), float("nan"), float("inf"), "\x00\n\x1b", "é" * 3000,
+    1, 0, -1, 1.5, True, "", "x", "total", [], ["a"], [1], [[]], {}, {"a": 1}, {"age": ["child"]}, "1/0",
+    "1e99999999999", "1e-99999999999", "9" * 5000, "٣", "nan", "inf", "1/3", 10**400, -(10**30), float("nan"),
+    float("inf"), "\x00\n\x1b", "é" * 3000,
 ]  # fmt: skip
 
 
@@ -193,9 +196,28 @@ def _put_somewhere(table: Any, random: Random) -> None:
 
 def numbers(random: Random, folder: Path) -> None:  # noqa: ARG001
     """Budgets, shares, deltas, priors, fractions and seeds as text and as Python's numbers."""
-    parts = ["1", "0", "9" * random.choice([1, 20, 5000]), ".", "e", "E-", "e+", "/", "-", "+", "_", " ", "٣", "²", "x", "99999999999"]
+    parts = [
+        "1",
+        "0",
+        "9" * random.choice([1, 20, 5000]),
+        ".",
+        "e",
+        "E-",
+        "e+",
+        "/",
+        "-",
+        "+",
+        "_",
+        " ",
+        "٣",
+        "²",
+        "x",
+        "99999999999",
+    ]
     text: Any = "".join(random.choice(parts) for _ in range(random.randint(1, 6)))
-    value = random.choice([text, text, text, random.choice(VALUES), random.uniform(-1, 3), Fraction(random.randint(-2, 99), 7)])
+    value = random.choice(
+        [text, text, text, random.choice(VALUES), random.uniform(-1, 3), Fraction(random.randint(-2, 99), 7)]
+    )
     schema, spine = small_people().schema, small_people().spine
     doors: list[Callable[[Any], Any]] = [
         lambda v: exact(v, "epsilon"),
@@ -269,7 +291,9 @@ def _random_invariants(people: tv.Histogram, random: Random) -> list[Invariant]:
 
 
 def _random_bound(people: tv.Histogram, random: Random) -> Bound:
-    limits = random.choice([{"most": 500}, {"most": random.choice([0, 1, 50])}, {"least": random.choice([0, 1])}, {"least": 1, "most": 90}])
+    limits = random.choice(
+        [{"most": 500}, {"most": random.choice([0, 1, 50])}, {"least": random.choice([0, 1])}, {"least": 1, "most": 90}]
+    )
     return Bound(query=random.choice(_queries(people)), level=random.choice(people.spine.levels), **limits)
 
 
@@ -321,7 +345,9 @@ def _good_folder() -> Path:
     """A release folder with everything in it, made once per process."""
     place = Path(tempfile.mkdtemp(prefix="tallyveil-fuzz-")) / "good"
     people = small_people()
-    plan = tv.Strategy.default(people.spine, people.schema, rho=1, invariants=[Invariant(query="total", level="county")])
+    plan = tv.Strategy.default(
+        people.spine, people.schema, rho=1, invariants=[Invariant(query="total", level="county")]
+    )
     tv.write_release(tv.protect(people, plan, seed=3, measurements=None), place, measurements=None)
     return place
 

@@ -21,11 +21,9 @@ def attempted(action: Callable[[], Any]) -> Any:
         warnings.simplefilter("ignore")
         try:
             return action()
-        except InputError as problem:
-            check_message(str(problem))
-            raise Refused from None
         except TallyveilError as problem:
-            assert problem.__cause__ is None or isinstance(problem.__cause__, TallyveilError), repr(problem.__cause__)
+            if not isinstance(problem, InputError) and not isinstance(problem.__cause__, TallyveilError | None):
+                raise problem.__cause__ from None  # a run that ended after noise, for a reason that is not ours
             check_message(str(problem))
             raise Refused from None
 

@@ -16,7 +16,21 @@ import pyarrow as pa
 
 LEVELS = ("state", "county", "tract", "región", "block group")
 NAMES = ("age", "sex", "home type", "größe", "a'b")
-LABELS = ("child", "adult", "A*", "a,b", 'say "x"', "é", " lead", "0", "007", "x|y", "line\nbreak", "\u202egnp", "z" * 300)
+LABELS = (
+    "child",
+    "adult",
+    "A*",
+    "a,b",
+    'say "x"',
+    "é",
+    " lead",
+    "0",
+    "007",
+    "x|y",
+    "line\nbreak",
+    "\u202egnp",
+    "z" * 300,
+)
 ODD = ("", " ", "-1", "1.5", "NaN", "1e3", "9" * 30, "١٢", "+3", "0x1F", "TRUE", "\x1b[31m", "n\nn", "é" * 2000, "3.0")
 
 
@@ -85,8 +99,10 @@ def mutate(case: Case, random: Random) -> None:
     if frame.shape[1] == 0:
         return
     what = random.choice(
-        ["cell", "cell", "row twice", "drop row", "drop column", "extra column", "rename", "shuffle", "no rows", "where"]
-        + ["count name", "layout", "label", "root", "level", "extra line", "blank row"]
+        [
+            *("cell", "cell", "row twice", "drop row", "drop column", "extra column", "rename", "shuffle", "no rows"),
+            *("where", "count name", "layout", "label", "root", "level", "extra line", "blank row"),
+        ]
     )
     row, column = random.randrange(max(len(frame), 1)), random.randrange(frame.shape[1])
     if what == "cell" and len(frame):
@@ -118,7 +134,14 @@ def mutate(case: Case, random: Random) -> None:
     elif what == "level":
         case.levels = random.choice([case.levels[::-1], case.levels[1:], [*case.levels, "age"], case.levels * 2])
     elif what == "extra line":
-        lines = ['total = "count"', 'total = "note"', 'ignore = ["note"]', "ignore = 3", 'sheet = "s"', "where_is_public = true"]
+        lines = [
+            'total = "count"',
+            'total = "note"',
+            'ignore = ["note"]',
+            "ignore = 3",
+            'sheet = "s"',
+            "where_is_public = true",
+        ]
         case.extra.append(random.choice(lines))
     elif what == "blank row" and len(frame):
         frame.iloc[row] = ""
@@ -149,13 +172,15 @@ def as_arrow(case: Case, random: Random) -> pa.Table:
 
 
 NESTED: list[Any] = [
-    pa.list_(pa.int8()), pa.struct([("a", pa.int8())]), pa.duration("s"), pa.bool_(), pa.null(),
-    pa.binary(), pa.timestamp("s"), pa.date32(), pa.time32("s"), pa.decimal128(20, 2), pa.float16(), pa.map_(pa.string(), pa.int8()),
+    pa.list_(pa.int8()), pa.struct([("a", pa.int8())]), pa.duration("s"), pa.bool_(), pa.null(), pa.binary(),
+    pa.timestamp("s"), pa.date32(), pa.time32("s"), pa.decimal128(20, 2), pa.float16(), pa.map_(pa.string(), pa.int8()),
 ]  # fmt: skip
 
 
 def with_odd_type(table: pa.Table, random: Random, *, intervals: bool = False) -> pa.Table:
     """The table with one column of a type that no count, code or label has, or with a column twice."""
+    if table.num_columns == 0:
+        return table
     place = random.randrange(table.num_columns)
     name = table.column_names[place]
     if random.random() < 0.3:  # Parquet has no intervals

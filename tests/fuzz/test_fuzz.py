@@ -3,7 +3,11 @@
 import pytest
 from kinds import KINDS, run
 
-KEPT: dict[str, tuple[int, ...]] = {}
+KEPT = {
+    "readers": (12463,),  # metadata of a Parquet file that state rows it does not have
+    "engine": (12716,),  # no possible cell, and limits that cross
+    "folders": (499, 658, 678, 679),  # damaged level tables; a measurement's column twice
+}
 
 
 @pytest.mark.parametrize("part", range(4))

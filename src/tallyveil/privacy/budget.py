@@ -59,7 +59,9 @@ def _fraction(value: Number, name: str) -> Fraction:
 
 def _shown(value: Number) -> str:
     """A number for a message; Python refuses to write thousands of digits."""
-    return str(value) if isinstance(value, str | float) or abs(value) <= _LARGEST**2 else "a larger one"
+    if isinstance(value, str | float):
+        return str(value)
+    return str(value) if -(_LARGEST**2) <= value <= _LARGEST**2 else "a larger one"
 
 
 def exact_delta(value: Number) -> Fraction:

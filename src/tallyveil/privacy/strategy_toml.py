@@ -22,7 +22,17 @@ _FIELDS = {
     "check_constraints": bool, "rounding": Name, "passes": Mapping[str, tuple[tuple[Name, ...], ...]],
     "attributes": tuple[Name, ...], "groupings": Mapping[str, Name], "name": str,
 }  # fmt: skip
-_OPTIONAL = ("delta", "neighbours", "only_child", "check_constraints", "rounding", "passes", "attributes", "groupings", "name")
+_OPTIONAL = (
+    "delta",
+    "neighbours",
+    "only_child",
+    "check_constraints",
+    "rounding",
+    "passes",
+    "attributes",
+    "groupings",
+    "name",
+)
 
 
 def read_strategy(path: str | PathLike[str], *, epsilon: Budget | None = None, rho: Budget | None = None) -> Strategy:

@@ -75,7 +75,10 @@ def codebook_from_toml(source: str) -> Codebook:
         **top,
         **{"levels": (), **table["geography"]},
         **table["table"],
-        **{"attributes": {}, **{name: table[name] for name in ("attributes", "labels", "groupings", "zeros") if name in table}},
+        **{
+            "attributes": {},
+            **{name: table[name] for name in ("attributes", "labels", "groupings", "zeros") if name in table},
+        },
         filtered=_filtered(table["filtered"]) if "filtered" in table else None,
     )
 
