@@ -36,7 +36,7 @@ def readers(random: Random, folder: Path) -> None:
     source, frame = _written(case, random, folder)
     people = attempted(lambda: tv.read_counts(source, codebook_from_toml(case.codebook())))
     if frame is not None:
-        found = people.to_pandas()
+        found = attempted(people.to_pandas)
         keys = found[[*case.levels, *case.attributes]].astype(str).itertuples(index=False, name=None)
         ours = dict(zip(keys, found["count"].tolist(), strict=True))
         assert ours == tables.plain_sums(frame, case), "sums differ"

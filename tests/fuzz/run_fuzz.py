@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -30,6 +31,7 @@ def work(numbers: list[int], results: multiprocessing.Queue) -> None:
                 results.put((outcome, number, kind_of(number)))
             except BaseException:
                 results.put(("found", number, f"{kind_of(number)} {number}: {traceback.format_exc()}"))
+            shutil.rmtree(folder, ignore_errors=True)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     results.put(("end", -1, usage.ru_utime + usage.ru_stime))
 

@@ -138,12 +138,13 @@ def _typed_section(section: str, content: Any) -> Any:
     kinds = SECTIONS[section]
     if not isinstance(kinds, dict):
         return typed(kinds, content, f"[{section}]", error=DataError)
-    for name in content:
+    fields: dict[str, Any] = dict(content)
+    for name in fields:
         if name in TOP and name not in kinds:
             raise DataError(f"[{section}] {name} belongs at the top of the file, above the first section. Move it.")
         if name not in kinds:
             raise DataError(f"[{section}] unknown field {name!r}. Known are {', '.join(kinds)}.")
-    return {name: typed(kinds[name], value, f"[{section}] {name}", error=DataError) for name, value in content.items()}
+    return {name: typed(kinds[name], value, f"[{section}] {name}", error=DataError) for name, value in fields.items()}
 
 
 def _filtered(content: Mapping[str, Any]) -> Filter:
