@@ -16,7 +16,7 @@ from tallyveil.privacy.constraints import constraint_from_toml
 from tallyveil.privacy.strategy import Strategy
 
 _FIELDS = (
-    *("delta", "neighbours", "only_child", "check_constraints", "rounding", "passes"),
+    *("accounting", "delta", "neighbours", "only_child", "check_constraints", "rounding", "passes"),
     *("attributes", "groupings", "name"),
 )
 
@@ -50,14 +50,11 @@ def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Numbe
     own: dict[str, Number] = {name: table[name] for name in ("epsilon", "rho") if name in table}
     if table["mechanism"] not in ("geometric", "gaussian"):
         raise BudgetError(f'mechanism must be "geometric" or "gaussian". Got {table["mechanism"]!r} instead.')
-    wanted = "epsilon" if table["mechanism"] == "geometric" else "rho"
     if not own and epsilon is None and rho is None:
         raise BudgetError("no budget. Give epsilon (geometric) or rho (gaussian).")
-    if own and set(own) != {wanted}:
-        raise BudgetError(f'mechanism = "{table["mechanism"]}" takes {wanted}, not {" and ".join(own)}.')
     strategy = Strategy(
         mechanism=table["mechanism"],
-        budget=exact(own.get(wanted, 1), wanted),  # replaced below if the text has none
+        **_budget_fields(table, own),
         levels=table["levels"],
         queries=_by_level(table["queries"], table["levels"]),
         constraints=tuple(map(constraint_from_toml, table.get("constraints", ()))),
@@ -70,8 +67,10 @@ def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
     """Write a strategy as TOML text, from which it can be read back unchanged."""
     table: dict[str, Any] = {"name": strategy.name} if strategy.name else {}
     table["mechanism"] = strategy.mechanism
+    if strategy.accounting == "pld":
+        table["accounting"] = strategy.accounting
     if budget:
-        table[strategy.unit] = text(strategy.budget)
+        table |= {name: text(amount) for name, amount in strategy.budgets.items()}
     table |= {
         "delta": text(strategy.delta),
         "neighbours": strategy.neighbours,
@@ -93,6 +92,20 @@ def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
     if strategy.constraints:
         table["constraints"] = [constraint.as_toml() for constraint in strategy.constraints]
     return tomli_w.dumps(table)
+
+
+def _budget_fields(table: Mapping[str, Any], own: Mapping[str, Number]) -> dict[str, Any]:
+    """Return the budget in the text, or 1 if it has none and is to be replaced."""
+    if table.get("accounting") == "pld" and table["mechanism"] == "gaussian":
+        if set(own) == {"rho"}:
+            raise BudgetError('accounting = "pld" takes the wanted epsilon, not rho, which follows from it. Give epsilon.')
+        calibrated = {"budget": exact(own["rho"], "rho"), "calibrated": True} if "rho" in own else {}
+        return {"epsilon": own.get("epsilon", 1), **calibrated}
+    wanted = "epsilon" if table["mechanism"] == "geometric" else "rho"
+    if own and set(own) != {wanted}:
+        by_pld = ' An epsilon that is wanted at delta needs accounting = "pld".' if wanted == "rho" else ""
+        raise BudgetError(f'mechanism = "{table["mechanism"]}" takes {wanted}, not {" and ".join(own)}.{by_pld}')
+    return {"budget": exact(own.get(wanted, 1), wanted)}
 
 
 def _written(shares: Mapping[str, Any]) -> dict[str, str]:
