@@ -1,15 +1,15 @@
 r"""The privacy loss distribution of counts with discrete Gaussian noise, each of which differs by one.
 
-If a count differs by one between two datasets, its noise with variance parameter :math:`\sigma^2` takes the value j with
-probability P[j] in one and P[j + 1] in the other, so that the privacy loss of the value is (2j + 1) / 2σ². The losses
-of independent counts add up. The delta at an epsilon is the expectation of :math:`1 - e^{\varepsilon - L}` over the losses L
-above epsilon (the hockey-stick divergence, [1]_).
+If a count differs by one between two datasets, its noise with variance parameter :math:`\sigma^2` takes the value j
+with probability P[j] in one and P[j + 1] in the other, so that the privacy loss of the value is (2j + 1) / 2σ². The
+losses of independent counts add up. The delta at an epsilon is the expectation of :math:`1 - e^{\varepsilon - L}` over
+the losses L above epsilon (the hockey-stick divergence, [1]_).
 
 The result is an upper bound, tight to a few parts in ten thousand:
 
-- If all losses lie on one lattice that is not too fine, the grid is that lattice. Otherwise losses are moved to a grid such
-  that both probabilities are kept ([2]_): the mass at a loss is split between the two grid points beside it. This can
-  only tell more, and it changes delta by a term of second order in the step.
+- If all losses lie on one lattice that is not too fine, the grid is that lattice. Otherwise losses are moved to a grid
+  such that both probabilities are kept ([2]_): the mass at a loss is split between the two grid points beside it. This
+  can only tell more, and it changes delta by a term of second order in the step.
 - Masses are multiplied by :math:`e^{tL}` before they are convolved and divided by it afterwards. With t at the saddle
   point, the losses near epsilon are the likely ones, so the convolution by FFT is precise relative to delta, however
   small delta is.
@@ -32,6 +32,7 @@ from functools import reduce
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import fft
 
 from tallyveil._arrays import Floats, Integers
@@ -149,7 +150,11 @@ class _Noise:
         j = np.arange(least, most + 1, dtype=np.float64)
         loss = (2 * j + 1) / (2 * self.s)
         low = np.rint(loss / grid.step) if grid.lattice else np.floor(loss / grid.step)
-        share = np.zeros(len(j)) if grid.lattice else np.clip(np.expm1(low * grid.step - loss) / math.expm1(-grid.step), 0.0, 1.0)
+        share = (
+            np.zeros(len(j))
+            if grid.lattice
+            else np.clip(np.expm1(low * grid.step - loss) / math.expm1(-grid.step), 0.0, 1.0)
+        )
         return low.astype(np.int64), DiscreteGaussian(variance=self.variance).log_pmf(j), share
 
     def _split_ranges(self, grid: _Grid, least: int, most: int) -> tuple[Integers, Floats, Floats]:
@@ -245,9 +250,9 @@ def _delta_on(grid: _Grid, parts: list[_Part], epsilon: float, beyond_window: fl
     return scale * (inside + rounded + beyond_window)
 
 
-def _spectrum(part: _Part, points: int) -> np.ndarray[tuple[int], np.dtype[np.complex128]]:
+def _spectrum(part: _Part, points: int) -> NDArray[np.complex128]:
     wrapped = np.bincount(part.index % points, weights=part.mass, minlength=points)
-    spectrum = fft.rfft(wrapped)
+    spectrum: NDArray[np.complex128] = fft.rfft(wrapped)
     power, remaining = np.ones_like(spectrum), part.times
     while remaining:  # by squaring: fewer roundings than a logarithm
         if remaining & 1:

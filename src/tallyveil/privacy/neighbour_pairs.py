@@ -1,9 +1,10 @@
 """Which noises tell two neighbouring datasets apart: the counts that differ, for the pairs that matter.
 
 Two records share the units above the one where their places part. In these, the counts of queries that distinguish the
-records differ; below, all counts on both paths differ. A pair whose differing counts include those of another pair is at
-least as easy to tell apart, whatever the scale of the noise, so only the largest sets of counts are kept. Paths differ
-in which units have taken over the share of an only child. Constraints only reduce the set of pairs and are ignored.
+records differ; below, all counts on both paths differ. A pair whose differing counts include those of another pair is
+at least as easy to tell apart, whatever the scale of the noise, so only the largest sets of counts are kept. Paths
+differ in which units have taken over the share of an only child. Constraints only reduce the set of pairs and are
+ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import numpy as np
 
 from tallyveil.privacy.loss import Factors, Loss
 from tallyveil.privacy.loss_distribution import Counts
-from tallyveil.privacy.strategy import Strategy
 
 Variances = Counter[Fraction]
 Spans = tuple[int, ...]  # how many levels the unit of each level pays for, along a path
@@ -28,7 +28,9 @@ def differing_counts(loss: Loss) -> tuple[Counts, ...]:
 
     The variances at another budget are these divided by it (:func:`at_budget`).
 
-    >>> plan = Strategy(mechanism="gaussian", budget=2, levels={"us": 1}, queries={"us": {"total": "1/4", "age": "3/4"}})
+    >>> from tallyveil.privacy.strategy import Strategy
+    >>> queries = {"us": {"total": "1/4", "age": "3/4"}}
+    >>> plan = Strategy(mechanism="gaussian", budget=2, levels={"us": 1}, queries=queries)
     >>> differing_counts(Loss(strategy=plan))         # two counts of each query: replace-one neighbours
     (((Fraction(4, 3), 2), (Fraction(4, 1), 2)),)
     """

@@ -63,9 +63,9 @@ class Strategy:
     budget
         The epsilon of a geometric strategy, or the rho of a Gaussian one.
     accounting, epsilon, calibrated
-        ``"zcdp"``: rho is the budget, and epsilon at delta follows from it. ``"pld"`` (Gaussian strategies): ``epsilon``
-        at ``delta`` is what is wanted, and rho follows from the privacy loss distribution on the spine that is measured
-        (``calibrate``). Until it is ``calibrated``, rho is the one that gives the same guarantee by zCDP.
+        ``"zcdp"``: rho is the budget, and epsilon at delta follows from it. ``"pld"`` (Gaussian strategies):
+        ``epsilon`` at ``delta`` is what is wanted, and rho follows from the privacy loss distribution on the spine that
+        is measured (``calibrate``). Until it is ``calibrated``, rho is the one that gives the same guarantee by zCDP.
     levels
         The share of each level, from coarse to fine. Shares sum to 1. A level may have the share 0, and no queries, if
         invariants make all its counts exact.
@@ -234,7 +234,10 @@ class Strategy:
         return {"epsilon": self.epsilon} | ({"rho": self.budget} if self.calibrated else {})
 
     def with_budget(self, *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
-        """Return the strategy with another budget. For a Gaussian strategy, an epsilon means the largest rho for it."""
+        """Return the strategy with another budget. For a Gaussian strategy, an epsilon means the largest rho for it.
+
+        That rho is the one of the strategy's accounting. A rho that is given is accounted for by zCDP.
+        """
         if epsilon is not None and rho is not None:
             raise BudgetError("epsilon and rho are both given. Give one.")
         if epsilon is None and rho is None:
@@ -243,11 +246,12 @@ class Strategy:
             if rho is not None:
                 raise BudgetError(f"rho {rho} for a geometric strategy: its budget is an epsilon. Give epsilon.")
             return replace(self, budget=exact(epsilon, "epsilon"))  # type: ignore[arg-type]
+        if rho is not None:
+            return replace(self, budget=exact(rho, "rho"), accounting="zcdp", epsilon=None, calibrated=False)
+        assert epsilon is not None
         if self.accounting == "pld":
-            wanted = exact(epsilon, "epsilon") if epsilon is not None else _same_epsilon(exact(rho, "rho"), self.delta)  # type: ignore[arg-type]
-            return replace(self, epsilon=wanted, calibrated=False)
-        largest = exact(rho, "rho") if rho is not None else Fraction(rho_from_epsilon(epsilon, self.delta))  # type: ignore[arg-type]
-        return replace(self, budget=largest)
+            return replace(self, epsilon=exact(epsilon, "epsilon"), calibrated=False)
+        return replace(self, budget=Fraction(rho_from_epsilon(epsilon, self.delta)))
 
     def with_accounting(self, accounting: Accounting) -> Strategy:
         """Return the strategy with the same epsilon at delta by another accountant: with more or less noise.

@@ -98,7 +98,9 @@ def _budget_fields(table: Mapping[str, Any], own: Mapping[str, Number]) -> dict[
     """Return the budget in the text, or 1 if it has none and is to be replaced."""
     if table.get("accounting") == "pld" and table["mechanism"] == "gaussian":
         if set(own) == {"rho"}:
-            raise BudgetError('accounting = "pld" takes the wanted epsilon, not rho, which follows from it. Give epsilon.')
+            raise BudgetError(
+                'accounting = "pld" takes the wanted epsilon, not rho, which follows from it. Give epsilon.'
+            )
         calibrated = {"budget": exact(own["rho"], "rho"), "calibrated": True} if "rho" in own else {}
         return {"epsilon": own.get("epsilon", 1), **calibrated}
     wanted = "epsilon" if table["mechanism"] == "geometric" else "rho"
