@@ -47,10 +47,11 @@ def pld_delta(loss: Loss, epsilon: Fraction) -> float:
 
 
 def largest_rho(loss: Loss, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return the largest rho at which the strategy's privacy loss distribution gives (epsilon, delta), rounded down.
+    """Return a rho at which the strategy's privacy loss distribution gives (epsilon, delta), and just about uses it.
 
-    It is found for the first set of differing counts, then lowered wherever another set needs more noise, since the
-    worst pair of neighbours can depend on the scale of the noise.
+    It is found for the first set of differing counts, then lowered until no other set needs more noise, since the worst
+    pair of neighbours can depend on the scale of the noise. The delta of coarse noise does not always rise with rho, so
+    what counts is that the rho itself was tested, for every set.
     """
     return _largest_rho(differing_counts(loss), epsilon, delta)
 
@@ -102,16 +103,16 @@ def _largest_rho(pairs: tuple[Counts, ...], epsilon: Fraction, delta: Fraction) 
     def excess(pair: Counts, log_rho: float) -> float:
         return math.log(largest_delta(at_budget(pair, Fraction(math.exp(log_rho))), epsilon_)) - wanted
 
-    low, high = math.log(safe), math.inf
-    for pair in pairs:
-        one = partial(excess, pair)
-        if one(low) > 0:
-            return safe
-        if high == math.inf or one(high) > 0:
-            high = _boundary(one, inside=low, outside=min(high, _first_outside(one, low)), tolerance=1e-7)
-    rho = _few_digits_down(math.exp(high))
-    while _delta_of_pairs(pairs, rho, epsilon_) > delta and rho > safe:  # the bound on delta is not quite monotone
-        rho = _few_digits_down(math.nextafter(float(rho), 0.0))
+    low = math.log(safe)
+    if any(excess(pair, low) > 0 for pair in pairs):
+        return safe
+    outside = _first_outside(partial(excess, pairs[0]), low)
+    worst: Counts | None = pairs[0]
+    while worst is not None:
+        outside = _boundary(partial(excess, worst), inside=low, outside=outside, tolerance=1e-7)
+        rho = _few_digits_down(math.exp(outside))
+        outside = math.log(rho)
+        worst = next((pair for pair in pairs if largest_delta(at_budget(pair, rho), epsilon_) > delta), None)
     return max(rho, safe)
 
 
