@@ -2,7 +2,7 @@
 
 A count with variance s that differs by one has the losses (2j + 1) / 2s. If the variances of all counts are fractions,
 all losses are whole multiples of one number, so sums of losses are sums of whole numbers. Masses are added up one atom
-at a time, without a transform, and all are positive, so they are precise. Nothing here uses the accounting of the library.
+at a time, without a transform; all are positive, so sums are precise. Nothing here uses the accounting of the library.
 """
 
 from __future__ import annotations
