@@ -9,7 +9,7 @@ ROOT = Path(tallyveil.__file__).parent
 
 # Rows from the top; within a row from the left. A name stands for a module or a whole folder.
 ROWS = [
-    ["errors", "_arrays", "_compiled", "_frozen"],
+    ["errors", "_arrays", "_compiled", "_frozen", "_workers"],
     [
         *(
             "nouns.codes",
@@ -71,10 +71,10 @@ ROWS = [
         *("release.guarantee_words", "release.declare"),
         *("release.measurements", "release.release", "release.certificate_page", "release.plan", "release"),
     ],
-    ["populations", "files.atomic", "runs", "files"],
+    ["populations", "files.locks", "files.atomic", "runs", "files"],
     ["mechanisms"],
     ["engine", "evaluate", "risk"],
-    ["protection.before_noise", "protection.protect", "protection.verify", "protection"],
+    ["protection.before_noise", "protection.resuming", "protection.protect", "protection.verify", "protection"],
     ["auditing"],  # runs the engine, and hands what it gives to the audit
     ["report"],
     ["cli", "__main__"],

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tallyveil.engine.level import Progress, Run
+from tallyveil._workers import workers
+from tallyveil.engine.level import Progress
+from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.topdown import topdown
-from tallyveil.errors import EndedAfterNoise, InputError
-from tallyveil.files.atomic import refuse_existing
+from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
 from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
 from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
 from tallyveil.files.release_folder.write_folder import write_release
 from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.work_folder import Say, refuse_target
 from tallyveil.mechanisms.measure import measure
 from tallyveil.mechanisms.noisy import histogram_of, run_key
 from tallyveil.nouns.facilities import Facilities
@@ -32,9 +33,10 @@ from tallyveil.nouns.tables import refuse_clashing_names
 from tallyveil.privacy.budget import text
 from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import FacilityBounds
-from tallyveil.privacy.entropy import RunKey
+from tallyveil.privacy.entropy import RunKey, Seal
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.protection.before_noise import checked_limits
+from tallyveil.protection.before_noise import checked_limits, refuse_full_disk
+from tallyveil.protection.resuming import KeptWork, job_seal, kept_work
 from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.declaration import Declared
 from tallyveil.release.declare import declared_of, stamps_of_run
@@ -107,7 +109,7 @@ def protect(
         progress=progress,
     )  # fmt: skip
     pairs = measured_pairs(strategy, measurements)
-    release, noisy = _protected(run)
+    release, noisy = _protected(run, run.limits())
     with _spent(run):
         return replace(release, measurements=noisy.saved(pairs)) if pairs else release
 
@@ -127,16 +129,20 @@ def protect_to_folder(
     source: Codebook | None = None,
     sign_with: Path | None = None,
     mdf: bool = False,
+    resume: bool = False,
     progress: Progress | None = None,
+    say: Say = lambda _: None,
 ) -> Release:
     """Protect counts and write the release as a new folder; measurements go to disk as they are drawn.
 
     The parameters are those of :func:`protect` and ``write_release``: ``source`` says how the data were read,
     ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file.
+
+    A run with a key file or a seed keeps its finished work beside the folder (``files.work_folder``). If it is
+    interrupted, the same call resumes it; work of another run is removed, or with ``resume`` refused. ``say`` is called
+    with a sentence about what is resumed.
     """
-    refuse_existing(folder)
-    if not os.access(Path(folder).absolute().parent, os.W_OK):
-        raise InputError(f"{folder}: cannot be written there. Name a folder in a folder you own.")
+    refuse_target(folder)
     if sign_with is not None:
         read_signing_key(sign_with)
     run = _ProtectionRun(
@@ -147,9 +153,12 @@ def protect_to_folder(
     if mdf:
         refuse_unless_mdf(run.people, strategy)
     pairs = measured_pairs(strategy, measurements)
-    release, noisy = _protected(run)
-    with _spent(run):
-        write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
+    refuse_full_disk(folder, run.people, strategy, pairs, optimised=optimised)
+    limits = run.limits()
+    with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work:
+        release, noisy = _protected(run, limits, work)
+        with _spent(run, work):
+            write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
     return release
 
 
@@ -188,6 +197,17 @@ class _ProtectionRun:
             filter=self.people.filter,
         )
 
+    def limits(self) -> RunLimits:
+        """What the run must keep, after every check that can be made before noise is drawn."""
+        return checked_limits(self.people, self.strategy, self.facilities, optimised=self.optimised)
+
+    def seal(self) -> Seal | None:
+        """The seal of the run's work, if the run can be repeated."""
+        if not self.key.repeatable:
+            return None
+        options = (self.failsafe, self.replicate)
+        return job_seal(self.key, self.people, self.strategy, self.facilities, self.optimised, options)
+
 
 def _facilities_used(
     truth: Histogram | Population, facilities: Facilities | None, strategy: Strategy
@@ -198,15 +218,21 @@ def _facilities_used(
     return truth.facilities if facilities is None and isinstance(truth, Population) else facilities
 
 
-def _protected(run: _ProtectionRun) -> tuple[Release, Measurements]:
+def _protected(run: _ProtectionRun, limits: RunLimits, work: KeptWork | None = None) -> tuple[Release, Measurements]:
     """A release without measurements, and the measurements it was made from, which can still query the truth."""
     declared = run.declared()
-    limits = checked_limits(run.people, run.strategy, run.facilities, optimised=run.optimised)
     noisy = measure(
         run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact
     )
-    with _spent(run), _workers(run.threads) as workers:
-        histogram, solved = topdown(noisy, limits=limits, failsafe=run.failsafe, run=workers, progress=run.progress)
+    with _spent(run, work), workers(run.threads) as mapped:
+        try:
+            histogram, solved = topdown(
+                noisy, limits=limits, failsafe=run.failsafe, run=mapped, progress=run.progress, kept=work
+            )
+        except TallyveilError:
+            if work is not None:
+                work.remove()  # it would end in the same way again
+            raise
     published = histogram if run.optimised is None else run.optimised.restored(histogram)
     release = Release(
         histogram=replace(published, filter=run.people.filter),
@@ -219,28 +245,30 @@ def _protected(run: _ProtectionRun) -> tuple[Release, Measurements]:
 
 
 @contextmanager
-def _spent(run: _ProtectionRun) -> Iterator[None]:
+def _spent(run: _ProtectionRun, work: KeptWork | None = None) -> Iterator[None]:
     """Add to any error raised after noise was drawn that the budget counts as spent, and how to repeat the run."""
     try:
         yield
     except Exception as problem:  # any error at all: that the run ended can be observed
+        _raise_interruption(problem)
         what = str(problem) or type(problem).__name__
         again = (
             "Run it again with the same key file or seed: it draws the same noise and costs nothing more."
             if run.key.repeatable
             else "A run with a key file (--key-file) can be repeated with the same noise; this one cannot."
         )
+        if work is not None and work.parents():
+            again += f" Finished work is kept in {work.path}, and is resumed."
         raise EndedAfterNoise(
             f"{what.rstrip('.')}. Noise had been drawn, and that a run ends can depend on the noise: its budget "
             f"({run.strategy.unit} {text(run.strategy.budget)}) counts as spent. {again}"
         ) from problem
 
 
-@contextmanager
-def _workers(threads: int | None) -> Iterator[Run]:
-    """Threads that solve the pieces of a level in order; waiting work is dropped when something goes wrong."""
-    pool = ThreadPoolExecutor(threads or os.cpu_count() or 1)
-    try:
-        yield pool.map
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+def _raise_interruption(problem: BaseException) -> None:
+    """Raise the interruption that caused a problem, if any: a compiled kernel turns it into a SystemError."""
+    cause: BaseException | None = problem
+    while cause is not None:
+        if not isinstance(cause, Exception):
+            raise cause
+        cause = cause.__cause__

@@ -58,8 +58,7 @@ def write_margins(folder: str | PathLike[str], margins: MarginsOf) -> list[Path]
     ``certificate.json`` are replaced together, or nothing changes. What the certificate declares does not change. A
     table that does not match the list is refused, and so is a signed folder.
     """
-    if round(margins.confidence, 9) != 0.9:
-        raise InputError(f"margins of {margins.confidence:.0%} cannot be called {MARGIN}. Make margins of 90%.")
+    refuse_unless_90(margins)
     place = Path(folder)
     refuse_signed(place)
     book = read_codebook(place / CODEBOOK)
@@ -85,6 +84,12 @@ def write_margins(folder: str | PathLike[str], margins: MarginsOf) -> list[Path]
             parts = {name: part for name, part in certificate.items() if name != MANIFEST}
             waiting[-1].write_bytes(certificate_bytes(parts, {**listed, **digests}))
     return tables
+
+
+def refuse_unless_90(margins: MarginsOf) -> None:
+    """Refuse margins of another confidence than the name of their columns says."""
+    if round(margins.confidence, 9) != 0.9:
+        raise InputError(f"margins of {margins.confidence:.0%} cannot be called {MARGIN}. Make margins of 90%.")
 
 
 def refuse_signed(folder: str | PathLike[str]) -> None:
