@@ -94,7 +94,8 @@ def mapped_preset(
     }
     _check_left(spent, exact)
     fields = {
-        "mechanism": preset.mechanism, "budget": preset.budget, "delta": preset.delta, "rounding": preset.rounding,
+        "mechanism": preset.mechanism, "budget": preset.budget, "accounting": preset.accounting,
+        "epsilon": preset.epsilon, "delta": preset.delta, "rounding": preset.rounding,
         "neighbours": preset.neighbours, "only_child": preset.only_child, "name": f"{preset.name}, mapped",
     }  # fmt: skip
     strategy = Strategy.proportional(

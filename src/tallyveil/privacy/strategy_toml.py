@@ -17,21 +17,14 @@ from tallyveil.privacy.strategy import Strategy
 
 _SHARES = Mapping[str, Number]
 _FIELDS = {
-    "mechanism": Name, "epsilon": Number, "rho": Number, "levels": _SHARES, "queries": Table,
+    "mechanism": Name, "accounting": Name, "epsilon": Number, "rho": Number, "levels": _SHARES, "queries": Table,
     "constraints": tuple[Table, ...], "delta": Number, "neighbours": Name, "only_child": bool,
     "check_constraints": bool, "rounding": Name, "passes": Mapping[str, tuple[tuple[Name, ...], ...]],
     "attributes": tuple[Name, ...], "groupings": Mapping[str, Name], "name": str,
 }  # fmt: skip
 _OPTIONAL = (
-    "delta",
-    "neighbours",
-    "only_child",
-    "check_constraints",
-    "rounding",
-    "passes",
-    "attributes",
-    "groupings",
-    "name",
+    *("accounting", "delta", "neighbours", "only_child", "check_constraints", "rounding", "passes"),
+    *("attributes", "groupings", "name"),
 )
 
 
@@ -61,14 +54,11 @@ def strategy_from_toml(source: str, *, epsilon: Budget | None = None, rho: Budge
     own: dict[str, Budget] = {name: table[name] for name in ("epsilon", "rho") if name in table}
     if table["mechanism"] not in ("geometric", "gaussian"):
         raise BudgetError(f'mechanism must be "geometric" or "gaussian". Got {table["mechanism"]!r} instead.')
-    wanted = "epsilon" if table["mechanism"] == "geometric" else "rho"
     if not own and epsilon is None and rho is None:
         raise BudgetError("no budget. Give epsilon (geometric) or rho (gaussian).")
-    if own and set(own) != {wanted}:
-        raise BudgetError(f'mechanism = "{table["mechanism"]}" takes {wanted}, not {" and ".join(own)}.')
     strategy = Strategy(
         mechanism=table["mechanism"],
-        budget=exact(own.get(wanted, 1), wanted),  # replaced below if the text has none
+        **_budget_fields(table, own),
         levels=table["levels"],
         queries=_by_level(table["queries"], table["levels"]),
         constraints=tuple(map(constraint_from_toml, table.get("constraints", ()))),
@@ -81,8 +71,10 @@ def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
     """Write a strategy as TOML text, from which it can be read back unchanged."""
     table: dict[str, Any] = {"name": strategy.name} if strategy.name else {}
     table["mechanism"] = strategy.mechanism
+    if strategy.accounting == "pld":
+        table["accounting"] = strategy.accounting
     if budget:
-        table[strategy.unit] = text(strategy.budget)
+        table |= {name: text(amount) for name, amount in strategy.budgets.items()}
     table |= {
         "delta": text(strategy.delta),
         "neighbours": strategy.neighbours,
@@ -104,6 +96,22 @@ def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
     if strategy.constraints:
         table["constraints"] = [constraint.as_toml() for constraint in strategy.constraints]
     return tomli_w.dumps(table)
+
+
+def _budget_fields(table: Mapping[str, Any], own: Mapping[str, Budget]) -> dict[str, Any]:
+    """Return the budget in the text, or 1 if it has none and is to be replaced."""
+    if table.get("accounting") == "pld" and table["mechanism"] == "gaussian":
+        if set(own) == {"rho"}:
+            raise BudgetError(
+                'accounting = "pld" takes the wanted epsilon, not rho, which follows from it. Give epsilon.'
+            )
+        calibrated = {"budget": exact(own["rho"], "rho"), "calibrated": True} if "rho" in own else {}
+        return {"epsilon": own.get("epsilon", 1), **calibrated}
+    wanted = "epsilon" if table["mechanism"] == "geometric" else "rho"
+    if own and set(own) != {wanted}:
+        by_pld = ' An epsilon that is wanted at delta needs accounting = "pld".' if wanted == "rho" else ""
+        raise BudgetError(f'mechanism = "{table["mechanism"]}" takes {wanted}, not {" and ".join(own)}.{by_pld}')
+    return {"budget": exact(own.get(wanted, 1), wanted)}
 
 
 def _written(shares: Mapping[str, Any]) -> dict[str, str]:

@@ -33,6 +33,7 @@ from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.population import Population
 from tallyveil.nouns.tables import refuse_clashing_names
 from tallyveil.privacy.budget import text
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey, Seal
 from tallyveil.privacy.loss import Loss
@@ -194,6 +195,10 @@ class _ProtectionRun:
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
             raise InputError(f"threads must be 1 or more. Got {self.threads} instead.")
+        self.strategy.check(self.people.spine, self.people.schema)
+        spine, schema = self.people.spine, self.people.schema
+        measured = calibrated(self.strategy, spine=spine, schema=schema, optimised=self.optimised)
+        object.__setattr__(self, "strategy", measured)
 
     def declared(self) -> Declared:
         """What the certificate declares, from public inputs alone."""
