@@ -6,6 +6,7 @@ import faulthandler
 import multiprocessing
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -13,7 +14,8 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-SECONDS = 60  # a case that takes longer counts as a hang
+SECONDS = 60  # of the processor; a case that takes longer counts as a hang
+WAITING = 900  # seconds on the clock, for a case that waits for ever (others may use the machine too)
 
 
 def work(numbers: list[int], results: multiprocessing.Queue) -> None:
@@ -26,11 +28,13 @@ def work(numbers: list[int], results: multiprocessing.Queue) -> None:
         for number in numbers:
             results.put(("start", number, None))
             (folder := Path(place) / str(number)).mkdir()
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)  # SIGPROF ends the process
             try:
                 outcome = "accepted" if run(number, folder) else "refused"
                 results.put((outcome, number, kind_of(number)))
             except BaseException:
                 results.put(("found", number, f"{kind_of(number)} {number}: {traceback.format_exc()}"))
+            signal.setitimer(signal.ITIMER_PROF, 0)
             shutil.rmtree(folder, ignore_errors=True)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     results.put(("end", -1, usage.ru_utime + usage.ru_stime))
@@ -47,14 +51,14 @@ def main(cases: int, first: int) -> int:
         numbers = list(range(first + core, first + cases, cores))
         process = context.Process(target=work, args=(numbers, queue))
         process.start()
-        running.append([process, queue, numbers, None, time.monotonic() + 300])  # compiling may take minutes
+        running.append([process, queue, numbers, None, time.monotonic() + WAITING])  # compiling may take minutes
     while running:
         for job in list(running):
-            process, queue, numbers, current, limit = job
+            process, queue, numbers = job[:3]
             while not queue.empty():
                 what, number, more = queue.get()
                 if what == "start":
-                    job[3], job[4] = number, time.monotonic() + SECONDS
+                    job[3], job[4] = number, time.monotonic() + WAITING
                 elif what == "end":
                     seconds += more
                     numbers.clear()
@@ -63,8 +67,10 @@ def main(cases: int, first: int) -> int:
                     if what == "found":
                         findings.append(more)
                         print(more, flush=True)
-            if numbers and (time.monotonic() > limit or not process.is_alive()):
-                what = "hang" if process.is_alive() else f"died with {process.exitcode}"
+            current = job[3]
+            if numbers and (time.monotonic() > job[4] or not process.is_alive()):
+                hung = process.is_alive() or process.exitcode == -signal.SIGPROF
+                what = "hang" if hung else f"died with {process.exitcode}"
                 findings.append(f"case {current}: {what}")
                 print(findings[-1], flush=True)
                 process.kill()
@@ -72,7 +78,7 @@ def main(cases: int, first: int) -> int:
                 queue = context.Queue()
                 process = context.Process(target=work, args=(left, queue))
                 process.start()
-                job[:] = [process, queue, left, None, time.monotonic() + 300]
+                job[:] = [process, queue, left, None, time.monotonic() + WAITING]
             if not numbers:
                 process.join()
                 running.remove(job)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache
 
 from tallyveil.errors import BudgetError
@@ -85,21 +86,24 @@ def delta_from_rho(rho: Number, epsilon: Number) -> float:
     return max(smallest, math.exp(min(0.0, log_delta(t) + _SLACK * (1 + terms))))
 
 
-@lru_cache(maxsize=64)
 def rho_from_epsilon(epsilon: Number, delta: Number) -> float:
     """Return the largest rho whose zCDP gives (epsilon, delta), rounded down. Inverts :func:`epsilon_from_rho`.
 
     >>> round(rho_from_epsilon(6.839, 1e-10), 3)
     0.5
     """
-    wanted, delta_ = rounded_down(exact(epsilon, "epsilon")), exact_delta(delta)
+    return _largest_rho(rounded_down(exact(epsilon, "epsilon")), exact_delta(delta))
+
+
+@lru_cache(maxsize=64)  # of checked numbers: a list cannot be looked up, and True would be found as 1
+def _largest_rho(epsilon: float, delta: Fraction) -> float:
     low, high = 0.0, 1.0
-    while epsilon_from_rho(high, delta_) <= wanted:
+    while epsilon_from_rho(high, delta) <= epsilon:
         low, high = high, 2 * high
         if high > 1e15:
             raise BudgetError(f"epsilon {epsilon} is too large to convert to rho. Use a smaller epsilon.")
     while (middle := (low + high) / 2) not in (low, high) and high > 1e-300:
-        low, high = (middle, high) if epsilon_from_rho(middle, delta_) <= wanted else (low, middle)
+        low, high = (middle, high) if epsilon_from_rho(middle, delta) <= epsilon else (low, middle)
     return low
 
 
