@@ -1,0 +1,178 @@
+r"""The pass up: what the subtree of each unit says about it.
+
+From the children of a unit come :math:`S = \sum_c V^-_c` and :math:`\sum_c x^-_c`; with its own information
+
+.. math:: V^-_u = (\Lambda_u + S^{-1})^{-1}, \qquad x^-_u = \sum_c x^-_c + V^-_u (b_u - \Lambda_u \sum_c x^-_c),
+
+and answers that are known exactly are conditioned on. Leaves, and units whose only child is not measured (the only-child
+rule), start from their own information. Leaves are never held: they are read in runs and summed to their parents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallyveil._arrays import Bools, Floats, Integers
+from tallyveil.blue.linear import applied, combined, conditioned, sums
+from tallyveil.blue.problem import Known, Problem
+
+RUN_NUMBERS = 1 << 23  # numbers of the estimates of units that are processed together
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Upward:
+    """Estimates from below of some units of a stage.
+
+    Attributes
+    ----------
+    number, units
+        The stage and its units.
+    V, x
+        Their covariances and estimates; zero for bare units. Without noise there are no estimates.
+    S, children
+        The sums of the covariances and of the estimates of their children.
+    below
+        The estimates of their children, run by run, if they were kept.
+    """
+
+    number: int
+    units: Integers
+    V: Floats
+    x: Floats | None
+    S: Floats
+    children: Floats | None
+    below: tuple[Upward, ...] | None = None
+
+
+def pass_up(problem: Problem, number: int, units: Integers, *, keep: bool = True) -> Upward:
+    """The estimates from below of some units of a stage, which is not the last; ``keep`` those below them too."""
+    decomposition, count = problem.decomposition, len(units)
+    cells, subsets = decomposition.dense_cells, len(decomposition.subsets)
+    S = np.zeros((count, subsets, cells, cells))
+    children = None if problem.ask is None else np.zeros((count, cells, decomposition.columns))
+    kept = []
+    for run in runs(problem, number, units):
+        if number + 1 == problem.last:
+            S[run], part = _sums_of_leaves(problem, units[run], number)
+        else:
+            child, many = problem.stages[number].stage.children(units[run])
+            below = pass_up(problem, number + 1, child, keep=keep)
+            S[run], part = sums(below.V, many), None if below.x is None else sums(below.x, many)
+            kept.append(below)
+        if children is not None:
+            children[run] = part
+    V, x = _with_own_information(problem, number, units, S, children)
+    below_kept = tuple(kept) if keep and number + 1 < problem.last else None
+    return Upward(number=number, units=units, V=V, x=x, S=S, children=children, below=below_kept)
+
+
+def runs(problem: Problem, number: int, units: Integers) -> Iterator[slice]:
+    """Runs of units whose children are processed together."""
+    stage = problem.stages[number].stage
+    assert stage.first_child is not None
+    decomposition = problem.decomposition
+    each = decomposition.dense_cells * max(decomposition.columns, decomposition.dense_cells * len(decomposition.subsets))
+    ends = np.cumsum(np.diff(stage.first_child)[units]) * each
+    first = 0
+    while first < len(units):
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + RUN_NUMBERS, side="right")))
+        yield slice(first, last)
+        first = last
+
+
+def estimates_of_kind(problem: Problem, number: int, kind: int, units: Integers) -> tuple[Floats, Floats | None]:
+    """The covariance and the estimates of base units of one kind, on its open cells, from their own measurements."""
+    information = problem.stages[number]
+    opened = information.opened[kind]
+    V = information.inverse[kind][None][:, :, opened][:, :, :, opened]
+    x = None
+    if problem.ask is not None:
+        x = applied(V, information.vector(problem.ask, units, opened), problem.decomposition.slices)
+    for below in range(number, len(problem.stages)):
+        for known in problem.stages[below].known:
+            V, x = condition_on(problem, known, units, V, x, opened)
+        stage = problem.stages[below].stage
+        if below < problem.last:  # a bare only child is the same people
+            units = stage.children(units)[0]
+    return V, x
+
+
+def condition_on(
+    problem: Problem, known: Known, units: Integers, V: Floats, x: Floats | None, opened: Bools | None = None
+) -> tuple[Floats, Floats | None]:
+    """Covariances and estimates, given exact answers; only the ``opened`` cells are there, or all."""
+    rows = known.marginal.dense if opened is None else known.marginal.dense[:, opened]
+    used = rows.any(axis=1)
+    if not used.any():
+        return V, x
+    V, gain = conditioned(V, rows[used], known.marginal.gram > 0)
+    if x is not None:
+        missing = known.coordinates(units)[:, used] - rows[used] @ x
+        x = x + applied(gain, missing, problem.decomposition.slices)
+    return V, x
+
+
+def kinds_among(problem: Problem, number: int, units: Integers, chosen: Bools) -> Iterator[tuple[int, Integers]]:
+    """The kinds of the chosen units, each with the positions of its units in rising order."""
+    kind = problem.stages[number].kind[units]
+    place = np.flatnonzero(chosen)
+    order = place[np.argsort(kind[place], kind="stable")]
+    cuts = np.flatnonzero(np.diff(kind[order])) + 1
+    for group in np.split(order, cuts):
+        if len(group):
+            yield int(kind[group[0]]), group
+
+
+def _sums_of_leaves(problem: Problem, parents: Integers, number: int) -> tuple[Floats, Floats | None]:
+    """The sums of covariances and estimates over the leaves of each parent."""
+    decomposition, information = problem.decomposition, problem.stages[number + 1]
+    cells = decomposition.dense_cells
+    leaves, many = problem.stages[number].stage.children(parents)
+    parent = np.repeat(np.arange(len(parents)), many)
+    S = np.zeros((len(parents), len(decomposition.subsets), cells, cells))
+    total = None if problem.ask is None else np.zeros((len(parents), cells, decomposition.columns))
+    for kind, place in kinds_among(problem, number + 1, leaves, information.base[leaves]):
+        V, x = estimates_of_kind(problem, number + 1, kind, leaves[place])
+        opened = np.flatnonzero(information.opened[kind])
+        with_some, first, how_many = np.unique(parent[place], return_index=True, return_counts=True)
+        S[np.ix_(with_some, np.arange(S.shape[1]), opened, opened)] += how_many[:, None, None, None] * V
+        if total is not None and x is not None and len(opened):
+            total[np.ix_(with_some, opened)] += np.add.reduceat(x, first, axis=0)
+    return S, total
+
+
+def _with_own_information(
+    problem: Problem, number: int, units: Integers, S: Floats, children: Floats | None
+) -> tuple[Floats, Floats | None]:
+    """Covariances and estimates of units from those of their children and their own measurements."""
+    information, slices = problem.stages[number], problem.decomposition.slices
+    base = information.base[units]
+    V, x = S.copy(), None if children is None else children.copy()
+    inner = np.flatnonzero(~base & ~information.bare[units])
+    if information.measured and len(inner):
+        own = information.information[information.kind[units[inner]]]
+        V[inner] = combined(S[inner], own)
+        if x is not None:
+            rest = -applied(own, x[inner], slices)
+            for kind, place in kinds_among(problem, number, units[inner], np.ones(len(inner), np.bool_)):
+                opened = information.opened[kind]
+                assert problem.ask is not None
+                rest[np.ix_(place, np.flatnonzero(opened))] += information.vector(
+                    problem.ask, units[inner[place]], opened
+                )
+            x[inner] += applied(V[inner], rest, slices)
+    for known in information.known:
+        V[inner], moved = condition_on(problem, known, units[inner], V[inner], None if x is None else x[inner])
+        if x is not None and moved is not None:
+            x[inner] = moved
+    for kind, place in kinds_among(problem, number, units, base):
+        opened = np.flatnonzero(information.opened[kind])
+        V_kind, x_kind = estimates_of_kind(problem, number, kind, units[place])
+        V[np.ix_(place, np.arange(V.shape[1]), opened, opened)] = V_kind
+        if x is not None and x_kind is not None:
+            x[np.ix_(place, opened)] = x_kind
+    return V, x
