@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallyveil._arrays import Floats, Integers
-from tallyveil.blue.linear import applied, inverse_on, pseudo_inverse, without_dust
+from tallyveil.blue.linear import applied, without_dust
+from tallyveil.blue.places import Places, members_here
 from tallyveil.blue.problem import Problem
-from tallyveil.blue.upward import Upward, estimates_of_kind, kinds_among, pass_up, runs
+from tallyveil.blue.upward import Upward, estimates_of_kind, inverse_of_sums, kinds_among, pass_up, runs
 
 KEPT_BYTES = 1 << 30  # of estimates from below that are held on to for the way down
 
@@ -40,8 +41,40 @@ def whole_tree(problem: Problem, *, to: int | None = None) -> Iterator[Estimated
         V, x = _padded(problem, *estimates_of_kind(problem, 0, int(problem.stages[0].kind[0]), root))
         yield Estimated(number=0, units=root, V=V, of=root, x=x)
         return
-    up = pass_up(problem, 0, root, keep=_fits(problem, 0, root))
+    up = pass_up(problem, 0, root, keep=to > 0 and _fits(problem, 0, root))
     yield from pass_down(problem, up, up.V, up.x, to=to)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JointEstimate:
+    """The estimates of places: covariances of pairs of places (places x places x subsets x ...), or of each alone."""
+
+    V: Floats
+    x: Floats | None
+
+
+def estimate_places(problem: Problem, places: Places) -> JointEstimate:
+    """The estimates of places from everything, with their variances, or all covariances if they are ``joint``."""
+    root = np.zeros(1, np.int64)
+    if problem.last == 0:
+        V, x = _padded(problem, *estimates_of_kind(problem, 0, int(problem.stages[0].kind[0]), root))
+        carried = members_here(problem, places, 0, root)
+    else:
+        up = pass_up(problem, 0, root, places=places)
+        assert up.carried is not None
+        V, x, carried = up.V, up.x, up.carried
+    B, subsets, cells = carried.B, V.shape[1], V.shape[2]
+    V_pairs = B[carried.one] @ V @ np.swapaxes(B[carried.other], -1, -2) + carried.R
+    shape = (places.count, places.count) if places.joint else (places.count,)
+    covariance = np.zeros((*shape, subsets, cells, cells))
+    one, other = carried.place[carried.one], carried.place[carried.other]
+    covariance[(one, other) if places.joint else one] = V_pairs
+    if x is None or carried.f is None:
+        return JointEstimate(V=covariance, x=None)
+    estimate = np.zeros((places.count, *x.shape[1:]))
+    estimate[carried.place] = applied(B, np.broadcast_to(x, (carried.size, *x.shape[1:])), problem.decomposition.slices)
+    estimate[carried.place] += carried.f
+    return JointEstimate(V=covariance, x=estimate)
 
 
 def pass_down(problem: Problem, up: Upward, V: Floats, x: Floats | None, *, to: int) -> Iterator[Estimated]:
@@ -49,7 +82,7 @@ def pass_down(problem: Problem, up: Upward, V: Floats, x: Floats | None, *, to: 
     yield Estimated(number=up.number, units=up.units, V=V, of=np.arange(len(V)), x=x)
     if up.number >= to:
         return
-    P = inverse_of_sums(problem, up)
+    P = inverse_of_sums(problem, up.number, up.units, up.S)
     G = P @ V @ P - P
     r = None
     if x is not None and up.children is not None:
@@ -71,19 +104,6 @@ def pass_down(problem: Problem, up: Upward, V: Floats, x: Floats | None, *, to: 
         if x_child is not None and x is not None:
             x_child[bare] = x[parent[bare]]
         yield from pass_down(problem, below, V_child, x_child, to=to)
-
-
-def inverse_of_sums(problem: Problem, up: Upward) -> Floats:
-    """Pseudo-inverses of the sums of the children's covariances; zero where the children say nothing."""
-    information = problem.stages[up.number]
-    alone = information.base[up.units] | information.bare[up.units]
-    opened = information.opened[information.kind[up.units]] & ~alone[:, None]
-    exactly = problem.exactly(up.number + 1)
-    P = np.zeros_like(up.S)
-    P[:, ~exactly] = inverse_on(opened, up.S[:, ~exactly])
-    scale = np.einsum("ntii->nt", up.S[:, exactly])
-    P[:, exactly] = pseudo_inverse(up.S[:, exactly], scale)
-    return P
 
 
 def _leaves(

@@ -11,12 +11,13 @@ rule), start from their own information. Leaves are never held: they are read in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tallyveil._arrays import Bools, Floats, Integers
-from tallyveil.blue.linear import applied, combined, conditioned, sums
+from tallyveil.blue.linear import applied, combined, conditioned, inverse_on, pseudo_inverse, sums
+from tallyveil.blue.places import Carried, Places, lifted, members_here, stacked
 from tallyveil.blue.problem import Known, Problem
 
 RUN_NUMBERS = 1 << 23  # numbers of the estimates of units that are processed together
@@ -36,6 +37,8 @@ class Upward:
         The sums of the covariances and of the estimates of their children.
     below
         The estimates of their children, run by run, if they were kept.
+    carried
+        The places that were carried up to these units, if there are any.
     """
 
     number: int
@@ -45,28 +48,56 @@ class Upward:
     S: Floats
     children: Floats | None
     below: tuple[Upward, ...] | None = None
+    carried: Carried | None = None
 
 
-def pass_up(problem: Problem, number: int, units: Integers, *, keep: bool = True) -> Upward:
+def pass_up(
+    problem: Problem, number: int, units: Integers, *, keep: bool = False, places: Places | None = None
+) -> Upward:
     """The estimates from below of some units of a stage, which is not the last; ``keep`` those below them too."""
     decomposition, count = problem.decomposition, len(units)
     cells, subsets = decomposition.dense_cells, len(decomposition.subsets)
     S = np.zeros((count, subsets, cells, cells))
     children = None if problem.ask is None else np.zeros((count, cells, decomposition.columns))
-    kept = []
+    kept, carried = [], []
     for run in runs(problem, number, units):
+        child, many = problem.stages[number].stage.children(units[run])
+        parent = np.repeat(np.arange(len(many)), many)
         if number + 1 == problem.last:
-            S[run], part = _sums_of_leaves(problem, units[run], number)
+            sources = _sums_of_leaves(problem, child, parent, len(many), places)
         else:
-            child, many = problem.stages[number].stage.children(units[run])
-            below = pass_up(problem, number + 1, child, keep=keep)
-            S[run], part = sums(below.V, many), None if below.x is None else sums(below.x, many)
+            below = pass_up(problem, number + 1, child, keep=keep, places=places)
             kept.append(below)
+            sources = _Sources(
+                S=sums(below.V, many),
+                children=None if below.x is None else sums(below.x, many),
+                carried=below.carried,
+                parent=parent,
+                V=below.V,
+                x=below.x,
+            )
+        S[run] = sources.S
         if children is not None:
-            children[run] = part
+            children[run] = sources.children
+        if places is not None and sources.carried is not None:
+            P = inverse_of_sums(problem, number, units[run], sources.S)
+            up = lifted(
+                problem, places, sources.carried, sources.parent, sources.V, sources.x, P=P, children=sources.children
+            )
+            carried.append((up, run.start))
     V, x = _with_own_information(problem, number, units, S, children)
-    below_kept = tuple(kept) if keep and number + 1 < problem.last else None
-    return Upward(number=number, units=units, V=V, x=x, S=S, children=children, below=below_kept)
+    if places is not None:
+        carried.append((members_here(problem, places, number, units), 0))
+    return Upward(
+        number=number,
+        units=units,
+        V=V,
+        x=x,
+        S=S,
+        children=children,
+        below=tuple(kept) if keep and number + 1 < problem.last else None,
+        carried=None if places is None else stacked(*zip(*carried, strict=True), joint=places.joint),
+    )
 
 
 def runs(problem: Problem, number: int, units: Integers) -> Iterator[slice]:
@@ -116,6 +147,18 @@ def condition_on(
     return V, x
 
 
+def inverse_of_sums(problem: Problem, number: int, units: Integers, S: Floats) -> Floats:
+    """Pseudo-inverses of the sums of the children's covariances; zero where the children say nothing."""
+    information = problem.stages[number]
+    alone = information.base[units] | information.bare[units]
+    opened = information.opened[information.kind[units]] & ~alone[:, None]
+    exactly = problem.exactly(number + 1)
+    P = np.zeros_like(S)
+    P[:, ~exactly] = inverse_on(opened, S[:, ~exactly])
+    P[:, exactly] = pseudo_inverse(S[:, exactly], np.einsum("ntii->nt", S[:, exactly]))
+    return P
+
+
 def kinds_among(problem: Problem, number: int, units: Integers, chosen: Bools) -> Iterator[tuple[int, Integers]]:
     """The kinds of the chosen units, each with the positions of its units in rising order."""
     kind = problem.stages[number].kind[units]
@@ -127,22 +170,43 @@ def kinds_among(problem: Problem, number: int, units: Integers, chosen: Bools) -
             yield int(kind[group[0]]), group
 
 
-def _sums_of_leaves(problem: Problem, parents: Integers, number: int) -> tuple[Floats, Floats | None]:
-    """The sums of covariances and estimates over the leaves of each parent."""
-    decomposition, information = problem.decomposition, problem.stages[number + 1]
-    cells = decomposition.dense_cells
-    leaves, many = problem.stages[number].stage.children(parents)
-    parent = np.repeat(np.arange(len(parents)), many)
-    S = np.zeros((len(parents), len(decomposition.subsets), cells, cells))
-    total = None if problem.ask is None else np.zeros((len(parents), cells, decomposition.columns))
-    for kind, place in kinds_among(problem, number + 1, leaves, information.base[leaves]):
-        V, x = estimates_of_kind(problem, number + 1, kind, leaves[place])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sources:
+    """What a run of units gets from its children: sums, and the places that they carry with the children's own V, x."""
+
+    S: Floats
+    children: Floats | None
+    carried: Carried | None
+    parent: Integers
+    V: Floats
+    x: Floats | None
+
+
+def _sums_of_leaves(
+    problem: Problem, leaves: Integers, parent: Integers, parents: int, places: Places | None
+) -> _Sources:
+    """The sums over the leaves of each parent; of single leaves only those that belong to places are held."""
+    decomposition, information = problem.decomposition, problem.stages[problem.last]
+    cells, subsets = decomposition.dense_cells, len(decomposition.subsets)
+    S = np.zeros((parents, subsets, cells, cells))
+    total = None if problem.ask is None else np.zeros((parents, cells, decomposition.columns))
+    carried = None if places is None else members_here(problem, places, problem.last, leaves)
+    member = np.zeros(0, np.int64) if carried is None else np.unique(carried.unit)
+    V_member = np.zeros((len(member), subsets, cells, cells))
+    x_member = None if problem.ask is None else np.zeros((len(member), cells, decomposition.columns))
+    for kind, position in kinds_among(problem, problem.last, leaves, information.base[leaves]):
+        V, x = estimates_of_kind(problem, problem.last, kind, leaves[position])
         opened = np.flatnonzero(information.opened[kind])
-        with_some, first, how_many = np.unique(parent[place], return_index=True, return_counts=True)
-        S[np.ix_(with_some, np.arange(S.shape[1]), opened, opened)] += how_many[:, None, None, None] * V
-        if total is not None and x is not None and len(opened):
+        with_some, first, how_many = np.unique(parent[position], return_index=True, return_counts=True)
+        S[np.ix_(with_some, np.arange(subsets), opened, opened)] += how_many[:, None, None, None] * V
+        _, mine, here = np.intersect1d(member, position, assume_unique=True, return_indices=True)
+        V_member[np.ix_(mine, np.arange(subsets), opened, opened)] = V
+        if total is not None and x_member is not None and x is not None and len(opened):
             total[np.ix_(with_some, opened)] += np.add.reduceat(x, first, axis=0)
-    return S, total
+            x_member[np.ix_(mine, opened)] = x[here]
+    if carried is not None:
+        carried = replace(carried, unit=np.searchsorted(member, carried.unit))
+    return _Sources(S=S, children=total, carried=carried, parent=parent[member], V=V_member, x=x_member)
 
 
 def _with_own_information(
