@@ -70,6 +70,7 @@ ROWS = [
     ],
     ["populations", "files.atomic", "runs", "files"],
     ["mechanisms"],
+    ["blue"],  # takes measurements; the engine may use its pass up
     ["engine", "evaluate", "risk"],
     ["protection.before_noise", "protection.protect", "protection.verify", "protection"],
     ["auditing"],  # runs the engine, and hands what it gives to the audit
