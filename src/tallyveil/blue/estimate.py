@@ -102,9 +102,21 @@ def estimate_pieces(
     measurements: Measurements, *, facilities: Facilities | None = None, queries: Sequence[str] | None = None
 ) -> Iterator[tuple[str, pa.Table]]:
     """The estimates of all units of all published levels in pieces, each with its level; for files."""
+    problem, named = estimation_problem(measurements, facilities=facilities, queries=queries)
+    yield from _level_pieces(problem, measurements, named)
+
+
+def estimation_problem(
+    measurements: Measurements,
+    *,
+    facilities: Facilities | None = None,
+    queries: Sequence[str] | None = None,
+    noise: bool = True,
+) -> tuple[Problem, dict[str, list[str]]]:
+    """The problem of all published levels, and the queries to estimate at each level."""
     named = queries_by_level(measurements, list(measurements.published.levels), queries)
     asked = [measurements.schema.query(name) for names in named.values() for name in names]
-    yield from _level_pieces(problem_of(measurements, asked, facilities=facilities), measurements, named)
+    return problem_of(measurements, asked, facilities=facilities, noise=noise), named
 
 
 def measurements_of(

@@ -19,7 +19,8 @@ from tallyveil.blue.zeros import attributes_with_zeros, open_cells, possible_cel
 from tallyveil.errors import InputError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
-from tallyveil.nouns.schema import Query
+from tallyveil.nouns.schema import TOTAL, Query
+from tallyveil.privacy.constraints import Invariant
 from tallyveil.release.measurements import Ask, Measurements, SavedAnswers
 
 NO_NOISE = 1e-9  # smaller variances are replaced by this one
@@ -163,17 +164,16 @@ def problem_of(
     asked: Sequence[Query],
     *,
     facilities: Facilities | None = None,
-    exact: Mapping[tuple[str, str], Counts | None] | None = None,
     noise: bool = True,
 ) -> Problem:
     """The problem that answers some queries from measurements.
 
-    Without ``noise`` no answer is ever requested, and ``exact`` lists which answers would be known.
+    Without ``noise`` no answer is ever requested, and the answers that would be known are taken from the strategy.
     """
     spine, schema, strategy = measurements.spine, measurements.schema, measurements.strategy
     optimised = measurements.optimised
     available = {level: available_queries(measurements, level) for level in spine.levels}
-    known = dict(measurements.exact) if exact is None else dict(exact)
+    known = dict(measurements.exact) if noise else dict.fromkeys(_exact_pairs(measurements))
     queries = [schema.query(name) for names in available.values() for name in names]
     possible = possible_cells(schema, strategy)
     decomposition = Decomposition.of(
@@ -197,6 +197,15 @@ def problem_of(
         one = Known(marginal=decomposition.marginal(schema.query(name)), answers=answers, unit=unit)
         informations[number] = replace(informations[number], known=(*informations[number].known, one))
     return _reaching(informations, decomposition, measurements.ask if noise else None)
+
+
+def _exact_pairs(measurements: Measurements) -> list[tuple[str, str]]:
+    """The (query, level) pairs that are published exactly."""
+    strategy, schema = measurements.strategy, measurements.schema
+    pairs = [(one.query, one.level) for one in strategy.constraints if isinstance(one, Invariant)]
+    if strategy.neighbours == "replace-one":
+        pairs.append((TOTAL, measurements.published.levels[0]))
+    return [(schema.query(query).name, level) for query, level in pairs]
 
 
 def available_queries(measurements: Measurements, level: str) -> list[str]:

@@ -24,6 +24,7 @@ from tallyveil.cli import (
     compiling,
     demo,
     epl,
+    estimate,
     evaluate,
     keygen,
     presets,
@@ -61,6 +62,7 @@ app.command("sign")(sign.sign)
 app.command("baseline")(baseline.baseline)
 app.command("evaluate")(evaluate.evaluate)
 app.command("tables")(publish.tables)
+app.command("estimate")(estimate.estimate)
 app.command("uncertainty")(uncertainty.uncertainty)
 app.command("compare")(compare.compare)
 app.command("epl")(epl.epl)

@@ -84,6 +84,13 @@ def protect(
         bool,
         typer.Option("--mdf", help="Also write the release as a microdata detail file (schemas of 1940 and 2020)."),
     ] = False,
+    estimates: Annotated[
+        bool,
+        typer.Option(
+            "--estimates",
+            help="Also write estimates/: unbiased estimates of all levels with standard deviations (see estimate).",
+        ),
+    ] = False,
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the certificate with this private key (see keygen).")
     ] = None,
@@ -165,6 +172,7 @@ def protect(
         source=read.codebook,
         sign_with=sign,
         mdf=mdf,
+        estimates=estimates,
     )
     summarise(release, output, as_json=as_json)
 

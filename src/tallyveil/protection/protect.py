@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tallyveil.blue.accuracy import unmeasured
+from tallyveil.blue.estimate import estimate_pieces, estimation_problem
 from tallyveil.engine.level import Progress, Run
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError
@@ -126,12 +128,15 @@ def protect_to_folder(
     source: Codebook | None = None,
     sign_with: Path | None = None,
     mdf: bool = False,
+    estimates: bool = False,
     progress: Progress | None = None,
 ) -> Release:
     """Protect counts and write the release as a new folder; measurements go to disk as they are drawn.
 
     The parameters are those of :func:`protect` and ``write_release``: ``source`` says how the data were read,
-    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file.
+    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file. ``estimates`` adds the
+    best linear unbiased estimates of all levels with their standard deviations (``tv.estimate``), which are computed
+    from the same noisy answers and cost nothing more.
     """
     refuse_existing(folder)
     if not os.access(Path(folder).absolute().parent, os.W_OK):
@@ -146,9 +151,15 @@ def protect_to_folder(
     if mdf:
         refuse_unless_mdf(run.people, strategy)
     pairs = measured_pairs(strategy, measurements)
+    if estimates:
+        check_estimable(run)
     release, noisy = _protected(run)
     with _spent(run):
-        write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
+        margins = estimate_pieces(noisy, facilities=run.facilities) if estimates else ()
+        write_release(
+            release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf,
+            estimates=margins,
+        )  # fmt: skip
     return release
 
 
@@ -182,6 +193,16 @@ class _ProtectionRun:
             optimised=self.optimised,
             filter=self.people.filter,
         )
+
+
+def check_estimable(run: _ProtectionRun) -> None:
+    """Refuse estimates that the strategy's measurements do not determine, before any noise is drawn."""
+    people, strategy = run.people, run.strategy
+    blank = unmeasured(people.spine, people.schema, strategy, optimised=run.optimised)
+    problem, named = estimation_problem(blank, facilities=run.facilities, noise=False)
+    for level in named:
+        if run.optimised is None or run.optimised.keeps(level):
+            problem.place(level)
 
 
 def _facilities_used(
