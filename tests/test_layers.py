@@ -72,7 +72,7 @@ ROWS = [
     ["mechanisms"],
     ["blue"],  # takes measurements; the engine may use its pass up
     ["engine", "evaluate", "risk"],
-    ["protection.before_noise", "protection.protect", "protection.verify", "protection"],
+    ["protection.before_noise", "protection.estimate_checks", "protection.protect", "protection.verify", "protection"],
     ["auditing"],  # runs the engine, and hands what it gives to the audit
     ["report"],
     ["cli", "__main__"],

@@ -29,12 +29,15 @@ class Stage:
     first_child, child
         The children of unit ``u`` are ``child[first_child[u] : first_child[u + 1]]`` in the next stage; without
         ``child`` they are these numbers themselves. The last stage has neither.
+    times
+        How many siblings each of these children stands for, if alike children are listed once; for variances only.
     """
 
     level: str | None
     size: int
     first_child: Integers | None = None
     child: Integers | None = None
+    times: Integers | None = None
 
     def children(self, units: Integers) -> tuple[Integers, Integers]:
         """The children of some units, one unit after another, and how many each has."""
@@ -43,6 +46,15 @@ class Stage:
         ends = np.cumsum(number)
         place = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(self.first_child[units] - ends + number, number)
         return (place if self.child is None else self.child[place]), number
+
+    def repeats(self, units: Integers) -> Integers:
+        """How many siblings each of the ``children`` of some units stands for."""
+        child, number = self.children(units)
+        if self.times is None:
+            return np.ones(len(child), np.int64)
+        assert self.first_child is not None
+        starts = self.first_child[units] - np.cumsum(number) + number
+        return self.times[np.arange(len(child)) + np.repeat(starts, number)]
 
     @cached_property
     def single(self) -> Bools:

@@ -64,12 +64,13 @@ def pass_up(
         child, many = problem.stages[number].stage.children(units[run])
         parent = np.repeat(np.arange(len(many)), many)
         if number + 1 == problem.last:
-            sources = _sums_of_leaves(problem, child, parent, len(many), places)
+            times = problem.stages[number].stage.repeats(units[run])
+            sources = _sums_of_leaves(problem, child, parent, len(many), places, times)
         else:
             below = pass_up(problem, number + 1, child, keep=keep, places=places)
             kept.append(below)
             sources = _Sources(
-                S=sums(below.V, many),
+                S=sums(below.V * problem.stages[number].stage.repeats(units[run])[:, None, None, None], many),
                 children=None if below.x is None else sums(below.x, many),
                 carried=below.carried,
                 parent=parent,
@@ -183,7 +184,12 @@ class _Sources:
 
 
 def _sums_of_leaves(
-    problem: Problem, leaves: Integers, parent: Integers, parents: int, places: Places | None
+    problem: Problem,
+    leaves: Integers,
+    parent: Integers,
+    parents: int,
+    places: Places | None,
+    times: Integers,
 ) -> _Sources:
     """The sums over the leaves of each parent; of single leaves only those that belong to places are held."""
     decomposition, information = problem.decomposition, problem.stages[problem.last]
@@ -197,7 +203,8 @@ def _sums_of_leaves(
     for kind, position in kinds_among(problem, problem.last, leaves, information.base[leaves]):
         V, x = estimates_of_kind(problem, problem.last, kind, leaves[position])
         opened = np.flatnonzero(information.opened[kind])
-        with_some, first, how_many = np.unique(parent[position], return_index=True, return_counts=True)
+        with_some, first = np.unique(parent[position], return_index=True)
+        how_many = np.add.reduceat(times[position], first)
         S[np.ix_(with_some, np.arange(subsets), opened, opened)] += how_many[:, None, None, None] * V
         _, mine, here = np.intersect1d(member, position, assume_unique=True, return_indices=True)
         V_member[np.ix_(mine, np.arange(subsets), opened, opened)] = V

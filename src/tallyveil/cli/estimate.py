@@ -113,7 +113,7 @@ def _published(release: Release, frame: pd.DataFrame, areas: Areas | None) -> np
             query = people.schema.query(name)
             mine = (names == name).to_numpy()
             if spots is not None:
-                mine &= (spots == level).to_numpy() if level is not None else spots.isna().to_numpy()
+                mine = mine & ((spots == level).to_numpy() if level is not None else spots.isna().to_numpy())
             if not mine.any():
                 continue
             if level is None:
