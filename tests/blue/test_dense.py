@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+
 from blue.dense_gls import dense_gls
 from blue.random_trees import draw_case
-
 from tallyveil.blue.downward import estimate_places, whole_tree
 from tallyveil.blue.figures import covariance_of_rows
 from tallyveil.blue.places import places_of
@@ -22,7 +22,9 @@ def compare(seed: int) -> None:
     problem = problem_of(noisy, queries, facilities=case.facilities)
     scale = max(1.0, float(np.abs(dense.x).max()))
     strategy = noisy.strategy
-    largest = max(strategy.noise(level, name).actual_variance() for level, names in strategy.queries.items() for name in names)
+    largest = max(
+        strategy.noise(level, name).actual_variance() for level, names in strategy.queries.items() for name in names
+    )
     seen = 0
     for found in whole_tree(problem):
         level = problem.stages[found.number].stage.level

@@ -18,8 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from itertools import product
+from functools import cached_property
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -95,7 +95,7 @@ class Decomposition:
     def slices(self) -> list[slice]:
         """The columns of each subset."""
         ends = np.cumsum([0, *self.widths]).tolist()
-        return [slice(first, last) for first, last in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(first, last) for first, last in pairwise(ends)]
 
     @cached_property
     def order(self) -> Integers:
@@ -113,7 +113,9 @@ class Decomposition:
         """One cell of the schema for each dense cell, with the first label of every symmetric attribute."""
         axes = [np.arange(n) if name in self.dense else np.zeros(1, np.int64) for name, n in self._axes()]
         grid = np.meshgrid(*axes, indexing="ij") if axes else []
-        return np.ravel_multi_index([axis.reshape(-1) for axis in grid], self.schema.shape) if axes else np.zeros(1, int)
+        return (
+            np.ravel_multi_index([axis.reshape(-1) for axis in grid], self.schema.shape) if axes else np.zeros(1, int)
+        )
 
     def _axes(self) -> list[tuple[str, int]]:
         return list(zip(self.schema.attributes, self.schema.shape, strict=True))
@@ -140,7 +142,7 @@ class Decomposition:
         return Marginal(
             decomposition=self,
             query=query,
-            dense=reduce(np.kron, [weights[name] for name in self.dense], np.ones((1, 1))),
+            dense=_product([weights[name] for name in self.dense]),
             weights={name: weights[name] for name in self.symmetric},
             rows=rows.reshape(math.prod(shape[axis] for axis in first), -1),
         )
@@ -151,7 +153,8 @@ class Decomposition:
         if name not in of:
             return np.ones((1, size))
         place = self.schema.positions(of[name][1])
-        return (place == np.arange(place.max() + 1)[:, None]).astype(np.float64)
+        indicators: Floats = (place == np.arange(place.max() + 1)[:, None]).astype(np.float64)
+        return indicators
 
     def names_all_of(self, query: Query) -> bool:
         """Whether the kept coordinates answer a query."""
@@ -220,7 +223,7 @@ class Marginal:
         return out
 
     def coordinates(self, answers: Floats, dense_rows: Integers) -> Floats:
-        """The transpose of ``answers`` but for the dense part: units x some dense rows x columns, from their answers."""
+        """The transpose of ``answers`` but for the dense part: units x some dense rows x columns."""
         shaped = answers.reshape(len(answers), len(dense_rows), *(len(f) for f in self.factors))
         for axis, factor in enumerate(self.factors):
             shaped = _along(shaped, axis + 2, factor.T)
@@ -260,5 +263,14 @@ def helmert(size: int) -> Floats:
 def _along(values: Floats, axis: int, matrix: Floats) -> Floats:
     """Multiply one axis of an array by a matrix."""
     if matrix.shape == (1, 1):
-        return values * matrix[0, 0]
-    return np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
+        return values * float(matrix[0, 0])
+    out: Floats = np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
+    return out
+
+
+def _product(matrices: Sequence[Floats]) -> Floats:
+    """The Kronecker product of matrices."""
+    out: Floats = np.ones((1, 1))
+    for matrix in matrices:
+        out = np.kron(out, matrix).astype(np.float64, copy=False)
+    return out

@@ -139,7 +139,7 @@ def _padded(problem: Problem, V: Floats, x: Floats | None) -> tuple[Floats, Floa
     decomposition, opened = problem.decomposition, problem.stages[0].opened[int(problem.stages[0].kind[0])]
     cells, open_cells = decomposition.dense_cells, np.flatnonzero(opened)
     whole = np.zeros((1, len(decomposition.subsets), cells, cells))
-    whole[np.ix_([0], np.arange(whole.shape[1]), open_cells, open_cells)] = V
+    whole[np.ix_(np.zeros(1, np.int64), np.arange(whole.shape[1]), open_cells, open_cells)] = V
     if x is None:
         return whole, None
     estimate = np.zeros((1, cells, decomposition.columns))

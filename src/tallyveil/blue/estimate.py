@@ -8,7 +8,6 @@ noisy answers that the strategy pays for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -84,7 +83,9 @@ def estimate(
     for level in chosen:
         spine.depth(level)  # an unknown level is refused before the work
     named = queries_by_level(measurements, chosen, queries)
-    of_areas = list(dict.fromkeys(name for level in spine.levels for name in level_queries(measurements.strategy, schema, level)))
+    of_areas = list(
+        dict.fromkeys(name for level in spine.levels for name in level_queries(measurements.strategy, schema, level))
+    )
     area_queries = [schema.query(name).name for name in queries or of_areas] if areas is not None else []
     asked = [schema.query(name) for names in [*named.values(), area_queries] for name in names]
     problem = problem_of(measurements, asked, facilities=built)
@@ -95,7 +96,9 @@ def estimate(
     parts = [table for _, table in _level_pieces(problem, measurements, named)]
     if areas is not None:
         parts += _area_pieces(problem, measurements, areas, area_queries)
-    return TreeEstimates.of(pa.concat_tables(parts, promote_options="default"), information=words, confidence=confidence)
+    return TreeEstimates.of(
+        pa.concat_tables(parts, promote_options="default"), information=words, confidence=confidence
+    )
 
 
 def estimate_pieces(
@@ -152,7 +155,11 @@ def _level_pieces(
     """The estimates of published levels in pieces: from the tree where it has their units, else as places."""
     optimised, spine = measurements.optimised, measurements.published
     kept = {level: problem.place(level) for level in named if optimised is None or optimised.keeps(level)}
-    marginals = {name: problem.decomposition.marginal(measurements.schema.query(name)) for names in named.values() for name in names}
+    marginals = {
+        name: problem.decomposition.marginal(measurements.schema.query(name))
+        for names in named.values()
+        for name in names
+    }
     if kept:
         at = {number: level for level, number in kept.items()}
         for found in whole_tree(problem, to=max(at)):
@@ -227,19 +234,22 @@ def _jointly(
 ) -> tuple[pa.Table, Floats]:
     """All figures with their covariances, level by level, unit by unit, query by query."""
     spine, schema = measurements.published, measurements.schema
-    groups = [(level, code_array(spine, level, np.arange(spine.size(level))), _owners(spine, level), names) for level, names in named.items()]
+    groups = [
+        (level, code_array(spine, level, np.arange(spine.size(level))), _owners(spine, level), names)
+        for level, names in named.items()
+    ]
     if areas is not None:
         groups.append(("", pa.array(areas.names, pa.string()), areas.of_leaf.astype(np.int64), list(area_queries)))
     figures = sum(len(codes) * sum(schema.query(name).size for name in names) for _, codes, _, names in groups)
     if figures > LARGEST_JOINT:
         raise InputError(
-            f"covariances of {figures:,} figures would be {figures**2:,} numbers; at most {LARGEST_JOINT:,} figures are "
-            f"computed together. Name fewer levels, areas or queries."
+            f"covariances of {figures:,} figures would be {figures**2:,} numbers; at most {LARGEST_JOINT:,} figures "
+            f"are computed together. Name fewer levels, areas or queries."
         )
     members, start = [], 0
     for _, codes, owner, _ in groups:
-        number, unit, place = members_of_leaves(problem, measurements, owner)
-        members.append((number, unit, place + start))
+        number, units, place = members_of_leaves(problem, measurements, owner)
+        members.append((number, units, place + start))
         start += len(codes)
     found = estimate_places(problem, places_of(problem, members, start, joint=True))
     assert found.x is not None
@@ -249,14 +259,14 @@ def _jointly(
     rows = np.cumsum([0, *(marginal.query.size for marginal in marginals.values())])
     tables, chosen, start = [], [], 0
     for level, codes, _, wanted in groups:
-        for place in range(len(codes)):
+        for unit in range(len(codes)):
             for name in wanted:
                 at = names.index(name)
-                index = (start + place) * rows[-1] + np.arange(rows[at], rows[at + 1])
+                index = (start + unit) * rows[-1] + np.arange(rows[at], rows[at + 1])
                 chosen.append(index)
-                answers = marginals[name].answers(found.x[start + place][None])
+                answers = marginals[name].answers(found.x[start + unit][None])
                 sd = np.sqrt(np.maximum(np.diag(whole)[index], 0.0))[None]
-                code = codes.slice(place, 1)
+                code = codes.slice(unit, 1)
                 tables.append(_table(code, marginals[name], (answers, sd), level=level or None, area=not level))
         start += len(codes)
     order = np.concatenate(chosen)

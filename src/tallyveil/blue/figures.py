@@ -17,7 +17,10 @@ def covariance_of_rows(decomposition: Decomposition, marginals: Sequence[Margina
     covariance of two figures is the sum over subsets T of prod_i <w_i, v_i>_{T,i} times w_D' V_T v_D.
     """
     dense = np.concatenate([_dense_weights(marginal) for marginal in marginals])
-    parts = [np.concatenate([_label_weights(marginal)[i] for marginal in marginals]) for i in range(len(decomposition.symmetric))]
+    parts = [
+        np.concatenate([_label_weights(marginal)[i] for marginal in marginals])
+        for i in range(len(decomposition.symmetric))
+    ]
     places, rows = len(V), len(dense)
     out = np.zeros((places, rows, places, rows))
     for number, subset in enumerate(decomposition.subsets):

@@ -30,7 +30,11 @@ def information_words(problem: Problem, measurements: Measurements) -> str:
             words += f"; nothing was saved from {_listed(missing)}"
         if coarse := [level for level in problem.dropped if level not in missing]:
             words += f"; {_listed(coarse)} left out, since what was measured there does not determine these queries"
-    exact = [f"{known.marginal.query.name} of {stage.stage.level or 'whole units'}" for stage in problem.stages for known in stage.known]
+    exact = [
+        f"{known.marginal.query.name} of {stage.stage.level or 'whole units'}"
+        for stage in problem.stages
+        for known in stage.known
+    ]
     if exact:
         words += f"; exact: {_listed(exact)}"
     if any(not stage.opened.all() for stage in problem.stages):

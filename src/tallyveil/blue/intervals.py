@@ -43,13 +43,11 @@ def count_interval(estimate: ArrayLike, sd: ArrayLike, confidence: float = 0.9) 
     return np.maximum(np.where(none, nearest, low), 0.0) + 0.0, np.maximum(np.where(none, nearest, high), 0.0) + 0.0
 
 
-def posterior_interval(
-    estimate: ArrayLike, sd: ArrayLike, confidence: float = 0.9
-) -> tuple[Floats, Floats, Floats]:
+def posterior_interval(estimate: ArrayLike, sd: ArrayLike, confidence: float = 0.9) -> tuple[Floats, Floats, Floats]:
     """Mean and central interval of a count, given its estimate and that it cannot be negative.
 
     The prior is flat on 0 and above, so the posterior is the normal distribution of the estimate, truncated at 0. It
-    answers another question than ``count_interval``: it is never empty and is useful for a single small count, but it is
+    answers another question than ``count_interval``: it is never empty and is useful for a single small count, but is
     biased upwards, so sums of its means are too large.
 
     >>> mean, low, high = posterior_interval([-4.0], [2.0])

@@ -7,6 +7,7 @@ ranks and as a check where a denominator is small.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -142,7 +143,7 @@ class Joint:
         return weights
 
     def _linear(self, weights: Floats) -> Derived:
-        sd = float(np.sqrt(max(weights @ self.covariance @ weights, 0.0)))
+        sd = math.sqrt(max(float(weights @ self.covariance @ weights), 0.0))
         return self._interval(float(weights @ self.estimate), sd)
 
     def _ratio(self, one: ArrayLike, other: ArrayLike) -> Derived:
@@ -152,7 +153,7 @@ class Joint:
             raise InputError("the denominator is estimated as 0, so there is no ratio. Choose another.")
         ratio = float(top @ self.estimate) / whole
         gradient = (top - ratio * bottom) / whole
-        return self._interval(ratio, float(np.sqrt(max(gradient @ self.covariance @ gradient, 0.0))))
+        return self._interval(ratio, math.sqrt(max(float(gradient @ self.covariance @ gradient), 0.0)))
 
     def _interval(self, estimate: float, sd: float) -> Derived:
         half = normal_quantile(self.confidence) * sd

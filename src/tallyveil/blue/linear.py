@@ -7,7 +7,10 @@ singular, and formulas here do not invert them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tallyveil._arrays import Bools, Floats, Integers
 
@@ -75,6 +78,6 @@ def sums(values: Floats, number: Integers) -> Floats:
     return out
 
 
-def _symmetric(V: Floats) -> Floats:
+def _symmetric(V: NDArray[Any]) -> Floats:
     out: Floats = (V + np.swapaxes(V, -1, -2)) / 2
     return out

@@ -1,7 +1,7 @@
 r"""Estimates of places: unions of units, on or off the spine, in one pass up and without covariances of all leaves.
 
 A place is carried up the tree as :math:`\tilde x_{place} = B_u \tilde x_u + f_u + e`, where u is a unit and e, with
-covariance R, is uncorrelated with everything outside u. At a unit of the place (B, R, f) = (I, 0, 0). From the children,
+covariance R, is uncorrelated with what is outside u. A unit of the place has (B, R, f) = (I, 0, 0). From children,
 
 .. math:: B_p = C S^+, \quad R_p = \sum_c (R_c + B_c V^-_c B_c') - C S^+ C', \quad
     f_p = \sum_c (f_c + B_c x^-_c) - B_p \textstyle\sum_c x^-_c, \qquad C = \sum_c B_c V^-_c,
@@ -51,7 +51,9 @@ class Places:
         return order[first[there]], place[there]
 
 
-def places_of(problem: Problem, members: Sequence[tuple[int, Integers, Integers]], count: int, *, joint: bool) -> Places:
+def places_of(
+    problem: Problem, members: Sequence[tuple[int, Integers, Integers]], count: int, *, joint: bool
+) -> Places:
     """Places from their units: triples of a stage, units of it, and the place of each unit.
 
     Units that together are all children of a unit are replaced by it, and a bare unit by its parent, whose people it

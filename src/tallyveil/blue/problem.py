@@ -108,7 +108,7 @@ class StageInformation:
         return True
 
     def vector(self, ask: Ask, units: Integers, opened: Bools) -> Floats:
-        """The information vector sum_q M_q' y_q / variance of units with the same open cells: units x open x columns."""
+        """The information sum_q M_q' y_q / variance of units with the same open cells: units x open x columns."""
         out = np.zeros((len(units), int(opened.sum()), self.decomposition.columns))
         there = np.flatnonzero(self.spans[units] > 0)
         if not len(there) or not out.size:

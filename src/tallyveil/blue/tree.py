@@ -44,7 +44,9 @@ class Stage:
         assert self.first_child is not None
         number = np.diff(self.first_child)[units]
         ends = np.cumsum(number)
-        place = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(self.first_child[units] - ends + number, number)
+        place = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(
+            self.first_child[units] - ends + number, number
+        )
         return (place if self.child is None else self.child[place]), number
 
     def repeats(self, units: Integers) -> Integers:
@@ -60,7 +62,8 @@ class Stage:
     def single(self) -> Bools:
         """Which units have exactly one child."""
         assert self.first_child is not None
-        return np.diff(self.first_child) == 1
+        single: Bools = np.diff(self.first_child) == 1
+        return single
 
 
 def stages_of(spine: Spine, optimised: OptimisedSpine | None, *, shared: str | None) -> list[Stage]:

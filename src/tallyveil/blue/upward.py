@@ -4,8 +4,9 @@ From the children of a unit come :math:`S = \sum_c V^-_c` and :math:`\sum_c x^-_
 
 .. math:: V^-_u = (\Lambda_u + S^{-1})^{-1}, \qquad x^-_u = \sum_c x^-_c + V^-_u (b_u - \Lambda_u \sum_c x^-_c),
 
-and answers that are known exactly are conditioned on. Leaves, and units whose only child is not measured (the only-child
-rule), start from their own information. Leaves are never held: they are read in runs and summed to their parents.
+and answers that are known exactly are conditioned on. Leaves, and units whose only child is not measured (the
+only-child rule), start from their own information. Leaves are never held: they are read in runs and summed to their
+parents.
 """
 
 from __future__ import annotations
@@ -106,7 +107,9 @@ def runs(problem: Problem, number: int, units: Integers) -> Iterator[slice]:
     stage = problem.stages[number].stage
     assert stage.first_child is not None
     decomposition = problem.decomposition
-    each = decomposition.dense_cells * max(decomposition.columns, decomposition.dense_cells * len(decomposition.subsets))
+    each = decomposition.dense_cells * max(
+        decomposition.columns, decomposition.dense_cells * len(decomposition.subsets)
+    )
     ends = np.cumsum(np.diff(stage.first_child)[units]) * each
     first = 0
     while first < len(units):

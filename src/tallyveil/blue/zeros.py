@@ -66,7 +66,9 @@ def open_cells(
     schema = decomposition.schema
     for bounds in _constraints(strategy, FacilityBounds):
         closed = _without_facilities(bounds, facilities)
-        _close(tables[place[bounds.level]], decomposition, schema.query(bounds.attribute), closed, bounds.level, optimised)
+        _close(
+            tables[place[bounds.level]], decomposition, schema.query(bounds.attribute), closed, bounds.level, optimised
+        )
     for bound in _constraints(strategy, Bound):
         closed = np.tile(bound.limits(schema)[1] == 0, (published.size(bound.level), 1))
         if bound.units:
@@ -92,11 +94,17 @@ def _without_facilities(bounds: FacilityBounds, facilities: Facilities | None) -
             f"table of facilities."
         )
     most = np.array([bounds.most.get(name, bounds.most.get(ALL, UNLIMITED)) for name in facilities.types])
-    return (facilities.at(bounds.level).dense() == 0) | (most == 0)
+    closed: Bools = (facilities.at(bounds.level).dense() == 0) | (most == 0)
+    return closed
 
 
 def _close(
-    table: Bools, decomposition: Decomposition, query: Query, closed: Bools, level: str, optimised: OptimisedSpine | None
+    table: Bools,
+    decomposition: Decomposition,
+    query: Query,
+    closed: Bools,
+    level: str,
+    optimised: OptimisedSpine | None,
 ) -> None:
     """Close the dense cells of some rows of a query, given for published units."""
     unit: Integers = np.arange(len(closed))

@@ -70,9 +70,7 @@ def estimate(
         raise InputError("--covariance gives a matrix, which only JSON can hold. Add --json, or -o FILE.json.")
     release = _read(source)
     areas = find_areas(area, release.histogram)
-    found = estimated(
-        release, levels=level, queries=query, areas=areas, confidence=confidence, covariance=covariance
-    )
+    found = estimated(release, levels=level, queries=query, areas=areas, confidence=confidence, covariance=covariance)
     frame = found.to_pandas()
     if compare:
         frame["published"] = _published(release, frame, areas)
@@ -160,7 +158,9 @@ def _show(frame: pd.DataFrame, found: TreeEstimates) -> None:
         rows[name] = rows[name].astype(str)
     rows["interval"] = [f"{figure(low)} to {figure(high)}" for low, high in zip(rows.low, rows.high, strict=True)]
     names = ["place", "unit", "query", "cell", "estimate", "sd", "interval"]
-    headings = dict(zip(names, ["level", "unit", "query", "cell", "estimate", "sd", f"{percent} interval"], strict=True))
+    headings = dict(
+        zip(names, ["level", "unit", "query", "cell", "estimate", "sd", f"{percent} interval"], strict=True)
+    )
     if "published" in frame:
         headings["published"] = "published"
     print_table(rows, title="Counts with their margins", headings=headings)

@@ -155,9 +155,7 @@ def protect(
     if plan:
         from tallyveil.cli.planning import print_plan
 
-        print_plan(
-            people, chosen, published, facilities=built, optimised=measured, threads=threads, as_json=as_json
-        )
+        print_plan(people, chosen, published, facilities=built, optimised=measured, threads=threads, as_json=as_json)
         return
     assert output is not None
     announce(people, chosen, published, optimised=measured)

@@ -31,9 +31,7 @@ def check_estimates(release: ReadRelease) -> str:
     saved, wanted = all_saved(release)
     if saved < wanted:
         raise UncheckedError(f"{saved} of {wanted} measured queries are saved: the estimates need all of them")
-    readers = {
-        level: _Rows(checked_table(release.folder, estimate_name(level), ESTIMATED)) for level in levels
-    }
+    readers = {level: _Rows(checked_table(release.folder, estimate_name(level), ESTIMATED)) for level in levels}
     for level, right in estimate_pieces(saved_again(release), facilities=release.facilities):
         reader = readers[level]
         first, stated = reader.read, reader.next(right.num_rows)
@@ -46,7 +44,8 @@ def check_estimates(release: ReadRelease) -> str:
             if len(far):
                 row = int(far[0])
                 raise BrokenError(
-                    f"{name}, row {first + row + 1:,}, {column}: {found[row]}, but the measurements give {expected[row]}"
+                    f"{name}, row {first + row + 1:,}, {column}: {found[row]}, but the measurements give "
+                    f"{expected[row]}"
                 )
     return "those that the saved measurements give"
 
