@@ -6,13 +6,13 @@ on any thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from tallyveil._arrays import Integers
+from tallyveil._workers import Run
 from tallyveil.engine.conflict import Conflict, conflicts
 from tallyveil.engine.estimate.problem import (
     Asked,
@@ -33,7 +33,6 @@ from tallyveil.nouns.counts import Counts
 from tallyveil.release.measurements import Measurements
 from tallyveil.release.solved import Relaxed, Solved
 
-Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 Progress = Callable[[str, int, int], None]
 Span = tuple[int, int]  # parents, from the first up to the last, which is excluded
 

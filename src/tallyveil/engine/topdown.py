@@ -10,10 +10,11 @@ its children's constraints; such a parent is changed as little as possible (``re
 
 from __future__ import annotations
 
+from tallyveil._workers import Run
 from tallyveil.engine.conflict import first_conflict
 from tallyveil.engine.constraints import check_counts
 from tallyveil.engine.feasibility import check_feasible
-from tallyveil.engine.level import Progress, Run, solve_level, solve_root
+from tallyveil.engine.level import Progress, solve_level, solve_root
 from tallyveil.engine.nests import root_nest
 from tallyveil.engine.run_limits import RunLimits, run_limits
 from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError

@@ -9,8 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
+from threading import Lock
 
 from tallyveil.errors import FolderError, InputError
+
+_ONE_AT_A_TIME = Lock()  # tables are written on several threads, and the umask belongs to the process
 
 
 @contextmanager
@@ -117,8 +120,9 @@ def _settle(temporary: Path) -> None:
 
 
 def _umask() -> int:
-    umask = os.umask(0)  # it can only be read by setting it
-    os.umask(umask)
+    with _ONE_AT_A_TIME:
+        umask = os.umask(0)  # it can only be read by setting it
+        os.umask(umask)
     return umask
 
 

@@ -154,9 +154,9 @@ class Counts:
 
     def taken(self, units: Integers) -> Counts:
         """Return the counts of some units, in the requested order."""
-        sizes = np.diff(self.start)[units]
+        first, sizes = self.start[units], self.start[units + 1] - self.start[units]
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        entry = np.arange(start[-1]) + np.repeat(self.start[:-1][units] - start[:-1], sizes)
+        entry = np.arange(start[-1]) + np.repeat(first - start[:-1], sizes)
         return Counts(start=start, cell=self.cell[entry], count=self.count[entry], cells=self.cells)
 
     def looked_up(self, index: Integers, row_of_cell: NDArray[np.int32], rows: int) -> Integers:

@@ -19,7 +19,7 @@ def counts_table(histogram: Histogram, first: int = 0, last: int | None = None) 
     """The non-zero counts, one row each: geographic columns, attributes, ``count``; all entries, or a range of them."""
     refuse_clashing_names(histogram)
     leaves, span = histogram.leaves, slice(first, last)
-    entries = np.arange(leaves.entries)[span]
+    entries = np.arange(first, leaves.entries if last is None else min(last, leaves.entries))
     unit = np.searchsorted(leaves.start, entries, side="right") - 1
     columns = path_columns(histogram.spine, histogram.spine.leaf, unit)
     columns |= _label_columns(histogram.schema, leaves.cell[span].astype(np.int64))
@@ -81,8 +81,8 @@ def path_columns(spine: Spine, level: str, units: Integers, *, names: bool = Fal
         codes = text_array(spine.own_codes(name)[distinct_units])
         repeat = name in spine.own
         columns.append((name, _each_once(codes, coded) if repeat else pa.DictionaryArray.from_arrays(coded, codes)))
-        if spine.depth(name) > 0:
-            units = spine.parents(name)[units]
+        if spine.depth(name) > 0:  # a few units of a large level: not all parents
+            units = (np.searchsorted(spine.first_child[spine.depth(name) - 1], distinct_units, side="right") - 1)[place]
     return dict(reversed(columns))
 
 
@@ -104,6 +104,10 @@ def code_array(spine: Spine, level: str, units: Integers) -> pa.Array:
 
 def text_array(codes: Codes) -> pa.Array:
     """Codes as text."""
+    size = codes.dtype.itemsize
+    if len(codes) and size and np.char.str_len(codes).min() == size:  # equal lengths: the bytes as they are
+        fixed = pa.Array.from_buffers(pa.binary(size), len(codes), [None, pa.py_buffer(np.ascontiguousarray(codes))])
+        return fixed.cast(pa.binary()).cast(pa.string())
     return pa.array(codes.tolist(), pa.binary()).cast(pa.string())
 
 

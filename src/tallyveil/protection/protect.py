@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tallyveil._workers import workers
 from tallyveil.blue.accuracy import unmeasured
 from tallyveil.blue.estimate import estimate_pieces, estimation_problem
-from tallyveil.engine.level import Progress, Run
+from tallyveil.engine.level import Progress
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError
 from tallyveil.files.atomic import refuse_existing
@@ -221,8 +221,8 @@ def _protected(run: _ProtectionRun) -> tuple[Release, Measurements]:
     noisy = measure(
         run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact
     )
-    with _spent(run), _workers(run.threads) as workers:
-        histogram, solved = topdown(noisy, limits=limits, failsafe=run.failsafe, run=workers, progress=run.progress)
+    with _spent(run), workers(run.threads) as mapped:
+        histogram, solved = topdown(noisy, limits=limits, failsafe=run.failsafe, run=mapped, progress=run.progress)
     published = histogram if run.optimised is None else run.optimised.restored(histogram)
     release = Release(
         histogram=replace(published, filter=run.people.filter),
@@ -250,13 +250,3 @@ def _spent(run: _ProtectionRun) -> Iterator[None]:
             f"{what.rstrip('.')}. Noise had been drawn, and that a run ends can depend on the noise: its budget "
             f"({run.strategy.unit} {text(run.strategy.budget)}) counts as spent. {again}"
         ) from problem
-
-
-@contextmanager
-def _workers(threads: int | None) -> Iterator[Run]:
-    """Threads that solve the pieces of a level in order; waiting work is dropped when something goes wrong."""
-    pool = ThreadPoolExecutor(threads or os.cpu_count() or 1)
-    try:
-        yield pool.map
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from tallyveil._workers import workers
 from tallyveil.errors import FolderError
 from tallyveil.files.atomic import new_folder
 from tallyveil.files.release_folder.certificate_file import write_certificate
@@ -147,14 +148,22 @@ def _stamped(release: Release, kept: Measurements | None) -> Certificate:
 
 
 def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: int = 1 << 20) -> None:
+    """Write the codebook and the tables of counts, several tables at a time; the largest begin first."""
+
+    def level_table(level: str) -> Iterator[pa.Table]:
+        return _level_pieces(histogram, level, level_queries(strategy, histogram.schema, level))
+
     firsts = range(0, max(1, histogram.leaves.entries), size)
-    write_table((counts_table(histogram, first, first + size) for first in firsts), place / RELEASE)
-    write_table(units_table(histogram.spine), place / SPINE)
+    tables: dict[str, Iterable[pa.Table]] = {
+        level_name(histogram.spine.leaf): level_table(histogram.spine.leaf),
+        RELEASE: (counts_table(histogram, first, first + size) for first in firsts),
+        **{level_name(level): level_table(level) for level in reversed(histogram.spine.levels[:-1])},
+        SPINE: (units_table(spine) for spine in [histogram.spine]),
+    }
     write_text(codebook_to_toml(codebook_for(histogram, "long")), place / CODEBOOK)
     (place / "levels").mkdir()
-    for level in histogram.spine.levels:
-        pieces = _level_pieces(histogram, level, level_queries(strategy, histogram.schema, level))
-        write_table(pieces, place / level_name(level))
+    with workers() as run:
+        list(run(lambda name: write_table(tables[name], place / name), tables))
 
 
 def _level_pieces(histogram: Histogram, level: str, queries: Sequence[str], size: int = 1 << 22) -> Iterator[pa.Table]:
