@@ -9,6 +9,8 @@ import signal
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -27,6 +29,7 @@ from tallyveil.cli import (
     estimate,
     evaluate,
     keygen,
+    ledger,
     presets,
     protect,
     publish,
@@ -73,6 +76,7 @@ app.add_typer(risk.app, name="risk")
 _ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("reproduce", context_settings=_ANYTHING, add_help_option=False)(reproduce.reproduce)
 app.command("account")(account.account)
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(presets.app, name="presets", no_args_is_help=True)
 app.command("cite")(cite.cite)
 
@@ -94,12 +98,9 @@ def options(
 
 
 def main() -> None:
-    """Run the program. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (143 terminated)."""
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupt)
+    """Run the program. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (143 terminated, 129 hung up)."""
     try:
-        with warnings.catch_warnings():
+        with _interruptible(), warnings.catch_warnings():
             warnings.showwarning = _warn
             app()
     except InputError as problem:
@@ -114,24 +115,53 @@ def main() -> None:
             stop = stop.__cause__
         if stop is None:
             raise
-        sys.exit(stop.code)
+        sys.exit(_failed(stop, stop.code))
+
+
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class _Interrupted(BaseException):
-    """Ctrl-C, which the command-line library would turn into exit code 1 if it were a KeyboardInterrupt."""
+    """Ctrl-C, which the command-line library would turn into exit code 1 if it were a KeyboardInterrupt.
 
-    def __init__(self, code: int) -> None:
-        self.code = code
+    Its notes say what is kept of the work.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.code = 128 + number
+        self.how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+
+    def __str__(self) -> str:
+        return " ".join([f"{self.how}; nothing was left half-written.", *getattr(self, "__notes__", ())])
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Signals that end the program raise ``_Interrupted`` once; under nohup, closing the terminal does not."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN or number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, _frame: object) -> None:
-    raise _Interrupted(128 + number)
+    for other in _SIGNALS:  # nothing interrupts the cleaning up
+        signal.signal(other, signal.SIG_IGN)
+    raise _Interrupted(number)
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     typer.echo(f"tallyveil: {message}", err=True)
 
 
-def _failed(problem: Exception, code: int) -> int:
+def _failed(problem: BaseException, code: int) -> int:
     typer.echo(f"tallyveil: {problem}", err=True)
     return code

@@ -134,7 +134,7 @@ def check_threads(threads: int | None) -> None:
 
 def refuse_unless_resumable(output: Path | None, part: str) -> None:
     """Refuse an existing folder, unless it holds work that can be resumed."""
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.atomic import refuse_unwritable
 
     if output is not None and not (output / part / "job.json").exists():
-        refuse_existing(output)
+        refuse_unwritable(output)

@@ -78,13 +78,13 @@ def choose(
     """
     from tallyveil.cli.risk_choose_output import show_choice, write_choice
     from tallyveil.cli.strategies import find_strategy
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.atomic import refuse_unwritable
     from tallyveil.nouns.schema import DETAILED
     from tallyveil.risk.budget import allocation
     from tallyveil.risk.budget.choose import choose as choose_budget
 
     if output is not None:
-        refuse_existing(output)
+        refuse_unwritable(output)
     if strategy is None and (level or detail_only or allocate or epsilon or rho):
         raise InputError(
             "--level, --detail-only, --allocate, --epsilon and --rho are for a strategy. Give --strategy S."

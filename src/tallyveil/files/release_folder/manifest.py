@@ -19,8 +19,9 @@ from typing import Any, BinaryIO
 
 from tallyveil.errors import InputError
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError, plain
-from tallyveil.files.release_folder.layout import CERTIFICATE, FIELDS, SIGNATURE
+from tallyveil.files.release_folder.layout import CERTIFICATE, SIGNATURE
 from tallyveil.release.canonical import MANIFEST, parse_canonical
+from tallyveil.release.certificate import FIELDS, check_identifier
 
 UNLISTED = (CERTIFICATE, SIGNATURE)  # the certificate cannot list itself, and its signature comes after it
 LARGEST_TEXT = 1 << 28  # bytes of a certificate or TOML file
@@ -104,12 +105,18 @@ class Sealed:
         if not isinstance(certificate, dict):
             raise BrokenError(f"{CERTIFICATE}: not a certificate. It has the fields declared and observed")
         fields = (*FIELDS, MANIFEST)
-        missing = [name for name in fields if not isinstance(certificate.get(name), dict)]
+        missing = [name for name in ("declared", "observed", MANIFEST) if not isinstance(certificate.get(name), dict)]
         if missing:
             raise BrokenError(f"{CERTIFICATE} has no {missing[0]} part")
         unknown = [name for name in certificate if name not in fields]
         if unknown:
             raise BrokenError(f"{CERTIFICATE}: unknown field {unknown[0]!r}")
+        if "measurement" not in certificate:
+            raise BrokenError(f"{CERTIFICATE} has no measurement field")
+        try:
+            check_identifier(certificate["measurement"])
+        except InputError as problem:
+            raise BrokenError(str(problem)) from None
         return certificate
 
     def match(self, listed: Mapping[str, str]) -> str:

@@ -69,6 +69,19 @@ def measurement_sizes(measurements: Measurements, pairs: Sequence[Pair] | None =
     return Sizes(numbers=numbers, bytes=round(size))
 
 
+def planned_sizes(
+    people: Histogram, strategy: Strategy, pairs: Sequence[Pair] | None, *, optimised: OptimisedSpine | None = None
+) -> Sizes:
+    """How large the measurements of some pairs (or of all) will be; none is drawn."""
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("a plan asks for no measurement")
+
+    spine = people.spine if optimised is None else optimised.spine
+    shape = Measurements(spine=spine, schema=people.schema, strategy=strategy, ask=never, optimised=optimised)
+    return measurement_sizes(shape, pairs)
+
+
 def file_name(query: str) -> str:
     """A query as a file name; different queries have different names.
 
