@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test test-all lint format bench docs papers dist clean
+.PHONY: help demo test test-all fuzz audit lint format bench docs papers dist clean
 
 help:            ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -31,6 +31,13 @@ test: $(VENV)/dev       ## every test that runs in minutes (2 cores)
 
 test-all: $(VENV)/dev   ## the slow tests too
 	$(BIN)/tallyveil compile && HYPOTHESIS_PROFILE=new $(BIN)/pytest -n 2
+
+fuzz: $(VENV)/dev       ## 20,000 random inputs: each is refused in a line, or right (CASES=1000 FIRST=0 for others)
+	$(BIN)/tallyveil compile && $(BIN)/python tests/fuzz/run_fuzz.py $(or $(CASES),20000) $(or $(FIRST),0)
+
+audit: $(VENV)/dev      ## known vulnerabilities of the packages we need (skipped without a network)
+	-$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/python .ci/audit.py
 
 lint: $(VENV)/dev       ## style and types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy

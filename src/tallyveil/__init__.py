@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tallyveil.privacy.strategy import Strategy
     from tallyveil.protection.protect import protect, protect_to_folder
     from tallyveil.protection.verify import sign_release, verify_release
+    from tallyveil.release.about import About
     from tallyveil.release.certificate import Certificate
     from tallyveil.release.measurements import Measurements
     from tallyveil.release.release import Release
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives: nouns first, then the verbs people need, then the parts of the package.
 _HOME = {
+    "About": "release.about",
     "Areas": "nouns.areas",
     "Certificate": "release.certificate",
     "Counts": "nouns.counts",
@@ -72,6 +74,7 @@ _PARTS = {
     "schemas": "nouns.census_schemas",
 }
 __all__ = [
+    "About",
     "Areas",
     "Certificate",
     "Counts",

@@ -23,7 +23,7 @@ def test_what_the_user_names_goes_into_the_draft(tmp_path):
     assert done.exit_code == 0
     assert "relative = true" in done.stdout
     assert 'count = "many"' in done.stdout
-    assert "Histogram(all 1, z 2, s 6; g 2): 84 in all" in done.stderr
+    assert "84 persons; units: all 1, z 2, s 6; labels: g 2\n" in done.stderr
     with pytest.raises(InputError, match=r"--levels: .*t\.csv has no column 'y'\. The columns are z, s, g, many"):
         run("codebook", file, "--levels", "z,y")
 

@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 from small_release import small_noisy, small_release
 from tallyveil import Areas, Histogram, Schema, Spine, Strategy, verify_release
+from tallyveil.cli.publish import tables as publish_tables
 from tallyveil.cli.uncertainty import uncertainty
 from tallyveil.errors import InputError
-from tallyveil.files import read_release, write_release
+from tallyveil.files import read_release, write_release, write_tables
 from tallyveil.protection.protect import protect
 
 app = typer.Typer()
@@ -50,12 +51,12 @@ def test_margins_are_printed_and_put_beside_the_counts_and_the_release_still_hol
     done = run(folder)
     assert "2 of 2 re-runs done" in done.stderr
     assert "Margins of error, in persons, from 2 re-runs" in done.stdout
-    assert "A bias smaller than the standard deviation of the noise" in done.stdout
-    assert "At level tract, about nine in ten totals are within " in done.stdout
+    assert "No bias is larger than the standard deviation of the noise, so none can be told from 0." in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("At level tract, about nine in ten totals are within ")
     assert "noise and post-processing only. Errors of the census itself" in done.stdout
     assert "computed from the release alone: no budget was spent" in done.stdout
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert ["county", "total", "0", "or", "more", "0", "6", "0"] in lines  # an invariant
+    assert ["county", "total", "0", "or", "more", "0", "6"] in lines  # an invariant
     table = pd.read_parquet(folder / "levels" / "tract.parquet")
     assert "age:adult_moe90" in table
     assert (table["age:adult_moe90"] > 0).all()
@@ -175,3 +176,34 @@ def test_what_cannot_be_asked_is_refused_before_the_work(folder, words, line):
 def test_margins_do_not_change_what_is_read(folder, made):
     run(folder)
     assert read_release(folder).histogram == read_release(made).histogram
+
+
+def test_the_detailed_counts_have_margins_too_and_tables_writes_them_as_uncertainty_estimates_them(folder, tmp_path):
+    done = run(folder, "--no-write", "--json", replicates=10)
+    told = [row for row in json.loads(done.stdout)["margins"] if (row["level"], row["query"]) == ("tract", "detailed")]
+    assert told
+    assert run(folder, "--no-write", "--level", "tract").stdout.count("tract detailed") == 1
+    tables_app = typer.Typer()
+    tables_app.command()(publish_tables)
+    place = tmp_path / "tables"
+    words = [str(folder), "--query", "detailed", "--level", "tract", "--margins", "-o", str(place)]
+    made = CliRunner().invoke(tables_app, words, catch_exceptions=False)
+    assert made.exit_code == 0, made.stderr
+    wide, tidy = pd.read_csv(place / "tract.csv"), pd.read_csv(place / "tract_tidy.csv")
+    columns = [name for name in wide if name.startswith("detailed:") and not name.endswith("_moe90")]
+
+    def expected(count):
+        return next(row["margin"] for row in reversed(told) if count >= row["least"])
+
+    for name in columns:
+        assert wide[f"{name}_moe90"].tolist() == [expected(count) for count in wide[name]]
+    assert tidy["moe90"].notna().all()
+    rows = tidy[tidy["query"] == "detailed"]
+    assert rows["moe90"].tolist() == [expected(count) for count in rows["count"]]
+    assert "No margin was computed" not in (place / "README.txt").read_text()
+
+
+def test_tables_name_the_queries_that_have_no_margin(folder, tmp_path):
+    run(folder, "--level", "tract", "--query", "total")
+    write_tables(folder, tmp_path / "t", levels=["tract"], queries=["detailed"])
+    assert "No margin was computed for age, home, detailed.\n" in (tmp_path / "t" / "README.txt").read_text()

@@ -559,3 +559,79 @@ def test_a_level_whose_codes_repeat_has_the_names_of_its_paths():
     draft = draft_table(catchments().astype({"Distr_No": str}), levels=["Region", "Distr_No", "Facility ID"])
     assert draft.book.relative
     assert draft.book.names == {"Distr_No": "District", "Facility ID": "Facility"}
+
+
+def villages_with_names(codes=("prov", "dist", "aldeia")):
+    """Every province has a district 1 and every district a village 1; sex in rows, age in columns, and a total."""
+    rng, rows = np.random.default_rng(5), []
+    province, district, village = codes
+    for i in range(3 * 4 * 7 * 2):
+        p, d, v, sex = (int(part) + 1 for part in np.unravel_index(i, (3, 4, 7, 2)))
+        counts = rng.integers(0, 200, 3)
+        rows.append([p, f"Província {p}", d, f"Distrito {p}.{d}", v, "HM"[sex - 1], *counts, counts.sum()])
+    names = [province, f"{province}_nome", district, f"{district}_nome", village, "sexo"]
+    return pd.DataFrame(rows, columns=[*names, "0-14", "15-64", "65+", "total"]).astype(str)
+
+
+@pytest.mark.parametrize("codes", [("prov", "dist", "aldeia"), ("prov", "d", "aldeia")])
+def test_codes_repeat_in_every_parent_and_only_the_names_of_columns_show_it(codes):
+    table = villages_with_names(codes)
+    draft = draft_table(table)
+    assert draft.book.levels == codes
+    assert draft.book.relative
+    assert draft.book.names == {codes[0]: f"{codes[0]}_nome", codes[1]: f"{codes[1]}_nome"}
+    assert draft.book.attributes == {"sexo": ("H", "M"), "age": ("0-14", "15-64", "65+")}
+    assert reads(table, draft, table["total"].astype(int).sum())
+
+
+def test_a_table_whose_total_is_the_sum_of_columns_is_not_a_list_of_persons_whatever_the_columns_are_called():
+    table = villages_with_names(("u", "v", "w")).rename(columns={"u_nome": "x", "v_nome": "y"})
+    draft = draft_table(table)
+    assert draft.book.layout == "wide"
+    assert draft.book.total == "total"
+
+
+def test_a_draft_of_persons_doubts_it_where_a_column_looks_like_a_number_of_people():
+    rows = [[f"z{i % 4}", "ab"[i % 2], 7 * i % 41, 5 * i % 43] for i in range(120)]
+    draft = draft_table(pd.DataFrame(rows, columns=["zone", "sex", "count", "n"]).astype(str), attributes=["sex"])
+    assert draft.book.layout == "persons"
+    doubt, _ = draft.doubts
+    assert doubt.startswith("one row is one person here; if count is the number of people of a row, draft again with")
+    assert f"# {doubt}\n" in draft.to_toml()
+    assert draft_table(catchments()).doubts == ()
+
+
+def test_names_that_look_like_codes_and_a_state_that_all_rows_share_are_kept():
+    rows = [["10", f"{i // 10:03d}", f"Town{i // 10}", f"10{i // 10:03d}{i:03d}", i, 2 * i] for i in range(40)]
+    table = pd.DataFrame(rows, columns=["STATEFP20", "COUNTYFP20", "COUNTY20NM", "GEOID20", "men", "women"])
+    draft = draft_table(table.astype(str))
+    assert draft.book.levels == ("STATEFP20", "COUNTYFP20", "GEOID20")
+    assert draft.book.names == {"COUNTYFP20": "COUNTY20NM"}
+
+
+def test_a_draft_of_totals_says_nothing_about_labels():
+    table = pd.DataFrame({"town": [f"t{i}" for i in range(12)], "population": range(5, 17)})
+    assert draft_table(table).book.labels_from is None
+    assert "labels" not in draft_table(table).to_toml()
+
+
+def test_thousands_separated_by_dots_are_counts_and_the_reader_says_what_to_do():
+    rows = [[f"Land {i // 6}", f"{i:05d}", f"{1 + i % 9}.{37 * i + 1:03d}", str(300 + 91 * i % 600)] for i in range(24)]
+    table = pd.DataFrame(rows, columns=["Land", "AGS", "weiblich", "männlich"])
+    draft = draft_table(table)
+    assert draft.book.layout == "wide"
+    assert draft.book.attributes == {"sex": ("weiblich", "männlich")}
+    with pytest.raises(InputError, match=r"row 1, column 'weiblich': 1\.001 is not a whole number.*thousands"):
+        read_counts(table, draft.book)
+    shares = draft_table(table.assign(weiblich=[f"0.{i:03d}" for i in range(24)]))
+    assert "weiblich" in shares.book.ignore
+
+
+def test_rows_of_totals_among_labels_and_units_are_named_since_they_would_be_counted_twice():
+    labels = [(r, s, a) for r in ("A", "B", "Total") for s in ("M", "F", "Both sexes") for a in ("0-17", "18+")]
+    table = pd.DataFrame([[*row, 10 + i] for i, row in enumerate(labels)], columns=["region", "sex", "age", "count"])
+    draft = draft_table(table)
+    twice = "looks like a total of other rows; remove these rows from the table, or their people are counted twice"
+    assert draft.doubts == (f"region 'Total': {twice}", f"sex 'Both sexes': {twice}")
+    assert f'"Both sexes",  # {twice}' in draft.to_toml()
+    assert draft_table(table[(table.region != "Total") & (table.sex != "Both sexes")]).doubts == ()

@@ -92,9 +92,9 @@ def baseline(
     """
     from tallyveil.cli.baseline_methods import checked_options, run_method
     from tallyveil.cli.reading import read_people
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.atomic import refuse_unwritable
 
-    refuse_existing(output)
+    refuse_unwritable(output)
     given = {
         "query": query,
         "epsilon": epsilon,

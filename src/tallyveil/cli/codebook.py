@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from tallyveil.files.tables.draft import Draft
 
 FROM_DATA = (
-    "tallyveil: labels and units were taken from the data, so they can tell about single people: what is released with "
-    "this codebook is stamped. Check them, list every label that can occur, give --units FILE, then remove labels_from "
-    "and units_from."
+    "Labels and units were taken from the data, so they can tell about single people: what is released with this "
+    "codebook is stamped. Check them, list every label that can occur, give --units FILE, then remove labels_from and "
+    "units_from."
+)
+UNITS_FROM_DATA = (
+    "Units were taken from the data, so they can tell about single people: what is released with this codebook is "
+    "stamped. Check them, give --units FILE, then remove units_from."
 )
 INCOMPLETE = 1  # exit code: a draft was made, but it cannot be used before it is completed
 
@@ -88,12 +92,13 @@ def codebook(
         typer.echo(text, nl=False)
     else:
         write_text(text, output)
-    complete = _summarise(data, drafted)
+    complete = _summarise(data, drafted, output)
     raise typer.Exit(0 if complete else INCOMPLETE)
 
 
-def _summarise(data: Path, drafted: Draft) -> bool:
+def _summarise(data: Path, drafted: Draft, output: Path | None) -> bool:
     """Say on stderr what the draft reads and what it lacks. Returns whether it reads the table."""
+    from tallyveil.cli.reading import outline
     from tallyveil.files.tables.read import read_counts
 
     if drafted.book.ignore:
@@ -108,8 +113,13 @@ def _summarise(data: Path, drafted: Draft) -> bool:
     except InputError as problem:
         typer.echo(f"tallyveil: the draft does not read the table yet: {problem}", err=True)
         return False
-    typer.echo(f"{people}: {people.total():,} in all", err=True)
-    typer.echo(FROM_DATA, err=True)
+    typer.echo(f"{people.total():,} persons; {outline(people)}", err=True)
+    for note in drafted.doubts:
+        typer.echo(f"tallyveil: {note}", err=True)
+    typer.echo(FROM_DATA if drafted.book.labels_from else UNITS_FROM_DATA, err=True)
+    if output is not None:
+        command = f"tallyveil protect {data} --codebook {output} --epsilon 1 --plan"
+        typer.echo(f"{output}: a draft. Read it, and correct it where it is wrong. Next: {command}", err=True)
     return True
 
 

@@ -56,10 +56,10 @@ def compare(
     from tallyveil.cli.reading import read_truth_and_releases
     from tallyveil.cli.tables import INTERNAL
     from tallyveil.evaluate.compare import FRACTIONS, like_a_sample
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.atomic import refuse_unwritable
 
     if output is not None:
-        refuse_existing(output)
+        refuse_unwritable(output)
     older = _older_methods(swap, match, suppress, seed)
     data = read_truth_and_releases(truth, releases, codebook, units=units, file_format=file_format)
     older.check(data.truth)

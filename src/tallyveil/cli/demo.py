@@ -32,11 +32,11 @@ def demo(
     """
     from tallyveil.cli.compiling import compile_first
     from tallyveil.cli.synth import write_population
-    from tallyveil.files.atomic import new_folder, refuse_existing
+    from tallyveil.files.atomic import new_folder, refuse_unwritable
     from tallyveil.populations import census_1940
     from tallyveil.privacy import Strategy
 
-    refuse_existing(output)
+    refuse_unwritable(output)
     strategy = Strategy.preset("e2e-2018", epsilon=1)
     compile_first()
     with new_folder(output) as place:

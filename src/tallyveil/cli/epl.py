@@ -73,10 +73,10 @@ def epl(
     """
     from tallyveil.evaluate.epl.loss import epl as estimate
     from tallyveil.evaluate.residual_file import read_residuals
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.atomic import refuse_unwritable
 
     if output is not None:
-        refuse_existing(output)
+        refuse_unwritable(output)
     if column is not None:
         _refuse_both(truth=truth, codebook=codebook, format=file_format, level=level, query=query, units=units)
         residuals: Residuals | NDArray[Any] = read_residuals(file, column)

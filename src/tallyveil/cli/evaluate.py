@@ -112,12 +112,12 @@ def evaluate(
     from tallyveil.cli.reading import find_areas, find_homes, read_truth_and_releases
     from tallyveil.cli.tables import INTERNAL, records
     from tallyveil.evaluate.evaluation import evaluation
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.atomic import refuse_unwritable
 
     if over not in ("nonempty", "all"):
         raise InputError(f"--over must be nonempty or all. Got {over} instead.")
     if output is not None:
-        refuse_existing(output)
+        refuse_unwritable(output)
     data = read_truth_and_releases(truth, releases, codebook, units=units, file_format=file_format)
     definition: Definition = "product" if homogeneity_index is HomogeneityIndex.product else "cells"
     uses = Uses.of(

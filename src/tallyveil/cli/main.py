@@ -5,10 +5,13 @@ Commands import what they need when they run, so ``tallyveil --help`` loads noth
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -26,6 +29,7 @@ from tallyveil.cli import (
     epl,
     evaluate,
     keygen,
+    ledger,
     presets,
     protect,
     publish,
@@ -38,7 +42,7 @@ from tallyveil.cli import (
     uncertainty,
     verify,
 )
-from tallyveil.errors import InputError, TallyveilError
+from tallyveil.errors import InputError, TallyveilError, one_line
 
 app = typer.Typer(
     name="tallyveil",
@@ -71,6 +75,7 @@ app.add_typer(risk.app, name="risk")
 _ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("reproduce", context_settings=_ANYTHING, add_help_option=False)(reproduce.reproduce)
 app.command("account")(account.account)
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(presets.app, name="presets", no_args_is_help=True)
 app.command("cite")(cite.cite)
 
@@ -92,44 +97,93 @@ def options(
 
 
 def main() -> None:
-    """Run the program. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (143 terminated)."""
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupt)
+    """Run the program. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (143 terminated, 129 hung up)."""
+    for stream in (sys.stdout, sys.stderr):  # names of files and labels need not fit the terminal's encoding
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        with warnings.catch_warnings():
+        _refuse_undecoded(sys.argv[1:])
+        with _interruptible(), warnings.catch_warnings():
             warnings.showwarning = _warn
             app()
     except InputError as problem:
         sys.exit(_failed(problem, 2))
-    except TallyveilError as problem:
-        sys.exit(_failed(problem, 1))
-    except MemoryError as problem:
-        sys.exit(_failed(InputError(f"there is not enough memory ({problem}). Use smaller numbers or tables."), 2))
-    except (_Interrupted, SystemError) as problem:  # a compiled kernel that is interrupted ends in a SystemError
-        stop: BaseException | None = problem
+    except MemoryError:
+        typer.echo("tallyveil: there is not enough memory. Use a machine with more, or a smaller table.", err=True)
+        sys.exit(2)
+    except (_Interrupted, Exception) as problem:
+        stop: BaseException | None = problem  # a compiled kernel that is interrupted ends in a SystemError
         while stop is not None and not isinstance(stop, _Interrupted):
             stop = stop.__cause__
-        if stop is None:
-            raise
-        sys.exit(stop.code)
+        sys.exit(_failed(problem, 1) if stop is None else _interrupted(stop))
+
+
+def _refuse_undecoded(words: list[str]) -> None:
+    """Refuse names of files that are not text in this locale: libraries that read them need UTF-8."""
+    for word in words:
+        if any("\ud800" <= character <= "\udfff" for character in word):
+            raise InputError(f"{word}: not text in this locale. Set LC_ALL=C.UTF-8, or rename the file.")
+
+
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class _Interrupted(BaseException):
-    """Ctrl-C, which the command-line library would turn into exit code 1 if it were a KeyboardInterrupt."""
+    """Ctrl-C, which the command-line library would turn into exit code 1 if it were a KeyboardInterrupt.
 
-    def __init__(self, code: int) -> None:
-        self.code = code
+    Its notes say what is kept of the work.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.code = 128 + number
+        self.how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+
+    def __str__(self) -> str:
+        return " ".join([f"{self.how}; nothing was left half-written.", *getattr(self, "__notes__", ())])
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Signals that end the program raise ``_Interrupted`` once; under nohup, closing the terminal does not."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN or number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, _frame: object) -> None:
-    raise _Interrupted(128 + number)
+    for other in _SIGNALS:  # nothing interrupts the cleaning up
+        signal.signal(other, signal.SIG_IGN)
+    raise _Interrupted(number)
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    typer.echo(f"tallyveil: {message}", err=True)
+    typer.echo(f"tallyveil: {one_line(str(message))}", err=True)
 
 
-def _failed(problem: Exception, code: int) -> int:
-    typer.echo(f"tallyveil: {problem}", err=True)
+def _interrupted(stop: _Interrupted) -> int:
+    typer.echo(f"tallyveil: {stop}", err=True)
+    return stop.code
+
+
+def _failed(problem: BaseException, code: int) -> int:
+    """Print what went wrong, in a line; what nobody foresaw also goes to a report."""
+    if isinstance(problem, TallyveilError):
+        typer.echo(f"tallyveil: {problem}", err=True)
+    if isinstance(problem, InputError):
+        return code
+    from tallyveil.cli.unexpected import is_expected, line_for
+
+    if not is_expected(problem):
+        typer.echo(f"tallyveil: {line_for(problem)}", err=True)
+    elif not isinstance(problem, TallyveilError):
+        typer.echo(f"tallyveil: {one_line(str(problem))}. Check the file, the folder and the disk.", err=True)
     return code

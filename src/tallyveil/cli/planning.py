@@ -9,13 +9,16 @@ import typer
 
 from tallyveil.cli.account import print_account
 from tallyveil.cli.options import emit_json
-from tallyveil.cli.presets import print_noise, shown_queries
-from tallyveil.files.release_folder.measurement_files import Sizes, measurement_sizes
+from tallyveil.cli.presets import print_by_level, print_noise, shown_queries
+from tallyveil.cli.reading import outline
+from tallyveil.cli.tables import figure
+from tallyveil.files.release_folder.measurement_files import Sizes, planned_sizes
+from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy import account_of
 from tallyveil.release.declare import measured_on, stamps_of_run
 from tallyveil.release.guarantee_words import agreement
-from tallyveil.release.measurements import Measurements, Pair
-from tallyveil.release.plan import PlannedNoise, effort_of, planned_noise, public_persons
+from tallyveil.release.measurements import Pair
+from tallyveil.release.plan import PlannedNoise, effort_of, human_bytes, planned_noise, public_persons
 from tallyveil.runs.progress import human_seconds
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ def print_plan(
     persons, stamps = public_persons(people, strategy), stamps_of_run(people, strategy, seeded=False)
     measured = spine if optimised is None else optimised.spine
     effort = effort_of(strategy, measured, schema, persons=persons, threads=threads or 1)
-    sizes, every = (sizes_of(people, strategy, pairs, optimised=optimised) for pairs in (published, None))
+    sizes, every = (planned_sizes(people, strategy, pairs, optimised=optimised) for pairs in (published, None))
     constraints = [constraint.words() for constraint in strategy.constraints]
     if as_json:
         plan: dict[str, Any] = {
@@ -81,14 +84,16 @@ def print_plan(
         f"  release       {human_bytes(effort.release_bytes)}, tables by level {human_bytes(effort.levels_bytes)}"
     )
     typer.echo(f"  measurements  {_measurements(sizes, every)}")
+    if stamps:
+        typer.echo()
     for stamp in stamps:
-        typer.echo(f"\nWould be stamped: {stamp}")
-    typer.echo("\nNothing was spent.")
+        typer.echo(f"Would be stamped: {stamp}")
+    typer.echo(f"\n{_conclusion(strategy, noise)} Nothing was spent.")
 
 
 def described(people: Histogram, strategy: Strategy) -> str:
     """What is protected, in one line; the number of people only where it is published exactly."""
-    return f"{people.total():,} persons: {people}" if strategy.neighbours == "replace-one" else str(people)
+    return f"{people.total():,} persons; {outline(people)}" if strategy.neighbours == "replace-one" else outline(people)
 
 
 def optimised_in_words(optimised: OptimisedSpine) -> str:
@@ -99,45 +104,27 @@ def optimised_in_words(optimised: OptimisedSpine) -> str:
 
 def print_usable(strategy: Strategy, noise: list[PlannedNoise], exact: Sequence[Pair]) -> None:
     """Print the smallest count that the noise of each query leaves usable, levels across."""
-    from rich.console import Console
-    from rich.table import Table
-
-    title = "Smallest count with a coefficient of variation of 10%"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("query")
-    for level in strategy.levels:
-        table.add_column(level, justify="right")
     by_place = {(one.query, one.level): one for one in noise}
-    for query in shown_queries(strategy, exact):
-        table.add_row(query, *(_usable(by_place.get((query, level))) for level in strategy.levels))
-    Console().print(table)
+    rows = [
+        [query, *(_usable(by_place.get((query, level))) for level in strategy.levels)]
+        for query in shown_queries(strategy, exact)
+    ]
+    print_by_level("Smallest count with a coefficient of variation of 10%", list(strategy.levels), rows)
     typer.echo("Both before post-processing, which mostly lowers them.")
 
 
-def sizes_of(
-    people: Histogram, strategy: Strategy, pairs: list[Pair] | None, *, optimised: OptimisedSpine | None = None
-) -> Sizes:
-    """How large the measurements of some pairs (or of all) will be; none is drawn."""
-
-    def never(*_: Any) -> Any:
-        raise AssertionError("a plan asks for no measurement")
-
-    spine = people.spine if optimised is None else optimised.spine
-    shape = Measurements(spine=spine, schema=people.schema, strategy=strategy, ask=never, optimised=optimised)
-    return measurement_sizes(shape, pairs)
-
-
-def human_bytes(size: float) -> str:
-    """A size as people write it.
-
-    >>> human_bytes(1500), human_bytes(21e9)
-    ('1.5 kB', '21 GB')
-    """
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 999.5:
-            return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} TB"
+def _conclusion(strategy: Strategy, noise: list[PlannedNoise]) -> str:
+    """What the noise of the finest level means for its counts, in a sentence."""
+    leaf = list(strategy.levels)[-1]
+    here = [one for one in noise if one.level == leaf and one.sd is not None]
+    if not here:
+        return f"Everything that is counted at level {leaf} would be exact."
+    one = next((one for one in here if one.query == TOTAL), here[0])
+    counts = "total" if one.query == TOTAL else f"count of {one.query}"
+    return (
+        f"A {counts} at level {leaf} would get noise with a standard deviation of {figure(one.sd)} persons before "
+        f"post-processing."
+    )
 
 
 def _usable(one: PlannedNoise | None) -> str:

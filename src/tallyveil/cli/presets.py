@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallyveil.cli import options
+from tallyveil.cli.tables import figure
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ def list_presets(as_json: options.Json = False) -> None:
 
 @app.command("show")
 def show_preset(
-    name: Name, epsilon: PresetEpsilon = None, rho: PresetRho = None, as_json: options.Json = False
+    name: Name,
+    epsilon: PresetEpsilon = None,
+    rho: PresetRho = None,
+    accounting: options.Accounting = None,
+    as_json: options.Json = False,
 ) -> None:
     """Show the noise that a strategy adds to each query at each level.
 
@@ -53,7 +58,9 @@ def show_preset(
 
       tallyveil presets show pl94-2020-us-persons
     """
-    strategy = _preset(name, epsilon, rho)
+    from tallyveil.privacy.calibrate import calibrated
+
+    strategy = calibrated(_preset(name, epsilon, rho, accounting))
     if as_json:
         options.emit_json(spends_as_json(strategy))
     else:
@@ -66,6 +73,7 @@ def write_preset(
     output: Annotated[Path, typer.Option("--output", "-o", help="TOML file to write; it must not exist yet.")],
     epsilon: PresetEpsilon = None,
     rho: PresetRho = None,
+    accounting: options.Accounting = None,
 ) -> None:
     """Write a strategy as a TOML file, to use as it is or as a starting point.
 
@@ -75,7 +83,7 @@ def write_preset(
     """
     from tallyveil.privacy.strategy_toml import strategy_to_toml
 
-    write_new(strategy_to_toml(_preset(name, epsilon, rho)), output)
+    write_new(strategy_to_toml(_preset(name, epsilon, rho, accounting)), output)
     typer.echo(f"wrote {output}", err=True)
 
 
@@ -90,13 +98,16 @@ def write_new(text: str, output: Path) -> None:
         raise InputError(f"{output} cannot be written ({problem.strerror}). Name another file.") from None
 
 
-def _preset(name: str, epsilon: str | None, rho: str | None) -> Strategy:
+def _preset(
+    name: str, epsilon: str | None, rho: str | None, accounting: options.AccountingName | None = None
+) -> Strategy:
+    from tallyveil.cli.strategies import accounted
     from tallyveil.privacy import Strategy
 
     if name == "e2e-2018" and epsilon is None and rho is None:
         typer.echo("e2e-2018 takes any epsilon: here 1. Choose with --epsilon.", err=True)
         epsilon = "1"
-    return Strategy.preset(name, epsilon=epsilon, rho=rho)
+    return accounted(Strategy.preset(name, epsilon=epsilon, rho=rho), accounting.value if accounting else None)
 
 
 def spends_as_json(strategy: Strategy) -> list[dict[str, str | float]]:
@@ -114,22 +125,38 @@ def spends_as_json(strategy: Strategy) -> list[dict[str, str | float]]:
 
 def print_noise(strategy: Strategy, exact: Sequence[tuple[str, str]] = ()) -> None:
     """Print the standard deviation of every query's noise, levels across; ``exact`` are (query, level) pairs."""
+    title = f"Standard deviation of the noise{f', {strategy.name}' if strategy.name else ''}"
+    shares = ["share of the budget", *(percent(float(share)) for share in strategy.levels.values())]
+    rows = [
+        [query, *(_sd(strategy, level, query, exact) for level in strategy.levels)]
+        for query in shown_queries(strategy, exact)
+    ]
+    print_by_level(title, list(strategy.levels), [shares, *rows])
+
+
+def print_by_level(title: str, levels: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print texts by query and level, levels across, under a title as wide as it needs to be."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(
-        title=f"Standard deviation of the noise, {strategy.name or 'this strategy'}",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-    )
+    table = Table(box=None, pad_edge=False)
     table.add_column("query")
-    for level in strategy.levels:
+    for level in levels:
         table.add_column(level, justify="right")
-    table.add_row("[dim]share of the budget[/dim]", *(f"[dim]{float(s):.1%}[/dim]" for s in strategy.levels.values()))
-    for query in shown_queries(strategy, exact):
-        table.add_row(query, *(_sd(strategy, level, query, exact) for level in strategy.levels))
-    Console().print(table)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(markup=False)  # brackets in names are names
+    console.print(title, style="bold", soft_wrap=True, highlight=False)
+    console.print(table)
+
+
+def percent(share: float) -> str:
+    """A share in percent, with two digits that count.
+
+    >>> percent(1 / 3), percent(0.0254), percent(0.00176), percent(1)
+    ('33%', '2.5%', '0.18%', '100%')
+    """
+    return f"{float(f'{100 * share:.2g}'):g}%"
 
 
 def shown_queries(strategy: Strategy, exact: Sequence[tuple[str, str]]) -> list[str]:
@@ -143,4 +170,4 @@ def _sd(strategy: Strategy, level: str, query: str, exact: Sequence[tuple[str, s
         return "exact"
     if query not in strategy.queries[level]:
         return "-"
-    return f"{strategy.noise(level, query).actual_variance() ** 0.5:,.2f}"
+    return figure(strategy.noise(level, query).actual_variance() ** 0.5)

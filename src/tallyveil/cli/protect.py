@@ -30,6 +30,7 @@ def protect(
     epsilon: options.Epsilon = None,
     rho: options.Rho = None,
     delta: options.DeltaText = None,
+    accounting: options.Accounting = None,
     invariant: options.Invariants = None,
     seed: Annotated[
         int | None,
@@ -87,6 +88,32 @@ def protect(
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the certificate with this private key (see keygen).")
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Resume an interrupted run; an error if the work beside the folder belongs to another run. Without "
+            "this option, work of the same run is resumed, and work of another run is removed.",
+        ),
+    ] = False,
+    title: Annotated[str | None, typer.Option(help="What is released, for readers of the certificate.")] = None,
+    organisation: Annotated[str | None, typer.Option(help="Who releases it.")] = None,
+    population: Annotated[
+        str | None,
+        typer.Option(help="Name of the people counted. Releases with the same name are about the same people."),
+    ] = None,
+    reference: Annotated[str | None, typer.Option(help="Number or name under which you keep the release.")] = None,
+    approver: Annotated[str | None, typer.Option(help="Who approved the release.")] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ledger of the programme (see ledger): the budget is reserved there before noise is drawn, and "
+            "refused beyond its limit."
+        ),
+    ] = None,
+    date: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM-DD", help="Day of the release in UTC (default: today).")
+    ] = None,
     threads: options.Threads = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show noise, time and file sizes without spending budget or writing files.")
@@ -105,21 +132,36 @@ def protect(
 
       tallyveil protect blocks.parquet --codebook blocks.toml --rho 2 --optimise-spine --places places.csv -o release
     """
+    if output is not None:  # before everything else, and before anything slow is imported
+        from tallyveil.files.work_folder import refuse_target
+
+        refuse_target(output)
     from tallyveil.cli.optimising import optimised_spine, refuse_unmeasurable, refuse_without_optimising
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs, warn_of_waste
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.ledger.lines import read_lines
     from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
     from tallyveil.files.release_folder.measurement_files import measured_pairs
+    from tallyveil.privacy.calibrate import calibrated
     from tallyveil.privacy.presets import PRESETS
+    from tallyveil.protection.spending import Spending
+    from tallyveil.release.about import About
 
     if output is None and not plan:
         raise InputError("protect needs a folder to write: -o DIR. To see what would happen: --plan")
-    if output is not None:
-        refuse_existing(output)
     if seed is not None and key_file is not None:
         raise InputError("--seed and --key-file are both given. A seed is for research; a key file for publication.")
     options.check_threads(threads)
+    if ledger is not None:
+        read_lines(ledger)  # a ledger that is missing or was changed is refused before the work
+    about = About(
+        title=title,
+        organisation=organisation,
+        population=population,
+        reference=reference,
+        approver=approver,
+        date=date,
+    )
     if not optimise_spine:
         refuse_without_optimising(places, tribal)
     read = read_people(data, codebook, file_format, units=units)
@@ -134,12 +176,15 @@ def protect(
         invariants=invariant or [],
         check_constraints=not unchecked,
         optimised=measured,
+        accounting=accounting.value if accounting else None,
+        calibrate=measured is not None or not optimise_spine,
     )
     built = find_facilities(facilities, chosen, people, own=read.facilities)
     if optimise_spine and measured is None:  # a named strategy may have bounds from facilities
         measured = optimised_spine(people, places=places, tribal=tribal, facilities=built)
     if measured is not None:
         refuse_unmeasurable(people, chosen, built, measured)
+        chosen = calibrated(chosen, spine=people.spine, schema=people.schema, optimised=measured)
     if strategy is not None and strategy not in PRESETS:
         warn_of_waste(chosen, chosen.exact_pairs(chosen.exactness(people.spine, people.schema, optimised=measured)))
     published = [] if not measurements else measured_pairs(chosen, parse_pairs(measurements))
@@ -151,7 +196,7 @@ def protect(
         print_plan(people, chosen, published, optimised=measured, threads=threads, as_json=as_json)
         return
     assert output is not None
-    announce(people, chosen, published, optimised=measured)
+    announce(people, chosen, published, optimised=measured, seeded=seed is not None)
     release = _run(
         people,
         chosen,
@@ -165,6 +210,9 @@ def protect(
         source=read.codebook,
         sign_with=sign,
         mdf=mdf,
+        resume=resume,
+        about=about,
+        ledger=None if ledger is None else Spending(ledger=ledger, sign_with=sign),
     )
     summarise(release, output, as_json=as_json)
 
@@ -175,18 +223,23 @@ def announce(
     published: list[tuple[str, str]],
     *,
     optimised: OptimisedSpine | None = None,
+    seeded: bool = False,
 ) -> None:
-    """Say what is about to happen, and how large the measurements will be."""
-    from tallyveil.cli.planning import described, human_bytes, optimised_in_words, sizes_of
+    """Say what is about to happen, how large the measurements will be, and how the release will be stamped."""
+    from tallyveil.cli.planning import described, optimised_in_words
+    from tallyveil.files.release_folder.measurement_files import planned_sizes
+    from tallyveil.privacy.budget import text
     from tallyveil.release.declare import stamps_of_run
+    from tallyveil.release.plan import human_bytes
 
-    typer.echo(f"protecting {described(people, strategy)}, {strategy.unit} {strategy.budget}", err=True)
+    budget = ", ".join(f"{name} {text(amount)}" for name, amount in strategy.budgets.items())
+    typer.echo(f"protecting {described(people, strategy)}; {budget}", err=True)
     if optimised is not None:
         typer.echo(optimised_in_words(optimised), err=True)
     if published:
-        sizes = sizes_of(people, strategy, published, optimised=optimised)
+        sizes = planned_sizes(people, strategy, published, optimised=optimised)
         typer.echo(f"measurements: {sizes.numbers:,} numbers, about {human_bytes(sizes.bytes)}", err=True)
-    for stamp in stamps_of_run(people, strategy, seeded=False):
+    for stamp in stamps_of_run(people, strategy, seeded=seeded):
         typer.echo(f"stamped: {stamp}", err=True)
 
 
@@ -203,17 +256,30 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
         figures = {"folder": str(output), **{name: guarantee[name] for name in names}, "stamps": declared["stamps"]}
         options.emit_json({**figures, "observed": observed})
         return
-    totals, worst = observed["totals"], observed["worst"]
-    at = "" if guarantee["delta"] is None else f" at delta {guarantee['delta']:g}"
-    solved = f"{totals['parents']:,} parents solved, {totals['general']:,} by a general solver"
-    gap = "unknown" if worst["gap"] is None else f"{worst['gap']:.2g}"
-    typer.echo(f"{solved}; worst certified gap {gap}; {totals['relaxed']:,} relaxed", err=True)
-    for stamp in declared["stamps"]:
-        typer.echo(f"stamped: {stamp}", err=True)
     typer.echo(str(output))
+    typer.echo(_exceptions(observed["totals"]["relaxed"], observed["worst"]["gap"]), err=True)
+    at = "" if guarantee["delta"] is None else f" at delta {guarantee['delta']:g}"
     held = guarantee["words"].partition(", ")[2]
-    what = "Protected" if not declared["stamps"] else "Protected, but stamped"
+    reasons = ", ".join(stamp.partition(":")[0] for stamp in declared["stamps"])
+    what = f"Protected, but stamped ({reasons})" if reasons else "Protected"
     typer.echo(f"{what}: epsilon {up_to_digits(guarantee['epsilon'], 4)}{at}, {held}.", err=True)
+
+
+def _exceptions(relaxed: int, gap: float | None) -> str:
+    """Whether the counts are what they should be: consistent, and as close to the noisy answers as possible."""
+    from tallyveil.engine.estimate.problem import GAP
+
+    found = []
+    if relaxed:
+        found.append(
+            f"The noise made constraints conflict in {relaxed:,} place{'s' if relaxed > 1 else ''}, where the counts "
+            f"above were changed as little as possible"
+        )
+    if gap is None or gap > GAP:
+        found.append("Not all counts are proven to be as close to the noisy answers as possible")
+    if found:
+        return f"{'. '.join(found)}: see observed in certificate.json."
+    return "The counts are consistent at all levels, and as close to the noisy answers as that allows."
 
 
 def _key(seed: int | None, key_file: Path | None) -> RunKey | None:
@@ -236,4 +302,4 @@ def _run(people: Histogram, strategy: Strategy, output: Path, **given: Any) -> R
     persons = public_persons(people, strategy)
     work = effort_of(strategy, people.spine, people.schema, persons=persons).work
     with LevelProgress(work) as progress:
-        return protect_to_folder(people, strategy, output, progress=progress.update, **given)
+        return protect_to_folder(people, strategy, output, progress=progress.update, say=progress.say, **given)

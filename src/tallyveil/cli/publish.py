@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tallyveil.cli import options
+
+if TYPE_CHECKING:
+    from tallyveil.evaluate.margin_classes import Margins
 
 
 class TableFormat(StrEnum):
@@ -29,11 +32,16 @@ def tables(
         list[str] | None,
         typer.Option(help='Query to add to those of the release, such as "age * sex" or detailed. Can be repeated.'),
     ] = None,
+    margins: Annotated[
+        bool,
+        typer.Option("--margins", help="Estimate margins of error for queries that have none yet, such as detailed."),
+    ] = False,
 ) -> None:
     r"""Write a release as tables to publish: for each level a wide table and a tidy one, and a README in plain words.
 
     The tables have the codes of your file, and the names of units if there are any. Margins of error are included where
-    "tallyveil uncertainty" has added them. Excel workbooks need the extra tallyveil\[excel].
+    "tallyveil uncertainty" has added them, and for all queries with --margins, which protects the release again ten
+    times, as "tallyveil uncertainty" does. Excel workbooks need the extra tallyveil\[excel].
 
     [bold]Examples[/bold]
 
@@ -41,13 +49,29 @@ def tables(
 
       tallyveil tables release --format xlsx --level county --query "age * sex" -o workbooks
 
+      tallyveil tables release --query detailed --margins -o tables
+
       tallyveil tables release --format sdmx-csv -o sdmx
     """
+    from tallyveil.files.atomic import refuse_existing
     from tallyveil.files.published.write_tables import write_tables
 
-    written = write_tables(folder, output, format=table_format.value, levels=level, queries=query or ())
+    if margins:
+        refuse_existing(output)  # before the work
+    made = _margins(folder, level, query or []) if margins else None
+    written = write_tables(folder, output, format=table_format.value, levels=level, queries=query or (), margins=made)
     for path in written:
         typer.echo(str(path))
     files = "workbook" if table_format is TableFormat.xlsx else "table"
     many = f"{len(written) - 1} {files}{'s' * (len(written) != 2)} and a README"
     typer.echo(f"{output}: {many}. They hold what {folder} holds and nothing else.", err=True)
+
+
+def _margins(folder: Path, levels: list[str] | None, queries: list[str]) -> Margins:
+    """The margins of the tables' queries at these levels, refused for unknown ones before the work."""
+    from tallyveil.cli.uncertainty import read_with_strategy, rerun_margins
+
+    release = read_with_strategy(folder)
+    for query in queries:
+        release.histogram.schema.query(query)
+    return rerun_margins(release, levels=levels, also=queries)

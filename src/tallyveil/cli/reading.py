@@ -26,6 +26,13 @@ WITH_TYPES = ("ipums-1940", "mdf-1940")  # formats whose facilities have the typ
 DETAIL_FILES = ("mdf-1940", "mdf-2020")  # formats whose first line no other table has
 
 
+def outline(people: Histogram) -> str:
+    """The number of units of each level and of labels of each attribute, in words."""
+    units = ", ".join(f"{level} {len(codes):,}" for level, codes in people.spine.items())
+    labels = ", ".join(f"{name} {len(labels):,}" for name, labels in people.schema.attributes.items())
+    return f"units: {units}; {f'labels: {labels}' if labels else 'totals only'}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class TruthAndReleases:
     """The truth, and by name the releases and the folders of ``tallyveil baseline``."""

@@ -60,11 +60,11 @@ def curve(
     """
     from tallyveil.cli.strategies import find_strategy
     from tallyveil.cli.tables import records
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.atomic import refuse_unwritable
     from tallyveil.risk import Attack
 
     if output is not None:
-        refuse_existing(output)
+        refuse_unwritable(output)
     if strategy is None and (level or all_levels or query or attribute):
         raise InputError("--level, --all-levels, --query and --attribute are for a strategy. Give --strategy S.")
     if strategy is not None and mechanism is not None:

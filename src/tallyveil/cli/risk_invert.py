@@ -43,12 +43,12 @@ def invert(
       tallyveil risk invert small_release --exact -o ranges
     """
     from tallyveil.cli.tables import records
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.atomic import refuse_unwritable
     from tallyveil.files.release_folder.read_folder import read_release
     from tallyveil.risk import bound_shares, measurement_ranges
 
     if output is not None:
-        refuse_existing(output)
+        refuse_unwritable(output)
     folder = read_release(release)
     if folder.strategy is None:
         raise InputError(f"{release}: the strategy is missing, so nothing is known of the measurements.")

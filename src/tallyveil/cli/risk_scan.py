@@ -84,11 +84,11 @@ def scan(
     """
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.risk_scan_output import conclusion, scan_as_json, show_hierarchy, show_scan, write_scan
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.atomic import refuse_unwritable
     from tallyveil.risk import Attack
 
     if output is not None:
-        refuse_existing(output)
+        refuse_unwritable(output)
     options.check_threads(threads)
     if most < 0:
         raise InputError(f"--most must be 0 or more. Got {most} instead.")

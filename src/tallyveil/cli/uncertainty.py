@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tallyveil.nouns.areas import Areas
     from tallyveil.release.release import Release
 
+DETAILED = "detailed"  # has no columns in the tables by level
+REPLICATES = 10
 NOTES = (
     "Margins cover noise and post-processing only. Errors of the census itself (people missed, counted twice or in the "
     "wrong place) are not included.",
@@ -31,7 +33,7 @@ WEAK = (
 
 def uncertainty(
     folder: options.ReleaseFolder,
-    replicates: Annotated[int, typer.Option(help="Number of times the release is protected again.")] = 10,
+    replicates: Annotated[int, typer.Option(help="Number of times the release is protected again.")] = REPLICATES,
     level: Annotated[
         list[str] | None,
         typer.Option(
@@ -40,7 +42,7 @@ def uncertainty(
     ] = None,
     query: Annotated[
         list[str] | None,
-        typer.Option(help="Query (default: those of the release's tables by level). Can be repeated."),
+        typer.Option(help="Query (default: those of the release's tables by level, and detailed). Can be repeated."),
     ] = None,
     areas: options.AreasFile = None,
     seed: options.Seed = 0,
@@ -51,12 +53,20 @@ def uncertainty(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="New folder for the tables; it must not exist yet.")
     ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(metavar="KEY", help="Private key of a signed release, which is signed again with its margins."),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Estimate 90% margins of error without the truth, and add them to the release's tables by level.
 
     The release is protected again as if it were the truth, which spends no budget. How far its counts move is an
     estimate of their distance from the true counts. A column of margins is named like that of its counts, plus _moe90.
+    Margins of detailed and other queries without such columns are printed only; "tallyveil tables --query detailed
+    --margins" writes them beside the counts.
+
+    A signed release is not changed: use -o to write the margins elsewhere, or --sign to sign it again.
 
     [bold]Examples[/bold]
 
@@ -70,29 +80,34 @@ def uncertainty(
     """
     from tallyveil.cli.reading import find_areas
     from tallyveil.cli.tables import records
-    from tallyveil.files.atomic import refuse_existing
+    from tallyveil.files.atomic import refuse_unwritable
+    from tallyveil.files.release_folder.layout import SIGNATURE
     from tallyveil.files.release_folder.margin_columns import refuse_signed, write_margins
 
     if replicates < 1:
         raise InputError(f"--replicates must be 1 or more. Got {replicates} instead.")
     options.check_threads(threads)
     if output is not None:
-        refuse_existing(output)
+        refuse_unwritable(output)
+    no_write = no_write or (output is not None and sign is None and os.path.lexists(folder / SIGNATURE))
     if not no_write:
-        refuse_signed(folder)
-    release = _read(folder)
+        refuse_signed(folder, sign)
+    release = read_with_strategy(folder)
     levels = _levels(level, release)
     for name in query or ():
         release.histogram.schema.query(name)  # an unknown query is refused before the work
     if not no_write and not os.access(folder / "levels", os.W_OK):
         raise InputError(f"{folder / 'levels'}: cannot be written. Copy the folder, or use --no-write with -o DIR.")
     off_spine = find_areas(areas, release.histogram)
-    margins = _run(release, replicates, levels=levels, queries=query, areas=off_spine, seed=seed, threads=threads)
+    also = [DETAILED] if query is None else []
+    margins = rerun_margins(
+        release, replicates, levels=levels, queries=query, also=also, areas=off_spine, seed=seed, threads=threads
+    )
     weak = "; ".join(f"{query} at {name}" for name, query in margins.weak)
     notes = [*NOTES, *([WEAK.format(weak)] if weak else [])]
     if output is not None:
         _write_tables(release, margins, output)
-    written = [] if no_write else write_margins(folder, margins)
+    written = [] if no_write else write_margins(folder, margins, sign_with=sign)
     if as_json:
         result = {"release": str(folder), "confidence": margins.confidence, "replicates": replicates, "seed": seed}
         result |= {"margins": records(margins.table), "areas": _areas(release, margins), "notes": notes}
@@ -100,12 +115,13 @@ def uncertainty(
         return
     _show(margins, notes)
     if written:
-        typer.echo(f"\n{folder / 'levels'}: columns ending in _moe90 in {', '.join(path.name for path in written)}")
+        typer.echo(f"{folder / 'levels'}: columns ending in _moe90 in {', '.join(path.name for path in written)}")
     if output is not None:
         typer.echo(f"{output}: the margins as tables")
+    typer.echo(_conclusion(margins))
 
 
-def _read(folder: Path) -> Release:
+def read_with_strategy(folder: Path) -> Release:
     """The release, which must have a strategy."""
     from tallyveil.files.release_folder.read_folder import read_release
 
@@ -135,18 +151,20 @@ def _show(margins: Margins, notes: list[str]) -> None:
 
     table = margins.table
     known = table["bias"].round(1).where(table["bias_reliable"])
+    is_biased = bool((known.fillna(0) != 0).any())
     rows = table.assign(bias=known, place=table["level"] + " " + table["query"])
     headings = {"place": "level and query", "size": "released count", "margin": "90% margin", "n": "errors"}
     print_table(
         rows,
         title=f"Margins of error, in persons, from {margins.replicates} re-runs",
-        headings=headings | ({"bias": "bias"} if known.notna().any() else {}),
+        headings=headings | ({"bias": "bias"} if is_biased else {}),
     )
     for note in notes:
         typer.echo(note)
-    if known.isna().any():
+    if not is_biased:
+        typer.echo("No bias is larger than the standard deviation of the noise, so none can be told from 0.")
+    elif known.isna().any():
         typer.echo("A bias smaller than the standard deviation of the noise cannot be told from 0 and is not shown.")
-    typer.echo(_conclusion(margins))
 
 
 def _conclusion(margins: Margins) -> str:
@@ -163,16 +181,18 @@ def _conclusion(margins: Margins) -> str:
     )
 
 
-def _run(
+def rerun_margins(
     release: Release,
-    replicates: int,
+    replicates: int = REPLICATES,
     *,
-    levels: list[str] | None,
-    queries: list[str] | None,
-    areas: Areas | None,
-    seed: int,
-    threads: int | None,
+    levels: list[str] | None = None,
+    queries: list[str] | None = None,
+    also: list[str],
+    areas: Areas | None = None,
+    seed: int = 0,
+    threads: int | None = None,
 ) -> Margins:
+    """The margins of a release from so many re-runs, with progress on stderr."""
     from tallyveil.evaluate.margins import margins
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.protection.protect import protect
@@ -196,7 +216,7 @@ def _run(
             steps.step()
             return protected.histogram
 
-        return margins(release, rerun, replicates=replicates, levels=levels, queries=queries, areas=areas)
+        return margins(release, rerun, replicates=replicates, levels=levels, queries=queries, also=also, areas=areas)
 
 
 def _write_tables(release: Release, margins: Margins, output: Path) -> None:

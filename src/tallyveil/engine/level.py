@@ -24,7 +24,7 @@ from tallyveil.engine.estimate.problem import (
     unanswered_cells,
 )
 from tallyveil.engine.nests import Limits, Nests, nests_of_parents, root_nest
-from tallyveil.engine.pieces import Piece, collect, joined
+from tallyveil.engine.pieces import KeptPieces, Piece, collect, joined
 from tallyveil.engine.relax import conflict_in_words, relaxed_parents
 from tallyveil.engine.rounding.rounding import round_nests
 from tallyveil.engine.run_limits import RunLimits
@@ -40,15 +40,25 @@ CHUNK = 1 << 18  # entries of the tables that are solved together
 NO_NOISE = 1e-9  # smaller variances are replaced by this one
 
 
-def solve_root(measurements: Measurements, limits: RunLimits) -> tuple[Counts, Solved]:
+def solve_root(measurements: Measurements, limits: RunLimits, kept: KeptPieces | None = None) -> tuple[Counts, Solved]:
     """The counts of the root, which has no parent, and how they were found."""
+    piece = None if kept is None else kept.get("root")
+    if piece is None:
+        piece = _solved_root(measurements, limits)
+        if kept is not None:
+            kept.keep("root", piece)
+    return joined([piece], measurements.schema.cells)
+
+
+def _solved_root(measurements: Measurements, limits: RunLimits) -> Piece:
     level, nests = measurements.spine.levels[0], root_nest(limits.possible)
     how, counts = _solved(
         nests, level, measurements, [limit.of_children(nests.child) for limit in limits.carried[level]]
     )
     table = np.zeros((1, measurements.schema.cells), np.int64)
     table[0, nests.cell] = counts
-    return Counts.from_dense(table), how
+    root = Counts.from_dense(table)
+    return Piece(parents=1, sizes=np.diff(root.start), cell=root.cell, count=root.count, solved=how)
 
 
 def solve_level(
@@ -59,21 +69,22 @@ def solve_level(
     failsafe: bool,
     run: Run,
     report: Progress,
+    kept: KeptPieces | None = None,
 ) -> tuple[Counts, Solved]:
     """The counts of a level from those of the level above, and how they were found.
 
     Pieces in which a parent leaves its children no way to keep their constraints are not solved at first. The failsafe
     changes such parents one after another, so that the result does not depend on the order of the work, and the pieces
-    of all parents involved are solved again.
+    of all parents involved are solved again. ``kept`` has pieces of an interrupted run, and keeps those of this one.
     """
-    work = Level(measurements, level, above, limits)
+    work = Level(measurements, level, above, limits, kept)
     spans = work.spans()
     pieces: dict[Span, Piece] = {}
     conflicting = work.solve_pieces(spans, pieces, run, report)
     relaxed: list[tuple[int, Relaxed]] = []
     if conflicting and failsafe:
         above, relaxed = relaxed_parents(limits, level, above, conflicting, measurements.strategy)
-        work = replace(work, above=above)
+        work = replace(work, above=above, relaxed=True)
         parents = {parent for parent, _ in [*conflicting, *relaxed]}
         again = [span for span in spans if any(span[0] <= parent < span[1] for parent in parents)]
         conflicting = work.solve_pieces(again, pieces, run, report)
@@ -93,6 +104,8 @@ class Level:
     level: str
     above: Counts
     limits: RunLimits
+    kept: KeptPieces | None = None
+    relaxed: bool = False  # whether ``above`` was changed by the failsafe
 
     @property
     def first_child(self) -> Integers:
@@ -112,13 +125,29 @@ class Level:
     ) -> list[tuple[int, Conflict]]:
         """Solve the pieces of some spans into ``pieces``; returns the parents that leave their children no way out."""
         conflicting: list[tuple[int, Conflict]] = []
-        for span, outcome in zip(spans, run(self.solve, spans), strict=True):
+        for span, outcome in zip(spans, run(self.kept_or_solved, spans), strict=True):
             if isinstance(outcome, Piece):
                 pieces[span] = outcome
                 report(self.level, sum(piece.parents for piece in pieces.values()), len(self.first_child) - 1)
             else:
                 conflicting += outcome
         return conflicting
+
+    def kept_or_solved(self, span: Span) -> Piece | list[tuple[int, Conflict]]:
+        """The piece of a span: the kept one, or the one solved now, which is kept for the next run.
+
+        A piece is a function of its name within a run: the level, whether the failsafe has changed the level above, and
+        the parents.
+        """
+        if self.kept is None:
+            return self.solve(span)
+        name = f"{self.measurements.spine.depth(self.level)}-{int(self.relaxed)}-{span[0]}-{span[1]}"
+        outcome: Piece | list[tuple[int, Conflict]] | None = self.kept.get(name)
+        if outcome is None:
+            outcome = self.solve(span)
+            if isinstance(outcome, Piece):
+                self.kept.keep(name, outcome)
+        return outcome
 
     def solve(self, span: Span) -> Piece | list[tuple[int, Conflict]]:
         """Estimate and round the children of the parents ``span[0]`` to ``span[1]``.

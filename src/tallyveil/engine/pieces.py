@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,16 @@ class Piece:
     cell: NDArray[np.integer]
     count: NDArray[np.integer]
     solved: Solved
+
+
+class KeptPieces(Protocol):
+    """Where finished pieces are kept, so that an interrupted run can be resumed. Used from several threads."""
+
+    def get(self, name: str) -> Piece | None:
+        """The piece of this name, if it is kept."""
+
+    def keep(self, name: str, piece: Piece) -> None:
+        """Keep a finished piece."""
 
 
 def joined(pieces: Sequence[Piece], cells: int) -> tuple[Counts, Solved]:

@@ -16,6 +16,7 @@ from tallyveil.engine.constraints import check_counts
 from tallyveil.engine.feasibility import check_feasible
 from tallyveil.engine.level import Progress, solve_level, solve_root
 from tallyveil.engine.nests import root_nest
+from tallyveil.engine.pieces import KeptPieces
 from tallyveil.engine.run_limits import RunLimits, run_limits
 from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
 from tallyveil.nouns.facilities import Facilities
@@ -32,6 +33,7 @@ def topdown(
     failsafe: bool = True,
     run: Run = map,
     progress: Progress | None = None,
+    kept: KeptPieces | None = None,
 ) -> tuple[Histogram, tuple[Solved, ...]]:
     """Return the protected counts and how each level was solved, from measurements alone.
 
@@ -50,6 +52,9 @@ def topdown(
         Solves the pieces of a level and returns the results in order, like ``map``.
     progress
         Called with a level, how many of its parents are done, and how many there are.
+    kept
+        Where finished pieces of levels are kept, so that an interrupted run does not solve them again. The result does
+        not depend on it.
 
     Raises
     ------
@@ -63,11 +68,11 @@ def topdown(
     report = progress or (lambda *_: None)
     _check_root(measurements, limits)
     try:
-        counts, how = solve_root(measurements, limits)
+        counts, how = solve_root(measurements, limits, kept)
         solved = [how]
         report(spine.levels[0], 1, 1)
         for level in spine.levels[1:]:
-            counts, how = solve_level(measurements, level, counts, limits, failsafe, run, report)
+            counts, how = solve_level(measurements, level, counts, limits, failsafe, run, report, kept)
             solved.append(how)
         release = Histogram(spine=spine, schema=schema, leaves=counts, stamps=measurements.stamps)
         published = release if limits.optimised is None else limits.optimised.restored(release)

@@ -49,6 +49,7 @@ def margins(
     confidence: float = 0.90,
     levels: Sequence[str] | None = None,
     queries: Sequence[str] | None = None,
+    also: Sequence[str] = (),
     areas: Areas | None = None,
     classes: Sequence[int] | None = None,
 ) -> Margins:
@@ -67,6 +68,8 @@ def margins(
         Share of errors to cover.
     levels, queries
         Counts to make margins for; by default all levels, with the queries of the release's tables by level.
+    also
+        Further queries at all of these levels, such as ``"detailed"``.
     areas
         Areas off the spine to make margins for as well (``levels=[]`` for the areas alone).
     classes
@@ -87,7 +90,7 @@ def margins(
     people, edges = release.histogram, _edges(classes)
     pools = {
         (place, query): _pool(place, areas, edges, replicates)
-        for place, query in _asked(people, strategy, levels, queries, areas)
+        for place, query in _asked(people, strategy, levels, queries, also, areas)
     }
     for replicate in range(replicates):
         again = rerun(people, replicate)
@@ -184,6 +187,7 @@ def _asked(
     strategy: Strategy,
     levels: Sequence[str] | None,
     queries: Sequence[str] | None,
+    also: Sequence[str],
     areas: Areas | None,
 ) -> Iterator[tuple[str, str]]:
     """Every (level, query); areas have the level ``"area"`` and the queries of the leaves."""
@@ -192,7 +196,7 @@ def _asked(
         people.spine.depth(level)  # refuses an unknown level
     for place, level in [*((level, level) for level in wanted), *([(AREA, people.spine.leaf)] if areas else [])]:
         named = level_queries(strategy, people.schema, level) if queries is None else queries
-        for query in dict.fromkeys(people.schema.query(text).name for text in named):
+        for query in dict.fromkeys(people.schema.query(text).name for text in [*named, *also]):
             yield place, query
 
 

@@ -1,4 +1,8 @@
-"""Files and folders that appear complete or not at all."""
+"""Files and folders that appear complete or not at all.
+
+They are written under a temporary name beside the final one, ``.NAME.XXXXXXXX.unfinished``, on which the process holds
+a lock. A process that is killed cannot remove what it was writing; the next one that writes the same NAME does.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,15 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from threading import Lock
 
 from tallyveil.errors import FolderError, InputError
+from tallyveil.files.locks import take_lock
+
+_UNFINISHED = ".unfinished"
 
 _ONE_AT_A_TIME = Lock()  # tables are written on several threads, and the umask belongs to the process
 
@@ -26,7 +33,7 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
             _settle(temporary)
             temporary.replace(target)
         except OSError as problem:
-            raise InputError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None
+            raise InputError(f"{target}: cannot be written ({_reason(problem)}). Nothing was changed.") from None
 
 
 @contextmanager
@@ -44,7 +51,7 @@ def replacing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 _settle(new)
                 _keep(path, old)
         except OSError as problem:
-            raise InputError(f"{paths[0]}: cannot be replaced ({problem.strerror}). Nothing was changed.") from None
+            raise InputError(f"{paths[0]}: cannot be replaced ({_reason(problem)}). Nothing was changed.") from None
         try:
             for path, new in zip(paths, temporary, strict=True):
                 new.replace(path)
@@ -59,24 +66,17 @@ def new_folder(path: str | PathLike[str]) -> Iterator[Path]:
     """A temporary folder beside ``path`` to fill; it is renamed to ``path`` on success and removed on failure."""
     target = Path(path).absolute()
     refuse_existing(target)
-    try:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as problem:
-        raise FolderError(
-            f"{target}: cannot be written ({problem.strerror}). Name a folder in a folder you own."
-        ) from None
-    try:
-        yield temporary
-        for folder in [*(path for path in temporary.rglob("*") if path.is_dir()), temporary]:
-            _sync(folder)
-        temporary.chmod(0o777 & ~_umask())
-        refuse_existing(target)
-        temporary.rename(target)
-        _sync(target.parent)
-    except OSError as problem:
-        raise FolderError(f"{target}: cannot be written ({problem.strerror}). Nothing was changed.") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with _beside(target, folder=True) as temporary:
+        try:
+            yield temporary
+            for folder in [*(path for path in temporary.rglob("*") if path.is_dir()), temporary]:
+                _sync(folder)
+            temporary.chmod(0o777 & ~_umask())
+            refuse_existing(target)
+            temporary.rename(target)
+            _sync(target.parent)
+        except OSError as problem:
+            raise FolderError(f"{target}: cannot be written ({_reason(problem)}). Nothing was changed.") from None
 
 
 def refuse_existing(folder: str | PathLike[str]) -> None:
@@ -87,21 +87,88 @@ def refuse_existing(folder: str | PathLike[str]) -> None:
         raise FolderError(f"{folder}: there is no folder {Path(folder).parent}. Make it, or name another place.")
 
 
+def refuse_unwritable(folder: str | PathLike[str]) -> None:
+    """Refuse a path that exists already or cannot be made, before any work is done. Nothing stays behind."""
+    refuse_existing(folder)
+    with _beside(Path(folder).absolute(), folder=True):
+        pass
+
+
+def remove_unfinished(parent: Path, name: str | None = None) -> None:
+    """Remove what killed processes left behind of ``parent / name``, or of everything in ``parent``."""
+    start = "." if name is None else f".{name}."
+    with suppress(OSError), os.scandir(parent) as entries:
+        for path in [Path(entry.path) for entry in entries if entry.name.startswith(start)]:
+            if is_unfinished(path):
+                _remove_unless_locked(path)
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a path has the name of a temporary file or folder."""
+    return path.name.startswith(".") and path.name.endswith(_UNFINISHED)
+
+
+def _remove_unless_locked(path: Path) -> None:
+    """Remove a file or folder of ours on which no process holds a lock; leave it where that cannot be known."""
+    with suppress(OSError):
+        if path.lstat().st_uid != os.geteuid():
+            return
+        handle = take_lock(path)
+        if handle is not None:
+            try:
+                _remove(path)
+            finally:
+                os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
 @contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """An empty temporary file beside another file; it is removed at the end if it still exists."""
+def _beside(target: Path, *, folder: bool = False) -> Iterator[Path]:
+    """An empty temporary file or folder beside ``target``; it is removed at the end if it still has this name."""
+    remove_unfinished(target.parent, target.name)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        temporary, handle = _locked_new(target, folder=folder)
     except OSError as problem:
-        raise InputError(
-            f"{target}: cannot be written ({problem.strerror}). Name a file in a folder you own."
-        ) from None
-    os.close(handle)
-    temporary = Path(name)
+        what, error = ("folder", FolderError) if folder else ("file", InputError)
+        raise error(f"{target}: cannot be written ({_reason(problem)}). Name a {what} in a folder you own.") from None
     try:
         yield temporary
     finally:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
+        if handle is not None:
+            os.close(handle)
+
+
+def _locked_new(target: Path, *, folder: bool) -> tuple[Path, int | None]:
+    """A new temporary file or folder, and the lock on it.
+
+    Before it is locked, another process may take it for one that was left behind; then the next one is made. Where a
+    file system has no locks, nothing is ever taken for left behind.
+    """
+    start, parent = f".{target.name}.", str(target.parent)
+    while True:
+        if folder:
+            temporary = Path(tempfile.mkdtemp(_UNFINISHED, start, parent))
+        else:
+            made, path = tempfile.mkstemp(_UNFINISHED, start, parent)
+            os.close(made)
+            temporary = Path(path)
+        try:
+            handle = take_lock(temporary)
+        except OSError:
+            return temporary, None
+        if handle is not None:
+            return temporary, handle
+
+
+def _reason(problem: OSError) -> str:
+    return os.strerror(problem.errno) if problem.errno else str(problem) or type(problem).__name__
 
 
 def _keep(path: Path, old: Path) -> None:

@@ -14,7 +14,7 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -61,8 +61,11 @@ class RunKey(Secret):
     @classmethod
     def from_seed(cls, seed: int) -> RunKey:
         """Derive a key from a seed, as anyone who knows the seed can: for research, never for publication."""
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise InputError(f"a seed is a whole number, 0 or more. Got {seed!r}.")
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0 or seed.bit_length() > 1024:
+            small = not isinstance(seed, int) or seed.bit_length() <= 1024  # Python does not write thousands of digits
+            raise InputError(
+                f"a seed is a whole number, 0 or more and below 2^1024. Got {repr(seed) if small else 'another'}."
+            )
         return cls(_derived(str(seed).encode(), b"tallyveil seed"), seeded=True)
 
     @classmethod
@@ -101,9 +104,12 @@ class RunKey(Secret):
     def _bind(self, file: Path, bound: str) -> None:
         file = file.resolve()  # a key has one binding, whichever link names it
         beside = file.with_name(f"{file.name}.bound")
-        if not beside.exists():
-            _write_new(beside, f"{bound}\n")
-        known = beside.read_text(errors="replace").strip()
+        try:
+            if not beside.exists():
+                _write_new(beside, f"{bound}\n")
+            known = beside.read_text(errors="replace").strip()
+        except OSError as problem:
+            raise InputError(f"{beside}: cannot be read or made ({problem.strerror}). Name another key file.") from None
         if not hmac.compare_digest(known.encode(), bound.encode()):
             raise InputError(
                 f"{file}: this key was first used on other people or another list of units or filter (see "
@@ -115,6 +121,33 @@ class RunKey(Secret):
         """Return the stream of a measurement, which is identified by pieces of bytes (see ``_digest``)."""
         digest = _digest(_derived(self._bytes, b"tallyveil digest"), measured)
         return Stream(_derived(self._bytes, b"tallyveil stream" + digest))
+
+    def seal(self, job: Mapping[str, Iterable[bytes]]) -> Seal:
+        """Return the seal of a job's stored work. The job is everything that the work depends on, part by part."""
+        digests = {part: _digest(_derived(self._bytes, b"tallyveil job"), pieces) for part, pieces in job.items()}
+        whole = b"".join(digests[part] for part in sorted(digests))
+        return Seal(_derived(self._bytes, b"tallyveil seal" + whole), {part: d.hex() for part, d in digests.items()})
+
+
+@final
+class Seal(Secret):
+    """Shows that stored work was made with one key for one job, and was not changed since.
+
+    ``job`` has a keyed digest of each part of the job, which reveals nothing without the key.
+    """
+
+    __slots__ = ("_key", "job")
+
+    def __init__(self, key: bytes, job: dict[str, str]) -> None:
+        self._key, self.job = key, job
+
+    def mark(self, name: str, content: bytes) -> bytes:
+        """Return the 32 bytes to store with a content: only the key can compute them, for this name and content."""
+        return _digest(self._key, [name.encode(), content])
+
+    def holds(self, name: str, content: bytes, mark: bytes) -> bool:
+        """Whether a content is the one that was marked under this name."""
+        return hmac.compare_digest(self.mark(name, content), mark)
 
 
 def _digest(key: bytes, pieces: Iterable[bytes]) -> bytes:

@@ -1,16 +1,26 @@
-"""What is checked before any noise is drawn: whether the constraints can hold, and whether the data keep them."""
+"""What is checked before any noise is drawn: that the constraints can hold, that the data keep them, and free space."""
 
 from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
 
 from tallyveil.engine.constraints import check_counts
 from tallyveil.engine.feasibility import check_feasible
 from tallyveil.engine.run_limits import RunLimits, run_limits
-from tallyveil.errors import BudgetError
+from tallyveil.errors import BudgetError, FolderError
+from tallyveil.files.release_folder.measurement_files import planned_sizes
 from tallyveil.mechanisms.measure import exact_answers
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.release.measurements import Pair
+from tallyveil.release.plan import effort_of, human_bytes, public_persons
+
+SURELY = 0.1  # of the estimated size of a release is surely needed: zeros in tables compress well
 
 
 def checked_limits(
@@ -29,6 +39,26 @@ def checked_limits(
             _refuse_fixed_population(limits)
         check_counts(people, limits.declared, limits.possible, whose="the data")  # data that pass prove feasibility
     return limits
+
+
+def refuse_full_disk(
+    folder: str | PathLike[str],
+    people: Histogram,
+    strategy: Strategy,
+    pairs: Sequence[Pair],
+    *,
+    optimised: OptimisedSpine | None = None,
+) -> None:
+    """Refuse to begin where the release surely does not fit; its size is estimated from what is public."""
+    effort = effort_of(strategy, people.spine, people.schema, persons=public_persons(people, strategy))
+    measurements = planned_sizes(people, strategy, pairs, optimised=optimised).bytes if pairs else 0
+    size = effort.release_bytes + effort.levels_bytes + measurements
+    free = shutil.disk_usage(Path(folder).absolute().parent).free
+    if free < SURELY * size:
+        raise FolderError(
+            f"{folder}: the release takes about {human_bytes(size)}, and only {human_bytes(free)} are free there. Name "
+            f"a folder on a larger disk, or publish fewer measurements."
+        )
 
 
 def _refuse_fixed_population(limits: RunLimits) -> None:

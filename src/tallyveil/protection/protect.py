@@ -7,21 +7,24 @@ and would be information about the people that no budget pays for.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tallyveil._workers import workers
 from tallyveil.engine.level import Progress
+from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.topdown import topdown
-from tallyveil.errors import EndedAfterNoise, InputError
-from tallyveil.files.atomic import refuse_existing
+from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
+from tallyveil.files.ledger.of_release import entry_of
+from tallyveil.files.ledger.programme import Entry
 from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
 from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
 from tallyveil.files.release_folder.write_folder import write_release
 from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.work_folder import Say, refuse_target
 from tallyveil.mechanisms.measure import measure
 from tallyveil.mechanisms.noisy import histogram_of, run_key
 from tallyveil.nouns.facilities import Facilities
@@ -30,10 +33,15 @@ from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.population import Population
 from tallyveil.nouns.tables import refuse_clashing_names
 from tallyveil.privacy.budget import text
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import FacilityBounds
-from tallyveil.privacy.entropy import RunKey
+from tallyveil.privacy.entropy import RunKey, Seal
+from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.protection.before_noise import checked_limits
+from tallyveil.protection.before_noise import checked_limits, refuse_full_disk
+from tallyveil.protection.resuming import KeptWork, job_seal, kept_work
+from tallyveil.protection.spending import Spending, booking
+from tallyveil.release.about import About
 from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.declaration import Declared
 from tallyveil.release.declare import declared_of, stamps_of_run
@@ -53,6 +61,7 @@ def protect(
     failsafe: bool = True,
     optimised: OptimisedSpine | None = None,
     measurements: Sequence[Pair] | None = (),
+    about: About | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Protect counts with a strategy.
@@ -79,6 +88,8 @@ def protect(
         A spine to measure and estimate on (``Spine.optimised``). The release is on the spine of the counts.
     measurements
         The (query, level) pairs whose noisy answers the release keeps in memory; None for all of them.
+    about
+        Words for readers of the certificate: title, organisation, population and so on. The date is today by default.
     progress
         Called with a level, how many of its parents are done, and how many there are.
 
@@ -102,11 +113,11 @@ def protect(
     """
     run = _ProtectionRun(
         people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
-        key=run_key(seed, key), replicate=replicate, optimised=optimised, failsafe=failsafe, threads=threads,
-        progress=progress,
+        key=run_key(seed, key), replicate=replicate, optimised=optimised, failsafe=failsafe, about=about,
+        threads=threads, progress=progress,
     )  # fmt: skip
     pairs = measured_pairs(strategy, measurements)
-    release, noisy = _protected(run)
+    release, noisy = _protected(run, run.limits())
     with _spent(run):
         return replace(release, measurements=noisy.saved(pairs)) if pairs else release
 
@@ -126,35 +137,49 @@ def protect_to_folder(
     source: Codebook | None = None,
     sign_with: Path | None = None,
     mdf: bool = False,
+    resume: bool = False,
+    about: About | None = None,
+    ledger: Spending | None = None,
     progress: Progress | None = None,
+    say: Say = lambda _: None,
 ) -> Release:
     """Protect counts and write the release as a new folder; measurements go to disk as they are drawn.
 
     The parameters are those of :func:`protect` and ``write_release``: ``source`` says how the data were read,
-    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file.
+    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file. ``ledger``
+    is the programme's ledger: the budget is reserved there before noise is drawn, and refused beyond its limit.
+
+    A run with a key file or a seed keeps its finished work beside the folder (``files.work_folder``). If it is
+    interrupted, the same call resumes it; work of another run is removed, or with ``resume`` refused. ``say`` is called
+    with a sentence about what is resumed.
     """
-    refuse_existing(folder)
-    if not os.access(Path(folder).absolute().parent, os.W_OK):
-        raise InputError(f"{folder}: cannot be written there. Name a folder in a folder you own.")
+    refuse_target(folder)
     if sign_with is not None:
         read_signing_key(sign_with)
     run = _ProtectionRun(
         people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
-        key=run_key(seed, key), optimised=optimised, failsafe=failsafe, threads=threads, progress=progress,
+        key=run_key(seed, key), optimised=optimised, failsafe=failsafe, about=about, threads=threads,
+        progress=progress,
     )  # fmt: skip
     refuse_clashing_names(run.people)
     if mdf:
         refuse_unless_mdf(run.people, strategy)
     pairs = measured_pairs(strategy, measurements)
-    release, noisy = _protected(run)
-    with _spent(run):
-        write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
+    refuse_full_disk(folder, run.people, strategy, pairs, optimised=optimised)
+    limits = run.limits()
+    with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work, booking(ledger) as budget:
+        release, noisy = _protected(
+            run, limits, work, reserve=lambda made: budget.reserve(run.entry(Path(folder).name, made))
+        )
+        with _spent(run, work):
+            write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
+        budget.confirm(Path(folder))
     return release
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _ProtectionRun:
-    """Everything that determines a run, and how it is carried out (the last three)."""
+    """Everything that determines a run, and how it is carried out (the last two)."""
 
     people: Histogram
     facilities: Facilities | None
@@ -163,12 +188,17 @@ class _ProtectionRun:
     replicate: int = 0
     optimised: OptimisedSpine | None
     failsafe: bool
+    about: About | None
     threads: int | None
     progress: Progress | None
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
             raise InputError(f"threads must be 1 or more. Got {self.threads} instead.")
+        self.strategy.check(self.people.spine, self.people.schema)
+        spine, schema = self.people.spine, self.people.schema
+        measured = calibrated(self.strategy, spine=spine, schema=schema, optimised=self.optimised)
+        object.__setattr__(self, "strategy", measured)
 
     def declared(self) -> Declared:
         """What the certificate declares, from public inputs alone."""
@@ -181,7 +211,25 @@ class _ProtectionRun:
             stamps=stamps_of_run(self.people, self.strategy, seeded=self.key.seeded),
             optimised=self.optimised,
             filter=self.people.filter,
+            about=(self.about or About()).dated(),
         )
+
+    def limits(self) -> RunLimits:
+        """What the run must keep, after every check that can be made before noise is drawn."""
+        return checked_limits(self.people, self.strategy, self.facilities, optimised=self.optimised)
+
+    def seal(self) -> Seal | None:
+        """The seal of the run's work, if the run can be repeated."""
+        if not self.key.repeatable:
+            return None
+        options = (self.failsafe, self.replicate)
+        return job_seal(self.key, self.people, self.strategy, self.facilities, self.optimised, options)
+
+    def entry(self, name: str, certificate: Certificate) -> Entry:
+        """What a ledger records about the run."""
+        people = self.people
+        loss = Loss(strategy=self.strategy, spine=people.spine, schema=people.schema, optimised=self.optimised)
+        return entry_of(name, loss, certificate)
 
 
 def _facilities_used(
@@ -193,20 +241,37 @@ def _facilities_used(
     return truth.facilities if facilities is None and isinstance(truth, Population) else facilities
 
 
-def _protected(run: _ProtectionRun) -> tuple[Release, Measurements]:
-    """A release without measurements, and the measurements it was made from, which can still query the truth."""
+def _protected(
+    run: _ProtectionRun,
+    limits: RunLimits,
+    work: KeptWork | None = None,
+    *,
+    reserve: Callable[[Certificate], None] = lambda _: None,
+) -> tuple[Release, Measurements]:
+    """A release without measurements, and the measurements it was made from, which can still query the truth.
+
+    ``reserve`` is called, with the certificate so far, when everything has been checked and before noise is drawn.
+    """
     declared = run.declared()
-    limits = checked_limits(run.people, run.strategy, run.facilities, optimised=run.optimised)
     noisy = measure(
         run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact
     )
-    with _spent(run), workers(run.threads) as mapped:
-        histogram, solved = topdown(noisy, limits=limits, failsafe=run.failsafe, run=mapped, progress=run.progress)
+    certificate = Certificate(declared=declared, observed=Observed(levels=()), measurement=noisy.identifier)
+    reserve(certificate)
+    with _spent(run, work), workers(run.threads) as mapped:
+        try:
+            histogram, solved = topdown(
+                noisy, limits=limits, failsafe=run.failsafe, run=mapped, progress=run.progress, kept=work
+            )
+        except TallyveilError:
+            if work is not None:
+                work.remove()  # it would end in the same way again
+            raise
     published = histogram if run.optimised is None else run.optimised.restored(histogram)
     release = Release(
         histogram=replace(published, filter=run.people.filter),
         strategy=run.strategy,
-        certificate=Certificate(declared=declared, observed=Observed(levels=solved)),
+        certificate=replace(certificate, observed=Observed(levels=solved)),
         facilities=run.facilities,
         optimised=run.optimised,
     )
@@ -214,18 +279,30 @@ def _protected(run: _ProtectionRun) -> tuple[Release, Measurements]:
 
 
 @contextmanager
-def _spent(run: _ProtectionRun) -> Iterator[None]:
+def _spent(run: _ProtectionRun, work: KeptWork | None = None) -> Iterator[None]:
     """Add to any error raised after noise was drawn that the budget counts as spent, and how to repeat the run."""
     try:
         yield
     except Exception as problem:  # any error at all: that the run ended can be observed
+        _raise_interruption(problem)
         what = str(problem) or type(problem).__name__
         again = (
             "Run it again with the same key file or seed: it draws the same noise and costs nothing more."
             if run.key.repeatable
             else "A run with a key file (--key-file) can be repeated with the same noise; this one cannot."
         )
+        if work is not None and work.parents():
+            again += f" Finished work is kept in {work.path}, and is resumed."
         raise EndedAfterNoise(
             f"{what.rstrip('.')}. Noise had been drawn, and that a run ends can depend on the noise: its budget "
             f"({run.strategy.unit} {text(run.strategy.budget)}) counts as spent. {again}"
         ) from problem
+
+
+def _raise_interruption(problem: BaseException) -> None:
+    """Raise the interruption that caused a problem, if any: a compiled kernel turns it into a SystemError."""
+    cause: BaseException | None = problem
+    while cause is not None:
+        if not isinstance(cause, Exception):
+            raise cause
+        cause = cause.__cause__

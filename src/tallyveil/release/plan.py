@@ -166,3 +166,16 @@ def filled(persons: float, cells: int) -> float:
     (9, 192)
     """
     return min(math.pow(persons, FILLED), cells)
+
+
+def human_bytes(size: float) -> str:
+    """A size as people write it.
+
+    >>> human_bytes(1500), human_bytes(21e9)
+    ('1.5 kB', '21 GB')
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} TB"

@@ -104,15 +104,31 @@ def _pool(workers: int, *, seconds: float) -> Iterator[Map]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_follow_parent)
     try:
         yield pool.map
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C reaches every process of a terminal; the parent process ends the others."""
-    import signal
+def _follow_parent() -> None:
+    """End this process when its parent has ended, and only then.
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Ctrl-C and a terminal that closes reach every process; the parent ends the others. A parent that was killed cannot,
+    and a worker would wait for it forever.
+    """
+    import signal
+    from multiprocessing import parent_process
+    from threading import Thread
+
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    parent = parent_process()
+
+    def end_with_it() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=end_with_it, daemon=True).start()

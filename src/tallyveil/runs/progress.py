@@ -60,11 +60,14 @@ class LevelProgress:
         if done >= of and level not in self._announced:
             self._announced.add(level)
             seconds = time.monotonic() - self._started
-            line = f"{level}: {of:,} {self._what} done after {seconds:.1f} s"
-            if self._bar is not None:
-                self._bar.console.print(line, highlight=False)
-            else:
-                typer.echo(line, err=True)
+            self.say(f"{level}: done after {seconds:.1f} s")
+
+    def say(self, line: str) -> None:
+        """Print a line, above the bar if there is one."""
+        if self._bar is not None:
+            self._bar.console.print(line, highlight=False, markup=False)
+        else:
+            typer.echo(line, err=True)
 
 
 class Steps:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil.errors import InputError
-from tallyveil.files.atomic import replacing
+from tallyveil.files.atomic import is_unfinished, remove_unfinished, replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,11 +36,12 @@ def job_folder(folder: str | PathLike[str], job: Mapping[str, Any]) -> Path:
     wanted = json.loads(json.dumps(dict(job)))  # as it will be read again
     try:
         place.mkdir(parents=True, exist_ok=True)
-        others = any(place.iterdir())
+        others = any(not is_unfinished(path) for path in place.iterdir())
     except OSError as problem:
         raise InputError(f"{place}: cannot be used ({problem.strerror}). Name another folder.") from None
     if (place / JOB).exists():
         _refuse_another(place / JOB, wanted)
+        remove_unfinished(place)
     elif others:
         raise InputError(f"{place}: not empty, and it holds no work to resume (no {JOB}). Name a new folder.")
     else:

@@ -21,6 +21,8 @@ import pyarrow.parquet
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError
 from tallyveil.files.release_folder.layout import MARGIN, level_name, level_part, query_columns
+from tallyveil.files.release_folder.margin_columns import MarginsOf
+from tallyveil.files.tables.columns import first_line
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED, TOTAL, Query
@@ -48,6 +50,8 @@ class LevelTables:
         Margins of error by column of the wide table, where they were computed.
     code
         The column in which the user's file had the whole code of a leaf, if the codes were cut from it.
+    estimated
+        Margins by size of a count, for queries that have none in the folder.
     """
 
     people: Histogram
@@ -55,6 +59,17 @@ class LevelTables:
     queries: tuple[Query, ...]
     margins: Mapping[str, Integers]
     code: str | None = None
+    estimated: MarginsOf | None = None
+
+    @property
+    def has_margins(self) -> bool:
+        """Whether any count has a margin of error."""
+        return bool(self.margins) or self.estimated is not None
+
+    @property
+    def without_margins(self) -> list[Query]:
+        """The queries that have no margins of error."""
+        return [query for query in self.queries if not (self._is_in_folder(query) or self._is_estimated(query))]
 
     @property
     def units(self) -> int:
@@ -77,6 +92,7 @@ class LevelTables:
     def wide(self) -> Iterator[pa.Table]:
         """One row per unit, one column per answer (``query:label*label``), each followed by its margin of error."""
         names = [query.name for query in self.queries]
+        query_of = {name: query for query in self.queries for name in query_columns(query)}
         for units in self._pieces():
             table = level_part(self.people, self._counts, self.level, names, units)
             columns: dict[str, Any] = self._whole_code(units)
@@ -84,6 +100,8 @@ class LevelTables:
                 columns[name] = table.column(name)
                 if name in self.margins:
                     columns[f"{name}{MARGIN}"] = pa.array(self.margins[name][units])
+                elif name in query_of and self._is_estimated(query_of[name]):
+                    columns[f"{name}{MARGIN}"] = self._estimate(query_of[name], table.column(name).to_numpy())
             yield pa.table(columns)
 
     def tidy(self) -> Iterator[pa.Table]:
@@ -117,16 +135,26 @@ class LevelTables:
             else:
                 columns[factor] = _constant(ALL, len(row))
         columns["count"] = pa.array(count)
-        if self.margins:
-            columns["moe90"] = self._margins_of(query, units, unit, row)
+        if self.has_margins:
+            columns["moe90"] = self._margins_of(query, units, unit, row, count)
         return units[unit], pa.table(columns)
 
-    def _margins_of(self, query: Query, units: Integers, unit: Integers, row: Integers) -> pa.Array:
+    def _margins_of(self, query: Query, units: Integers, unit: Integers, row: Integers, count: Integers) -> pa.Array:
         names = query_columns(query)
-        if not all(name in self.margins for name in names):
-            return pa.nulls(len(row), pa.int64())
+        if not self._is_in_folder(query):
+            return self._estimate(query, count) if self._is_estimated(query) else pa.nulls(len(row), pa.int64())
         by_row = np.stack([self.margins[name][units] for name in names], axis=1)
         return pa.array(by_row[unit, row].astype(np.int64))
+
+    def _is_in_folder(self, query: Query) -> bool:
+        return all(name in self.margins for name in query_columns(query))
+
+    def _is_estimated(self, query: Query) -> bool:
+        return self.estimated is not None and (self.level, query.name) in self.estimated.classes
+
+    def _estimate(self, query: Query, counts: Integers) -> pa.Array:
+        assert self.estimated is not None
+        return pa.array(self.estimated.of(self.level, query.name, counts))
 
     @cached_property
     def _counts(self) -> Counts:
@@ -163,7 +191,13 @@ def is_sparse(query: Query) -> bool:
 
 
 def level_tables(
-    folder: Path, release: Release, level: str, queries: Sequence[str], *, code: str | None
+    folder: Path,
+    release: Release,
+    level: str,
+    queries: Sequence[str],
+    *,
+    code: str | None,
+    estimated: MarginsOf | None = None,
 ) -> LevelTables:
     """The tables of a level, with the queries of the release's own table and further ones."""
     schema = release.histogram.schema
@@ -175,6 +209,7 @@ def level_tables(
         queries=tuple(asked.values()),
         margins=_margins(folder / level_name(level), release.histogram.spine.size(level)),
         code=code,
+        estimated=estimated,
     )
     _refuse_clashes(tables)
     return tables
@@ -184,10 +219,16 @@ def _margins(path: Path, units: int) -> dict[str, Integers]:
     """The margins of error in a level's table, by the column that they belong to."""
     if not path.exists():
         return {}
-    names = [name for name in pyarrow.parquet.read_schema(path).names if name.endswith(MARGIN)]
-    table = pyarrow.parquet.read_table(path, columns=names)
+    try:
+        names = [name for name in pyarrow.parquet.read_schema(path).names if name.endswith(MARGIN)]
+        table = pyarrow.parquet.read_table(path, columns=names)
+    except (pa.ArrowException, OSError) as problem:
+        raise DataError(f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy the folder again.") from None
     if names and table.num_rows != units:
         raise DataError(f"{path}: {table.num_rows:,} rows for {units:,} units. Copy the folder again.")
+    for field in table.schema:
+        if not pa.types.is_integer(field.type) or table.column_names.count(field.name) > 1:
+            raise DataError(f"{path}: column {field.name!r} is not one column of whole numbers. Copy the folder again.")
     return {name.removesuffix(MARGIN): table.column(name).to_numpy() for name in names}
 
 

@@ -18,6 +18,7 @@ from tallyveil.files.published.readme import readme_lines
 from tallyveil.files.published.sdmx import sdmx_pieces, structure_of
 from tallyveil.files.published.workbook import check_workbook, write_workbook
 from tallyveil.files.release_folder.layout import SOURCE
+from tallyveil.files.release_folder.margin_columns import MarginsOf, refuse_unless_90
 from tallyveil.files.release_folder.measurement_files import safe_name
 from tallyveil.files.release_folder.read_folder import read_release
 from tallyveil.files.tables.codebook_toml import read_codebook
@@ -35,6 +36,7 @@ def write_tables(
     format: TableFormat = "csv",  # noqa: A002 (the option's name)
     levels: Sequence[str] | None = None,
     queries: Sequence[str] = (),
+    margins: MarginsOf | None = None,
 ) -> list[Path]:
     """Write a release's tables to a new folder, and return the files.
 
@@ -51,14 +53,20 @@ def write_tables(
         The levels (all by default).
     queries
         Queries to publish besides those of ``levels/``, such as ``"detailed"``.
+    margins
+        90% margins of error (``tallyveil.evaluate.margins``) for queries that have none in the folder.
     """
     place, target = Path(folder), Path(output)
+    if margins is not None:
+        refuse_unless_90(margins)
     release = read_release(place)
     spine = release.histogram.spine
     source = read_codebook(place / SOURCE) if (place / SOURCE).exists() else None
     code = None if source is None else source.code
     chosen = [spine.levels[spine.depth(level)] for level in levels or spine.levels]
-    tables = [level_tables(place, release, level, queries, code=code) for level in dict.fromkeys(chosen)]
+    tables = [
+        level_tables(place, release, level, queries, code=code, estimated=margins) for level in dict.fromkeys(chosen)
+    ]
     if format == "xlsx":
         for one in tables:
             check_workbook(one)

@@ -30,7 +30,6 @@ STRATEGY, CODEBOOK, SOURCE = "strategy.toml", "codebook.toml", "source.toml"
 RELEASE, SPINE, FACILITIES = "release.parquet", "spine.parquet", "facilities.parquet"
 MEASURED_SPINE = "measurements/spine.parquet"
 MDF_FILES = ("MDF_PER.dat", "MDF_UNIT.dat", "STAMPS.txt")  # the release as microdata, where asked for
-FIELDS = ("declared", "observed")  # of a certificate, besides its list of files
 ALWAYS = (CERTIFICATE, PAGE, STRATEGY, CODEBOOK, RELEASE, SPINE)
 
 _CODES = pa.dictionary(pa.int32(), pa.string())

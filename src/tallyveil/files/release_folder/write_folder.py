@@ -116,10 +116,20 @@ def write_release(
 def _refuse_other_measurements(release: Release, pairs: Sequence[Pair], kept: Measurements | None) -> None:
     if pairs and kept is None:
         raise FolderError("the release kept no measurements, so none can be published. Leave them out.")
-    if kept is not None and (kept.published != release.histogram.spine or kept.strategy != release.strategy):
+    if kept is not None and (
+        kept.published != release.histogram.spine
+        or kept.strategy != release.strategy
+        or not _same_measurement(release.certificate, kept)
+    ):
         raise FolderError(
             "the measurements are of another spine or strategy than the release. Give those it came from."
         )
+
+
+def _same_measurement(certificate: Certificate | None, kept: Measurements) -> bool:
+    """Whether the identifiers agree, where both are known."""
+    known = None if certificate is None else certificate.measurement
+    return known is None or kept.identifier is None or known == kept.identifier
 
 
 def _stamped(release: Release, kept: Measurements | None) -> Certificate:

@@ -20,6 +20,7 @@ from tallyveil.files.tables.draft.words import (
     is_place,
     is_total,
     is_unit_name,
+    names_the_same,
     plain,
 )
 
@@ -132,10 +133,17 @@ def _with_repeated_codes(view: View, chain: list[Column], candidates: Sequence[C
     missing = [
         column
         for column in candidates
-        if column not in chain and is_place(column.name) and not (chain and nest(chain[-1], column).holds)
+        if column not in chain
+        and (is_place(column.name) or _has_more_names(view, column))
+        and not (chain and nest(chain[-1], column).holds)
     ]
     levels = _ordered(view, chain, missing)
     return _ordered(view, levels, _key(view, levels))
+
+
+def _has_more_names(view: View, code: Column) -> bool:
+    """Whether a column of names goes with a column of codes and has more values: the codes repeat under parents."""
+    return any(names_the_same(c.name, code.name) and c.size > code.size for c in view.columns.values())
 
 
 def _ordered(view: View, chain: list[Column], more: Sequence[Column]) -> list[Column]:

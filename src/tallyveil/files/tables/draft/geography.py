@@ -93,7 +93,8 @@ def unit_names(view: View, levels: Sequence[Column]) -> tuple[dict[str, str], li
     names: dict[str, str] = {}
     notes = []
     for column in view.columns.values():
-        if column.name in taken or column.is_number or column.is_code or column.is_date or is_attribute(column.name):
+        coded = column.is_number or (column.is_code and not is_unit_name(column.name))
+        if column.name in taken or coded or column.is_date or is_attribute(column.name):
             continue
         few = view.rows < FEW_ROWS
         for depth, level in enumerate(levels):

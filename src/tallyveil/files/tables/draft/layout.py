@@ -54,6 +54,8 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
     cells = [column for column in numbers if not may_be_codes(column)]
     if len(cells) > 1 and in_rows and _is_crossed(geography, in_rows):
         return _wide(columns, asked, cells, in_rows=in_rows, aside={})
+    if any(_is_sum(cells, column) for column in cells if is_total(column.name)) and identify_rows(path, in_rows):
+        return _wide(columns, asked, cells, in_rows=in_rows, aside={})
     count = _count_by_shape(geography, columns)
     if count is not None:
         codes = _codes_in_rows(geography, columns, count)
@@ -115,6 +117,15 @@ def _rows(
     coded, more = _spoken({column.name: tuple(column.labels) for column in used}, asked, listed=True)
     fields = {**coded, "layout": "persons" if count is None else "long", "count": None if count is None else count.name}
     more += _on_labels([column for column in used if column.name not in coded["labels"]])
+    counts = [name for name in aside if is_count(name) or is_total(name)] if count is None else []
+    more += [
+        Note(
+            field=("table", "layout"),
+            text=f"one row is one person here; if {name} is the number of people of a row, draft again with "
+            f"--count {name}",
+        )
+        for name in counts
+    ]
     return Layout(fields=fields, notes=(*notes, *more), aside=aside)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Literal
 
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import Codebook
@@ -20,8 +21,11 @@ from tallyveil.files.tables.draft.geography import Geography, find_geography
 from tallyveil.files.tables.draft.layout import FILL_IN, Layout, find_layout
 from tallyveil.files.tables.draft.notes import Note, commented
 from tallyveil.files.tables.draft.view import View, view_table
+from tallyveil.files.tables.draft.words import is_sum_label
 from tallyveil.files.tables.excel import Sheet, is_workbook, sheet_names
 from tallyveil.files.tables.sources import Source
+
+TWICE = "looks like a total of other rows; remove these rows from the table, or their people are counted twice"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,7 @@ class Draft:
     book: Codebook
     notes: tuple[Note, ...] = ()
     missing: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()  # comments on what a row is: if they are right, all counts are wrong
 
     def to_toml(self) -> str:
         """The draft as TOML text, each comment beside the line it concerns."""
@@ -76,10 +81,13 @@ def draft_table(
     geography = find_geography(view, asked)
     layout = find_layout(geography, asked)
     missing = _missing(view, geography, layout)
+    sums, notes = _rows_of_totals(geography, layout), _notes(view, geography, layout)
+    on_rows = [note.text for note in notes if note.field == ("table", "layout")]
     return Draft(
         book=_codebook(geography, layout, sheet_fields),
-        notes=(*sheet_notes, *missing, *_notes(view, geography, layout)),
+        notes=(*sheet_notes, *missing, *notes, *sums),
         missing=tuple(note.text for note in missing),
+        doubts=(*on_rows, *(f"{note.field[-1]} {note.item!r}: {note.text}" for note in sums)),
     )
 
 
@@ -89,7 +97,8 @@ def _codebook(geography: Geography, layout: Layout, sheet: Mapping[str, str]) ->
     # A filter on rows of a level is public; a filter on rows of persons may reveal something about them.
     public = bool(fields.get("where")) and fields["layout"] != "persons"
     ignore = tuple(name for name in geography.view.columns if name in layout.aside)
-    return Codebook(**fields, ignore=ignore, labels_from="data", units_from="data", where_is_public=public)
+    labels_from: Literal["data"] | None = "data" if fields["attributes"] else None
+    return Codebook(**fields, ignore=ignore, labels_from=labels_from, units_from="data", where_is_public=public)
 
 
 def _notes(view: View, geography: Geography, layout: Layout) -> list[Note]:
@@ -99,6 +108,18 @@ def _notes(view: View, geography: Geography, layout: Layout) -> list[Note]:
         notes.append(Note(field=("geography", "levels"), text=words))
     reasons = [Note(field=("table", "ignore"), item=name, text=reason) for name, reason in layout.aside.items()]
     return [*notes, *layout.notes, *reasons]
+
+
+def _rows_of_totals(geography: Geography, layout: Layout) -> list[Note]:
+    """Labels and units that are called total, so that their rows add up others."""
+    columns = geography.view.columns
+    attributes = [name for name in layout.fields["attributes"] if name in columns]
+    notes = []
+    for section, names in (("geography", geography.fields["levels"]), ("attributes", attributes)):
+        for column in (columns[name] for name in names if name in columns):
+            sums = [label for label in column.labels if is_sum_label(label)] if column.size > 1 else []
+            notes += [Note(field=(section, column.name), item=label, text=TWICE) for label in sums]
+    return notes
 
 
 def _missing(view: View, geography: Geography, layout: Layout) -> list[Note]:

@@ -16,7 +16,8 @@ from tallyveil.errors import DataError
 from tallyveil.files.tables.sources import Source, batches
 
 _MOST_VALUES = 250_000_000  # values that are kept, of four bytes each: the rows after them are not looked at
-_NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?$|^[0-9]{1,3}([, '\x{a0}\x{202f}][0-9]{3})+$"  # the reader refuses separators
+_NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?$|^[0-9]{1,3}([., '\x{a0}\x{202f}][0-9]{3})+$"  # the reader refuses separators
+_DOTS = r"^[1-9][0-9]{0,2}(\.[0-9]{3})+$"
 _DATE = r"^[0-9]{4}[-/.][0-9]{1,2}([-/.][0-9]{1,2}([T ].*)?)?$|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4}$"
 
 
@@ -72,9 +73,16 @@ class Column:
     @cached_property
     def numbers(self) -> Floats:
         """Each distinct value as a number, or NaN."""
-        whole = pc.replace_substring_regex(self.texts, r"[, '\x{a0}\x{202f}]", "")
+        marks = r"[, '\x{a0}\x{202f}.]" if self._has_dots_for_thousands else r"[, '\x{a0}\x{202f}]"
+        whole = pc.replace_substring_regex(self.texts, marks, "")
         digits = pc.if_else(pc.match_substring_regex(self.texts, _NUMBER), whole, None)
         return np.asarray(digits.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+    @cached_property
+    def _has_dots_for_thousands(self) -> bool:
+        """Whether every dot is followed by three digits and no number begins with zero: 1.234 in a German table."""
+        dotted = self.occurring.filter(pc.match_substring(self.occurring, "."))
+        return len(dotted) > 1 and bool(pc.all(pc.match_substring_regex(dotted, _DOTS)).as_py())
 
     @cached_property
     def is_number(self) -> bool:
@@ -97,7 +105,7 @@ class Column:
     @cached_property
     def is_code(self) -> bool:
         """Whether the values look like codes: they have leading zeros, or all one length and digits."""
-        if not self.size:
+        if not self.size or self._has_dots_for_thousands:
             return False
         sizes = pc.min_max(pc.utf8_length(self.occurring)).as_py()
         same_length = sizes["min"] == sizes["max"] <= 20

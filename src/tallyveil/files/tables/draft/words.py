@@ -28,7 +28,11 @@ _PLACES = _words("""
     ciudad cidade village aldea dorf barrio quartier stadtteil tract seccion secao block blockgroup manzana enumdist
     precinct ward wd constituency msoa lsoa oa ctry nuts nuts1 nuts2 nuts3 lau iris lga meshblock datazone academie
     academia etablissement ecole lycee college school escuela schule hospital hopital krankenhaus facility site station
-    place location area territory territoire
+    place location area territory territoire statefp countyfp tractce vtd vtdst electorate distr dist dept depto
+    departement mun munic aldeia povoado bairro localidad localidade parroquia corregimiento vereda colonia
+    wilaya daira oblast rayon raion okrug voivodeship wojewodztwo powiat gmina kraj okres obec fylke kommune kommun
+    maakunta kunta ilce mahalle provinsi kabupaten kecamatan kelurahan desa barangay upazila thana mouza tehsil taluk
+    mandal panchayat woreda kebele cercle prefektur catchment healthzone postcode plz zip
 """)
 _TIMES = _words("year annee ano jahr anno month mois mes monat wave quarter")
 _ATTRIBUTES = _TIMES | _words("""
@@ -37,9 +41,9 @@ _ATTRIBUTES = _TIMES | _words("""
     education diplome occupation profession beruf employment statut tenure disability grade classe
 """)
 _IDS = _words("id pid uid uuid identifiant case caseid record serial person patient index row")
-_CODE_WORDS = _words("code cd codigo kennziffer insee fips ags ons geo geography id nr")
+_CODE_WORDS = _words("code cd cod codigo kennziffer insee fips ags ons geo geography id nr")
 _CLASS_WORDS = _words("group grp groupe grupo gruppe class cat category band level status")
-_NAME_WORDS = _words("name nm nom nombre nome label libelle bezeichnung titre title")
+_NAME_WORDS = _words("name names nm nom nombre nome label libelle lib bezeichnung titre title")
 # Words for labels, from which attributes in the names of columns get their own name.
 LABELS = {
     "age": _words("adult child minor under18 18plus voting_age young old adulte enfant"),
@@ -101,6 +105,15 @@ def is_total(name: str) -> bool:
     return plain(name) in _TOTALS
 
 
+def is_sum_label(label: str) -> bool:
+    """Whether a label, or the code of a unit, says that a row is the total of others.
+
+    >>> is_sum_label("Total"), is_sum_label("Both sexes"), is_sum_label("_T"), is_sum_label("Totteridge")
+    (True, True, True, False)
+    """
+    return plain(label) in _SUMS
+
+
 def is_identifier(name: str) -> bool:
     """Whether a column's name is a word for the number of a record, and none for a place."""
     return bool(_parts(name) & _IDS) and not is_place(name)
@@ -116,7 +129,23 @@ def is_unit_name(name: str) -> bool:
     return bool(_parts(name) & _NAME_WORDS)
 
 
+def names_the_same(name: str, code: str) -> bool:
+    """Whether one column's name says that it holds the names of what another numbers.
+
+    >>> names_the_same("dist_nome", "dist"), names_the_same("District name", "district_code")
+    (True, True)
+    >>> names_the_same("dist_nome", "zone"), names_the_same("name", "code")
+    (False, False)
+    """
+    thing = _parts(name) - _NAME_WORDS
+    return is_unit_name(name) and bool(thing) and thing == _parts(code) - _CODE_WORDS
+
+
 _COUNTS = {*map(plain, COUNTS), *_words("nombre nb cases deaths value obs_value")}
+_SUMS = {
+    *("total", "totals", "_t", "all", "all ages", "both", "both sexes", "all persons", "ensemble", "insgesamt"),
+    *("gesamt", "totale", "todos", "ambos sexos", "les deux sexes", "tous ages"),
+}
 _TOTALS = {*TOTALS, *_words("ensemble insgesamt gesamt total_general")}
 
 
