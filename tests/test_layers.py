@@ -9,7 +9,7 @@ ROOT = Path(tallyveil.__file__).parent
 
 # Rows from the top; within a row from the left. A name stands for a module or a whole folder.
 ROWS = [
-    ["errors", "_arrays", "_compiled", "_frozen", "_workers"],
+    ["errors", "_arrays", "_compiled", "_frozen", "_typed", "_workers"],
     [
         *(
             "nouns.codes",
@@ -36,6 +36,7 @@ ROWS = [
             "privacy.budget",
             "privacy.conversions",
             "privacy.noise",
+            "privacy.loss_distribution",
             "privacy.sums",
             "privacy.chacha",
             "privacy.stream_words",
@@ -52,14 +53,16 @@ ROWS = [
             "privacy.strategy_toml",
         ),
         *(
-            "privacy.strategy_comments",
             "privacy.presets",
             "privacy.preset_mapping",
             "privacy.shares",
             "privacy.streams",
             "privacy.ledger",
             "privacy.loss",
+            "privacy.neighbour_pairs",
             "privacy.pld",
+            "privacy.calibrate",
+            "privacy.strategy_comments",
         ),
         *("privacy.guarantee", "privacy.theorems", "privacy.several_releases", "privacy.pld_of_several", "privacy"),
     ],
@@ -84,9 +87,10 @@ ROWS = [
     ],
     ["populations", "files.locks", "files.atomic", "runs", "files"],
     ["mechanisms"],
+    ["blue"],  # takes measurements; the engine may use its pass up
     ["engine", "evaluate", "risk"],
     [
-        *("protection.before_noise", "protection.resuming", "protection.spending"),
+        *("protection.before_noise", "protection.resuming", "protection.spending", "protection.estimate_checks"),
         *("protection.protect", "protection.verify", "protection"),
     ],
     ["auditing"],  # runs the engine, and hands what it gives to the audit

@@ -131,6 +131,28 @@ def test_a_run_that_ends_after_noise_keeps_its_budget_as_spent(place, tmp_path, 
     assert shown["groups"][0]["epsilon"] == 1.0
 
 
+def test_a_killed_run_that_is_repeated_with_its_key_takes_over_its_reservation(place, tmp_path, monkeypatch):
+    ledger = str(tmp_path / "p.jsonl")
+    run("ledger", ledger, "limit", "--epsilon", "1")
+    plan = ["--strategy", str(place / "plan.toml"), "--key-file", str(place / "key"), "--ledger", ledger]
+    words = [*protect_words(place), *plan, "-o", str(tmp_path / "release")]
+
+    def fail(*_, **__):
+        raise EndedAfterNoise("as if killed")
+
+    monkeypatch.setattr("tallyveil.protection.protect.topdown", fail)
+    monkeypatch.setattr("tallyveil.protection.spending.Booking.keep_as_spent", lambda _: None)
+    assert run(*words).returncode == 1
+    monkeypatch.undo()
+    other = [word.replace("key", "other-key") if word.endswith("key") else word for word in words]
+    assert "would be epsilon 2" in run(*other).stderr  # other noise: the killed run may have drawn its own
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    shown = figures("ledger", ledger, "show")
+    assert [entry["status"] for entry in shown["entries"]] == ["published"]
+    assert shown["groups"][0]["epsilon"] == 1.0
+
+
 @pytest.mark.slow
 def test_a_budget_that_was_reserved_before_a_crash_is_shown_as_such(place, tmp_path):
     ledger = tmp_path / "p.jsonl"

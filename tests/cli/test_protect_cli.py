@@ -211,7 +211,10 @@ def test_a_plan_shows_noise_usable_counts_effort_and_guarantee_and_spends_nothin
         (["--epsilon", "1", "--measurements", "sex@us", "-o", "NEW"], "query 'sex' is not measured at level 'us'"),
         (["--epsilon", "1", "--measurements", "us", "-o", "NEW"], "'us': write it as QUERY@LEVEL"),
         (["--epsilon", "1", "--seed", "1", "--key-file", "k", "-o", "NEW"], "--seed and --key-file are both given."),
-        (["--epsilon", "1", "--seed", "-1", "-o", "NEW"], "a seed is a whole number, 0 or more. Got -1."),
+        (
+            ["--epsilon", "1", "--seed", "-1", "-o", "NEW"],
+            "a seed is a whole number, 0 or more and below 2^1024. Got -1.",
+        ),
         (["--epsilon", "1", "--threads", "0", "-o", "NEW"], "--threads must be 1 or more. Got 0 instead."),
         (["--epsilon", "1", "--key-file", "no/key", "-o", "NEW"], "no/key: cannot be read or made (No such file"),
         (["--rho", "1", "--delta", "2", "-o", "NEW"], "delta must be less than 1"),

@@ -354,9 +354,9 @@ def test_a_release_without_a_certificate_is_refused(release, tmp_path):
         (lambda c: c["declared"].pop("budget"), "certificate, declared: budget is missing"),
         (
             lambda c: c["declared"]["guarantee"].update(epsilon="1"),
-            "declared guarantee epsilon: '1' has the wrong type",
+            "declared guarantee epsilon must be a number. Got '1'",
         ),
-        (lambda c: c["declared"]["budget"]["levels"][1].update(x=1), "declared budget levels 2: x is unknown"),
+        (lambda c: c["declared"]["budget"]["levels"][1].update(x=1), "declared budget levels, item 2: x is unknown"),
         (lambda c: c["observed"].update(levels=7), "certificate, observed levels: not a list of tables"),
     ],
 )

@@ -114,12 +114,14 @@ def test_case_6_a_drafted_label_stamps_the_release_until_a_person_removes_the_ma
     assert json.loads((folder / "certificate.json").read_text())["declared"]["stamps"] == []
 
 
-def test_case_8_a_delta_or_budget_beyond_the_privacy_loss_distribution_says_so(land):
-    for words in (["--rho", "1", "--delta", "1e-16"], ["--rho", "1e-12"]):
+def test_case_8_a_budget_beyond_the_privacy_loss_distribution_says_so_and_a_small_delta_or_rho_does_not(land):
+    for words in (["--rho", "1", "--delta", "1e-16"], ["--rho", "1e-12"], ["--rho", "1001"]):
         folder = released(land, f"r{words[1]}", *words)
         guarantee = json.loads((folder / "certificate.json").read_text())["declared"]["guarantee"]
-        assert guarantee["pld_epsilon"] is None
-        assert guarantee["pld_reason"]
+        if words[1] == "1001":
+            assert (guarantee["pld_epsilon"], guarantee["pld_reason"]) == (None, "rho is above 1,000")
+        else:
+            assert 0 < guarantee["pld_epsilon"] < guarantee["epsilon"]
 
 
 def test_case_9_account_shows_stamps_and_invariants_and_calls_a_seeded_release_no_guarantee(land):

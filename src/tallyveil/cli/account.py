@@ -27,6 +27,7 @@ def account(
     ] = None,
     delta: options.DeltaText = None,
     strategy: options.StrategyName = None,
+    accounting: options.Accounting = None,
     release: Annotated[
         list[Path] | None,
         typer.Option(
@@ -53,22 +54,29 @@ def account(
 
       tallyveil account --strategy pl94-2020-us-persons --json
 
+      tallyveil account --strategy pl94-2020-us-persons --accounting pld
+
       tallyveil account --release release_2025 release_2026
     """
-    from tallyveil.cli.strategies import find_strategy
+    from tallyveil.cli.strategies import accounted, find_strategy
     from tallyveil.privacy import account_of, account_of_epsilon, account_of_rho
     from tallyveil.privacy.strategy import REPORTING_DELTA
     from tallyveil.privacy.theorems import conversions_from_epsilon, conversions_of
 
     if release:
-        if (rho, epsilon, strategy) != (None, None, None):
-            raise InputError("--release has a budget of its own. Leave out --rho, --epsilon and --strategy.")
+        if (rho, epsilon, strategy, accounting) != (None, None, None, None):
+            raise InputError(
+                "--release has a budget of its own. Leave out --rho, --epsilon, --strategy and --accounting."
+            )
         account_releases([*release, *(more or [])], delta=delta, as_json=as_json)
         return
     if more:
         raise InputError(f"{more[0]}: unexpected argument. Release folders come after --release.")
+    if accounting is not None and strategy is None:
+        raise InputError("--accounting is for the noise of a strategy. Add --strategy S.")
     if strategy is not None:
-        figures = account_of(find_strategy(strategy, epsilon=epsilon, rho=rho), delta=delta)
+        named = find_strategy(strategy, epsilon=epsilon, rho=rho)
+        figures = account_of(accounted(named, accounting.value if accounting else None), delta=delta)
     elif (rho is None) == (epsilon is None):
         raise InputError(
             "account needs one of --rho, --epsilon, --strategy or --release. For example: --rho 2.56 --delta 1e-10"
@@ -198,10 +206,14 @@ def print_account(figures: Account, used: Sequence[Conversion] = (), *, stamped:
     table.add_column(justify="right")
     table.add_column(style="dim")
     at = "" if figures.delta is None else f" at delta {figures.delta:g}"
-    table.add_row("epsilon", rounded_up_text(figures.epsilon), f"{'the loss' if stamped else 'the guarantee'}{at}")
+    by_pld = figures.accountant == "pld"
+    what = f"{'the loss' if stamped else 'the guarantee'}{at}{', by privacy loss distribution' if by_pld else ''}"
+    table.add_row("epsilon", rounded_up_text(figures.epsilon), what)
     if figures.rho is not None:
         table.add_row("rho", up_to_digits(figures.rho, 6), "the budget of zero-concentrated differential privacy")
-    if figures.pld_epsilon is not None:
+    if by_pld and figures.zcdp_epsilon is not None:
+        table.add_row("zcdp epsilon", rounded_up_text(figures.zcdp_epsilon), "what rho alone would give")
+    elif figures.pld_epsilon is not None:
         table.add_row("pld epsilon", rounded_up_text(figures.pld_epsilon), "the same, computed more tightly")
     elif figures.pld_reason is not None:
         table.add_row("pld epsilon", "-", f"not computed: {figures.pld_reason}")
@@ -221,6 +233,8 @@ def print_account(figures: Account, used: Sequence[Conversion] = (), *, stamped:
         typer.echo(f"Theorem {one.theorem}: {sides}: {one.words}.")
     if (reading := in_a_sentence(used)) is not None:
         typer.echo(reading)
+    if by_pld:
+        typer.echo(_less_noise(figures))
     if max((figures.per_attribute or {}).values(), default=0.0) > figures.epsilon:
         typer.echo(
             "Changing an attribute or a place takes one record out and puts another in: two counts differ, not one."
@@ -229,6 +243,20 @@ def print_account(figures: Account, used: Sequence[Conversion] = (), *, stamped:
         typer.echo(
             f"Per attribute and within levels {figures.basis}, which needs a spine: see a release's certificate."
         )
+
+
+def _less_noise(figures: Account) -> str:
+    """What accounting by privacy loss distribution gains, in a sentence."""
+    from tallyveil.privacy.conversions import rho_from_epsilon
+
+    assert figures.rho is not None
+    assert figures.delta is not None
+    by_zcdp = rho_from_epsilon(figures.epsilon, figures.delta)
+    less = 1 - by_zcdp / figures.rho
+    return (
+        f"The guarantee is epsilon {rounded_up_text(figures.epsilon)} at delta {figures.delta:g}, by privacy loss "
+        f"distribution. By zCDP, it would take rho {by_zcdp:.5g}: variances are {less:.1%} smaller."
+    )
 
 
 def rounded_up_text(value: float) -> str:

@@ -27,6 +27,22 @@ StrategyOrDefault = Annotated[
 ]
 Epsilon = Annotated[str | None, typer.Option(help="Privacy-loss budget: epsilon (pure differential privacy).")]
 Rho = Annotated[str | None, typer.Option(help="Privacy-loss budget: rho (zero-concentrated differential privacy).")]
+
+
+class AccountingName(StrEnum):
+    """Accountants of Gaussian noise."""
+
+    zcdp = "zcdp"
+    pld = "pld"
+
+
+Accounting = Annotated[
+    AccountingName | None,
+    typer.Option(
+        help="How Gaussian noise is accounted for: pld gives the same epsilon at delta as zcdp, with less noise "
+        "(default: that of the strategy, or zcdp).",
+    ),
+]
 DeltaText = Annotated[str | None, typer.Option("--delta", help="Delta at which epsilon is reported (default: 1e-10).")]
 Invariants = Annotated[
     list[str] | None,

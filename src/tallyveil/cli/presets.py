@@ -46,7 +46,11 @@ def list_presets(as_json: options.Json = False) -> None:
 
 @app.command("show")
 def show_preset(
-    name: Name, epsilon: PresetEpsilon = None, rho: PresetRho = None, as_json: options.Json = False
+    name: Name,
+    epsilon: PresetEpsilon = None,
+    rho: PresetRho = None,
+    accounting: options.Accounting = None,
+    as_json: options.Json = False,
 ) -> None:
     """Show the noise that a strategy adds to each query at each level.
 
@@ -54,7 +58,9 @@ def show_preset(
 
       tallyveil presets show pl94-2020-us-persons
     """
-    strategy = _preset(name, epsilon, rho)
+    from tallyveil.privacy.calibrate import calibrated
+
+    strategy = calibrated(_preset(name, epsilon, rho, accounting))
     if as_json:
         options.emit_json(spends_as_json(strategy))
     else:
@@ -67,6 +73,7 @@ def write_preset(
     output: Annotated[Path, typer.Option("--output", "-o", help="TOML file to write; it must not exist yet.")],
     epsilon: PresetEpsilon = None,
     rho: PresetRho = None,
+    accounting: options.Accounting = None,
 ) -> None:
     """Write a strategy as a TOML file, to use as it is or as a starting point.
 
@@ -76,7 +83,7 @@ def write_preset(
     """
     from tallyveil.privacy.strategy_toml import strategy_to_toml
 
-    write_new(strategy_to_toml(_preset(name, epsilon, rho)), output)
+    write_new(strategy_to_toml(_preset(name, epsilon, rho, accounting)), output)
     typer.echo(f"wrote {output}", err=True)
 
 
@@ -91,13 +98,16 @@ def write_new(text: str, output: Path) -> None:
         raise InputError(f"{output} cannot be written ({problem.strerror}). Name another file.") from None
 
 
-def _preset(name: str, epsilon: str | None, rho: str | None) -> Strategy:
+def _preset(
+    name: str, epsilon: str | None, rho: str | None, accounting: options.AccountingName | None = None
+) -> Strategy:
+    from tallyveil.cli.strategies import accounted
     from tallyveil.privacy import Strategy
 
     if name == "e2e-2018" and epsilon is None and rho is None:
         typer.echo("e2e-2018 takes any epsilon: here 1. Choose with --epsilon.", err=True)
         epsilon = "1"
-    return Strategy.preset(name, epsilon=epsilon, rho=rho)
+    return accounted(Strategy.preset(name, epsilon=epsilon, rho=rho), accounting.value if accounting else None)
 
 
 def spends_as_json(strategy: Strategy) -> list[dict[str, str | float]]:

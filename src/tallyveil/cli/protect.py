@@ -30,6 +30,7 @@ def protect(
     epsilon: options.Epsilon = None,
     rho: options.Rho = None,
     delta: options.DeltaText = None,
+    accounting: options.Accounting = None,
     invariant: options.Invariants = None,
     seed: Annotated[
         int | None,
@@ -83,6 +84,13 @@ def protect(
     mdf: Annotated[
         bool,
         typer.Option("--mdf", help="Also write the release as a microdata detail file (schemas of 1940 and 2020)."),
+    ] = False,
+    estimates: Annotated[
+        bool,
+        typer.Option(
+            "--estimates",
+            help="Also write estimates/: unbiased estimates of all levels with standard deviations (see estimate).",
+        ),
     ] = False,
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the certificate with this private key (see keygen).")
@@ -141,6 +149,7 @@ def protect(
     from tallyveil.files.ledger.lines import read_lines
     from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
     from tallyveil.files.release_folder.measurement_files import measured_pairs
+    from tallyveil.privacy.calibrate import calibrated
     from tallyveil.privacy.presets import PRESETS
     from tallyveil.protection.spending import Spending
     from tallyveil.release.about import About
@@ -174,12 +183,15 @@ def protect(
         invariants=invariant or [],
         check_constraints=not unchecked,
         optimised=measured,
+        accounting=accounting.value if accounting else None,
+        calibrate=measured is not None or not optimise_spine,
     )
     built = find_facilities(facilities, chosen, people, own=read.facilities)
     if optimise_spine and measured is None:  # a named strategy may have bounds from facilities
         measured = optimised_spine(people, places=places, tribal=tribal, facilities=built)
     if measured is not None:
         refuse_unmeasurable(people, chosen, built, measured)
+        chosen = calibrated(chosen, spine=people.spine, schema=people.schema, optimised=measured)
     if strategy is not None and strategy not in PRESETS:
         warn_of_waste(chosen, chosen.exact_pairs(chosen.exactness(people.spine, people.schema, optimised=measured)))
     published = [] if not measurements else measured_pairs(chosen, parse_pairs(measurements))
@@ -188,7 +200,7 @@ def protect(
     if plan:
         from tallyveil.cli.planning import print_plan
 
-        print_plan(people, chosen, published, optimised=measured, threads=threads, as_json=as_json)
+        print_plan(people, chosen, published, facilities=built, optimised=measured, threads=threads, as_json=as_json)
         return
     assert output is not None
     announce(people, chosen, published, optimised=measured, seeded=seed is not None)
@@ -205,6 +217,7 @@ def protect(
         source=read.codebook,
         sign_with=sign,
         mdf=mdf,
+        estimates=estimates,
         resume=resume,
         about=about,
         ledger=None if ledger is None else Spending(ledger=ledger, sign_with=sign),
@@ -223,10 +236,12 @@ def announce(
     """Say what is about to happen, how large the measurements will be, and how the release will be stamped."""
     from tallyveil.cli.planning import described, optimised_in_words
     from tallyveil.files.release_folder.measurement_files import planned_sizes
+    from tallyveil.privacy.budget import text
     from tallyveil.release.declare import stamps_of_run
     from tallyveil.release.plan import human_bytes
 
-    typer.echo(f"protecting {described(people, strategy)}; {strategy.unit} {strategy.budget}", err=True)
+    budget = ", ".join(f"{name} {text(amount)}" for name, amount in strategy.budgets.items())
+    typer.echo(f"protecting {described(people, strategy)}; {budget}", err=True)
     if optimised is not None:
         typer.echo(optimised_in_words(optimised), err=True)
     if published:

@@ -80,6 +80,7 @@ def choose(
     from tallyveil.cli.strategies import find_strategy
     from tallyveil.files.atomic import refuse_unwritable
     from tallyveil.nouns.schema import DETAILED
+    from tallyveil.privacy.calibrate import calibrated
     from tallyveil.risk.budget import allocation
     from tallyveil.risk.budget.choose import choose as choose_budget
 
@@ -91,7 +92,7 @@ def choose(
         )
     if strategy is not None and mechanism is not None:
         raise InputError("a strategy has its mechanism. Leave --mechanism or --strategy out.")
-    plan = None if strategy is None else find_strategy(strategy, epsilon=epsilon, rho=rho)
+    plan = None if strategy is None else calibrated(find_strategy(strategy, epsilon=epsilon, rho=rho))
     measure: Any = on.value.replace("-", "_")
     if plan is not None:
         level = level or list(plan.levels)[-1]

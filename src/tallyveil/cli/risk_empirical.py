@@ -72,6 +72,7 @@ def empirical(
     from tallyveil.cli.strategies import find_strategy
     from tallyveil.cli.tables import records, write_result
     from tallyveil.files.tables.read import read_counts
+    from tallyveil.privacy.calibrate import calibrated
     from tallyveil.risk import Attack, empirical_levels
     from tallyveil.risk.budget.empirical import ASSUMPTIONS
     from tallyveil.risk.budget.empirical_levels import Expected
@@ -82,7 +83,7 @@ def empirical(
     priors: list[Any] = list(dict.fromkeys(prior or ["1/2"]))
     asked = Attack(kind=attack, attribute=attribute, queries=query)  # type: ignore[arg-type]
     if data is None:
-        plan = find_strategy(strategy or "", epsilon=epsilon, rho=rho)
+        plan = calibrated(find_strategy(strategy or "", epsilon=epsilon, rho=rho))
     else:
         people = read_counts(data, codebook or Path(), units=units)
         run = topdown_runs(people, strategy, epsilon, rho, invariant or [], facilities, seed)

@@ -11,9 +11,10 @@ import typer
 
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import exact_delta
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.presets import PRESETS
-from tallyveil.privacy.strategy import Strategy
+from tallyveil.privacy.strategy import Accounting, Strategy
 
 if TYPE_CHECKING:
     from tallyveil.nouns.facilities import Facilities
@@ -44,10 +45,13 @@ def choose_strategy(
     invariants: list[str],
     check_constraints: bool = True,
     optimised: OptimisedSpine | None = None,
+    accounting: Accounting | None = None,
+    calibrate: bool = True,
 ) -> Strategy:
     """The named strategy, or the default one, with the budget, delta, invariants and checks of the options.
 
     ``optimised`` is the spine that is measured, if it is known: the default spends nothing on what is exact there.
+    Noise accounted for by privacy loss distribution is calibrated, unless the spine is not known yet.
     """
     if epsilon is not None and rho is not None:
         raise InputError("--epsilon and --rho are both given. Give one.")
@@ -58,9 +62,18 @@ def choose_strategy(
         raise InputError("protect needs a budget: --epsilon E, --rho R, or a --strategy that has one.")
     else:
         spine, schema = people.spine, people.schema
-        chosen = Strategy.default(spine, schema, epsilon=epsilon, rho=rho, invariants=declared, optimised=optimised)
+        chosen = Strategy.default(
+            spine,
+            schema,
+            epsilon=epsilon,
+            rho=rho,
+            invariants=declared,
+            optimised=optimised,
+            accounting=accounting or "zcdp",
+        )
     if delta is not None:
-        chosen = replace(chosen, delta=exact_delta(delta)).with_budget(epsilon=epsilon, rho=rho)
+        chosen = replace(chosen, delta=exact_delta(delta), calibrated=False).with_budget(epsilon=epsilon, rho=rho)
+    chosen = accounted(chosen, accounting)
     if not check_constraints:
         chosen = replace(chosen, check_constraints=False)
     known = [(one.query, one.level) for one in chosen.constraints if isinstance(one, Invariant)]
@@ -68,7 +81,21 @@ def choose_strategy(
     if added:
         chosen = replace(chosen, constraints=(*chosen.constraints, *added))
     chosen.check(people.spine, people.schema)
-    return chosen
+    if not calibrate:
+        return chosen
+    return calibrated(chosen, spine=people.spine, schema=people.schema, optimised=optimised)
+
+
+def accounted(strategy: Strategy, accounting: Accounting | None) -> Strategy:
+    """The strategy with the accountant that an option asks for."""
+    if accounting is None:
+        return strategy
+    if strategy.mechanism == "geometric":
+        raise InputError(
+            f"--accounting {accounting} is for Gaussian noise, and this noise is geometric: its epsilon is pure and "
+            f"needs no delta. Leave --accounting out, or choose Gaussian noise (--rho, or a strategy that has it)."
+        )
+    return strategy.with_accounting(accounting)
 
 
 def parse_invariants(words: list[str], spine: Spine, schema: Schema) -> tuple[Invariant, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +30,7 @@ def strategy(
     output: Annotated[Path, typer.Option("--output", "-o", help="TOML file to write; it must not exist yet.")],
     epsilon: options.Epsilon = None,
     rho: options.Rho = None,
+    accounting: options.Accounting = None,
     invariant: options.Invariants = None,
     preset: Annotated[
         str | None, typer.Option(help="Published strategy to start from, instead of equal shares (see presets list).")
@@ -63,16 +64,18 @@ def strategy(
     from tallyveil.cli.strategies import parse_invariants
     from tallyveil.files.tables.codebook_toml import read_codebook
     from tallyveil.files.tables.geography import read_spine
+    from tallyveil.privacy.calibrate import calibrated
     from tallyveil.privacy.strategy_comments import commented_toml
     from tallyveil.release.plan import planned_noise
 
     book = read_codebook(codebook)
     spine, schema = read_spine(table, book), book.schema
     declared = parse_invariants(invariant or [], spine, schema)
-    chosen, notes = _made(preset, names, spine, schema, declared, epsilon=epsilon, rho=rho)
+    chosen, notes = _made(preset, names, spine, schema, declared, epsilon=epsilon, rho=rho, accounting=accounting)
     exactness = chosen.exactness(spine, schema)
     exact = chosen.exact_pairs(exactness)
     write_new(commented_toml(chosen, exactness, notes=notes), output)
+    chosen = calibrated(chosen, spine=spine, schema=schema)
     if as_json:
         noise = [one.as_json() for one in planned_noise(chosen, exact)]
         options.emit_json({"file": str(output), "strategy": chosen.name, "noise": noise, "notes": list(notes)})
@@ -93,13 +96,16 @@ def _made(
     *,
     epsilon: str | None,
     rho: str | None,
+    accounting: options.AccountingName | None,
 ) -> tuple[Strategy, tuple[str, ...]]:
     """The default strategy, or a preset under other names with notes on what was left out."""
+    from tallyveil.cli.strategies import accounted
     from tallyveil.privacy import Strategy
     from tallyveil.privacy.preset_mapping import mapped_preset, read_names
 
+    accountant: Any = accounting.value if accounting else None
     if preset is not None:
-        published = Strategy.preset(preset, epsilon=epsilon, rho=rho)
+        published = accounted(Strategy.preset(preset, epsilon=epsilon, rho=rho), accountant)
         levels, attributes = ({}, {}) if names is None else read_names(names, published)
         mapped = mapped_preset(published, spine, schema, levels=levels, attributes=attributes, invariants=invariants)
         mapped.strategy.check(spine, schema)
@@ -108,4 +114,7 @@ def _made(
         raise InputError("--map gives the names of a preset. Add --preset NAME, or leave --map out.")
     if (epsilon is None) == (rho is None):
         raise InputError("a strategy needs one budget: --epsilon E (geometric noise) or --rho R (Gaussian noise).")
-    return Strategy.default(spine, schema, epsilon=epsilon, rho=rho, invariants=invariants), ()
+    made = Strategy.default(
+        spine, schema, epsilon=epsilon, rho=rho, invariants=invariants, accounting=accountant or "zcdp"
+    )
+    return accounted(made, accountant), ()

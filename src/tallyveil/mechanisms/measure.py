@@ -16,6 +16,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import TOTAL
 from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.ledger import Ledger
@@ -52,6 +53,7 @@ def measure(
     [0, 40, 7, 0]
     """
     strategy.check(people.spine, people.schema)
+    strategy = calibrated(strategy, spine=people.spine, schema=people.schema, optimised=optimised)
     _spend(strategy)
     histogram = people if optimised is None else optimised.moved(people)
     stream = measurement_stream(key, people, strategy, optimised=optimised)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number, exact, exact_delta, rounded_up
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.conversions import epsilon_from_rho, implied_epsilon, rho_from_epsilon
 from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.pld import pld_epsilon
@@ -29,12 +31,17 @@ class Account:
     epsilon, rho, delta
         The guarantee: the largest loss between neighbouring datasets. For zero-concentrated differential privacy,
         epsilon is the one that rho implies at delta (Eq. 7 of kazan2022). Pure strategies have neither rho nor delta.
+    accountant
+        Which accountant epsilon is from: "pure", "zcdp" or "pld" (privacy loss distribution).
+    zcdp_epsilon
+        The epsilon that rho implies at delta, whichever accountant holds.
     implied_epsilon
         sqrt(2 rho), for comparison. It is not a guarantee (Theorem 2 of kazan2022).
     pld_epsilon, pld_reason
         The tighter epsilon from privacy loss distributions, or None and the reason why it cannot be computed.
     per_attribute
         For each attribute, the epsilon of what a release reveals about it to someone who knows all other attributes.
+        These and the next are from rho, and at most the epsilon in all if the pairs of datasets are neighbours.
     within_level
         For each level, the epsilon of what a release reveals about where in a unit of that level a person lives, to
         someone who knows the unit.
@@ -46,6 +53,8 @@ class Account:
     rho: float | None = None
     delta: float | None = None
     implied_epsilon: float | None = None
+    accountant: str | None = None
+    zcdp_epsilon: float | None = None
     pld_epsilon: float | None = None
     pld_reason: str | None = None
     per_attribute: dict[str, float] | None = None
@@ -56,7 +65,15 @@ class Account:
         """Return the figures under their JSON keys. Those of a strategy are omitted if there is none."""
         figures = asdict(self)
         if self.per_attribute is None:
-            for name in ("pld_epsilon", "pld_reason", "per_attribute", "within_level", "basis"):
+            for name in (
+                "accountant",
+                "zcdp_epsilon",
+                "pld_epsilon",
+                "pld_reason",
+                "per_attribute",
+                "within_level",
+                "basis",
+            ):
                 del figures[name]
         return figures
 
@@ -104,31 +121,45 @@ def account_of(
     delta
         The delta at which epsilon is reported. By default, that of the strategy.
     pld
-        Whether to compute ``pld_epsilon``.
+        Whether to compute ``pld_epsilon``. It is computed anyway if the strategy's accounting is by it.
 
     >>> figures = account_of(Strategy.preset("pl94-2020-us-persons"), pld=False)
     >>> round(figures.epsilon, 2), round(figures.within_level["state"], 2)
     (17.14, 13.05)
     """
+    if not strategy.calibrated:
+        strategy = calibrated(strategy, spine=spine, schema=schema, optimised=optimised)
     delta_ = exact_delta(strategy.delta if delta is None else delta)
     gaussian = strategy.mechanism == "gaussian"
     loss = Loss(strategy=strategy, spine=spine, schema=schema, optimised=optimised)
     whole = loss.in_all()
 
-    def epsilon(amount: Fraction) -> float:
+    def from_rho(amount: Fraction) -> float:
         if amount == 0:
             return 0.0
         return epsilon_from_rho(amount, delta_) if gaussian else rounded_up(amount)
 
-    tight, reason = pld_epsilon(loss, delta_) if gaussian and pld else (None, None)
+    by_pld = strategy.accounting == "pld"
+    tight, reason = pld_epsilon(loss, delta_) if gaussian and (pld or by_pld) else (None, None)
+    in_all = _guaranteed(strategy, tight, delta_) if by_pld and tight is not None else from_rho(whole)
+    most = in_all if strategy.neighbours == "replace-one" else math.inf
     return Account(
-        epsilon=epsilon(whole),
+        epsilon=in_all,
         rho=rounded_up(whole) if gaussian else None,
         delta=float(delta_) if gaussian else None,
         implied_epsilon=(implied_epsilon(whole) if whole else 0.0) if gaussian else None,
+        accountant="pure" if not gaussian else "pld" if by_pld and tight is not None else "zcdp",
+        zcdp_epsilon=from_rho(whole) if gaussian else None,
         pld_epsilon=tight,
         pld_reason=reason,
-        per_attribute={name: epsilon(amount) for name, amount in loss.per_attribute().items()},
-        within_level={level: epsilon(amount) for level, amount in loss.within_level().items()},
+        per_attribute={name: min(most, from_rho(amount)) for name, amount in loss.per_attribute().items()},
+        within_level={level: min(most, from_rho(amount)) for level, amount in loss.within_level().items()},
         basis=WITHOUT_SPINE if spine is None and strategy.only_child else None,
     )
+
+
+def _guaranteed(strategy: Strategy, tight: float, delta: Fraction) -> float:
+    """Return the epsilon that a strategy was calibrated to if it holds at this delta, otherwise the one that holds."""
+    assert strategy.epsilon is not None
+    wanted = rounded_up(strategy.epsilon)
+    return wanted if delta == strategy.delta and tight <= wanted else tight

@@ -79,7 +79,7 @@ class Loss:
             return everything.at(0, 0)
         shared = max(
             sum((self._span_cost(depth, int(self._spans[depth][0]), factors) for depth in self._chain), Fraction(0))
-            for factors in self._differences()
+            for factors in self.differences()
         )
         return 2 * (shared + everything.below(self._chain[-1], np.zeros(1, dtype=np.int64)))
 
@@ -103,41 +103,23 @@ class Loss:
         everything = self._costliest(None)
         return {level: 2 * self._parting_below(level, everything) for level in levels[:-1]}
 
-    def paths(self) -> list[tuple[AnyNoise, ...]]:
-        """Return, for each kind of path from the root to a leaf, the noise of all counts on it that can differ.
-
-        Kinds of paths differ in which units have taken over a share. For replace-one neighbours the counts of two paths
-        differ. Above the first fork, queries that cannot distinguish any two records are omitted.
-        """
-        chain = self._chain if self.strategy.neighbours == "replace-one" and self.spine is not None else range(0)
-        separable: Factors = frozenset().union(
-            *(way for name in self._attributes for way in self._ways_to_differ(name))
-        )
-        return [
-            tuple(
-                noise
-                for depth, span in enumerate(spans)
-                for noise in self._noises(depth, span, separable if depth in chain else None)
-            )
-            for spans in self._kinds_of_paths()
-        ]
-
     @property
-    def _measured(self) -> Spine:
+    def measured(self) -> Spine:
+        """The spine whose units are measured."""
         assert self.spine is not None
         return self.spine if self.optimised is None else self.optimised.spine
 
     @cached_property
     def _spans(self) -> list[NDArray[np.int8]]:
         """The number of levels that each unit pays for, by level of the measured spine."""
-        return [shares.spans for shares in unit_shares(self.strategy, self._measured).values()]
+        return [shares.spans for shares in unit_shares(self.strategy, self.measured).values()]
 
     @cached_property
     def _chain(self) -> range:
         """The depths from the root down to the first unit with two or more children."""
         if self.spine is None:
             return range(1)
-        sizes = [self._measured.size(level) for level in self._measured.levels]
+        sizes = [self.measured.size(level) for level in self.measured.levels]
         forked = next((depth for depth, size in enumerate(sizes) if size > 1), len(sizes))
         return range(forked)
 
@@ -172,7 +154,7 @@ class Loss:
             ways.add(frozenset([attribute]))
         return [way for way in ways if not any(way < other for other in ways)]
 
-    def _differences(self) -> Iterator[Factors]:
+    def differences(self) -> Iterator[Factors]:
         """Yield the sets of factors in which two records can differ; only the largest sets."""
         ways_by_attribute = [ways for ways in map(self._ways_to_differ, self._attributes) if ways]
         if np.prod([len(ways) for ways in ways_by_attribute], dtype=np.float64) > MOST_COMBINATIONS:
@@ -180,24 +162,24 @@ class Loss:
         for combination in product(*ways_by_attribute):
             yield frozenset[str]().union(*combination)
 
-    def _distinguishes(self, query: str, factors: Factors | None) -> bool:
+    def distinguishes(self, query: str, factors: Factors | None) -> bool:
         """Whether a query distinguishes two records that differ in these factors. None means in different units."""
         if factors is None:
             return True
         asked = self._attributes if query == DETAILED else factors_of(query)
         return not factors.isdisjoint(asked)
 
-    def _noises(self, depth: int, span: int, factors: Factors | None) -> Iterator[AnyNoise]:
+    def noises(self, depth: int, span: int, factors: Factors | None) -> Iterator[AnyNoise]:
         """Yield the noise of one count of each query that differs, in a unit that pays for ``span`` levels."""
         level = list(self.strategy.levels)[depth]
         share = sum(list(self.strategy.levels.values())[depth : depth + span], Fraction(0))
         for query in self.strategy.queries[level] if span else ():
-            if self._distinguishes(query, factors):
+            if self.distinguishes(query, factors):
                 yield self.strategy.noise(level, query, level_share=share)
 
     def _span_cost(self, depth: int, span: int, factors: Factors | None) -> Fraction:
         """Return the sum of the costs of these counts."""
-        return sum((noise.loss for noise in self._noises(depth, span, factors)), Fraction(0))
+        return sum((noise.loss for noise in self.noises(depth, span, factors)), Fraction(0))
 
     def _costliest(self, factors: Factors | None) -> _Costliest:
         """Return the cost of the costliest path down from every unit, with one count of each query that differs."""
@@ -210,7 +192,7 @@ class Loss:
         for depth in reversed(range(len(self.strategy.levels))):
             spans = self._spans[depth].astype(np.int64)
             if values:
-                best = np.maximum.reduceat(ranks[0], self._measured.first_child[depth][:-1])
+                best = np.maximum.reduceat(ranks[0], self.measured.first_child[depth][:-1])
                 below = values[0]
             else:
                 best, below = np.zeros(len(spans), dtype=np.int64), [Fraction(0)]
@@ -220,12 +202,12 @@ class Loss:
             place = np.array([rising.index(total) for total in totals], dtype=np.int64)
             values.insert(0, rising)
             ranks.insert(0, place[kind_of_unit.reshape(-1)])
-        return _Costliest(values=values, rank=ranks, first_child=self._measured.first_child)
+        return _Costliest(values=values, rank=ranks, first_child=self.measured.first_child)
 
     def _parting_below(self, level: str, everything: _Costliest) -> Fraction:
         """Return the cost of the costliest path below the highest fork between leaves of one unit of a level."""
         assert self.spine is not None
-        measured, bounds = self._measured, self.spine.leaves_under(level)
+        measured, bounds = self.measured, self.spine.leaves_under(level)
         position = np.arange(bounds[-1], dtype=np.int64)
         if self.optimised is not None:
             position[self.optimised.leaf] = np.arange(bounds[-1])
@@ -239,19 +221,19 @@ class Loss:
             apart[np.flatnonzero(apart)[met]] = False
         return worst
 
-    def _kinds_of_paths(self) -> list[tuple[int, ...]]:
-        """Return the distinct sequences of spans (levels paid for) along the paths from the root to the leaves."""
-        if self.spine is None:
-            return [(1,) * len(self.strategy.levels)]
-        kinds: list[tuple[int, ...]] = [(int(self._spans[0][0]),)]
+    def kinds_of_paths(self) -> tuple[list[tuple[int, ...]], Integers]:
+        """Return the distinct sequences of spans (levels paid for) from the root to a leaf, and that of each leaf."""
         kind_of_unit = np.zeros(1, dtype=np.int64)
+        if self.spine is None:
+            return [(1,) * len(self.strategy.levels)], kind_of_unit
+        kinds: list[tuple[int, ...]] = [(int(self._spans[0][0]),)]
         for depth in range(1, len(self._spans)):
-            above = np.repeat(kind_of_unit, np.diff(self._measured.first_child[depth - 1]))
+            above = np.repeat(kind_of_unit, np.diff(self.measured.first_child[depth - 1]))
             width = len(self._spans) + 1
             keys, kind_of_unit = np.unique(above * width + self._spans[depth], return_inverse=True)
             kinds = [(*kinds[int(key) // width], int(key) % width) for key in keys]
             kind_of_unit = kind_of_unit.reshape(-1)
-        return kinds
+        return kinds, kind_of_unit
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

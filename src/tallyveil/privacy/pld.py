@@ -1,28 +1,27 @@
-"""The epsilon of a Gaussian strategy from its privacy loss distribution, which is tighter than the one from rho.
+"""Accounting for a Gaussian strategy by its privacy loss distribution, which is tighter than the conversion from rho.
 
-Between neighbouring datasets the counts along two paths of the spine differ by one each (one path for add-or-remove
-neighbours). Each count is a discrete Gaussian mechanism with sensitivity 1, and the distributions of their losses are
-composed (dp-accounting, pessimistic estimate). Paths differ if the only-child rule moved a share, so every pair of
-kinds of paths is composed and the largest epsilon is reported.
+A delta is the largest over the pairs of neighbours that matter (``neighbour_pairs``), each bounded from above
+(``loss_distribution``). The searches below return values that were tested, so that rounding never gives less privacy.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache, reduce
-from itertools import combinations_with_replacement
-from typing import Any
+from functools import lru_cache, partial
 
-from tallyveil.privacy.conversions import epsilon_from_rho, implied_epsilon
-from tallyveil.privacy.loss import AnyNoise, Loss
+from tallyveil.errors import BudgetError
+from tallyveil.privacy.budget import rounded_down
+from tallyveil.privacy.conversions import epsilon_from_rho, rho_from_epsilon
+from tallyveil.privacy.loss import Loss
+from tallyveil.privacy.loss_distribution import Counts, largest_delta
+from tallyveil.privacy.neighbour_pairs import at_budget, differing_counts
 
-LARGEST_RHO = 1000  # far beyond any use; the distribution grows with rho and does not fit into memory at 10^9
-LARGEST_SCALE = 10**5  # of the noise; the distribution has a dozen points per unit of scale
-SMALLEST_DELTA = 1e-12  # below it the rounding errors of the convolutions matter
-MOST_PAIRS = 300  # of kinds of paths; each takes some hundredths of a second
+LARGEST_RHO = 1000  # far beyond any use; the distribution grows with rho
+SMALLEST_DELTA = 1e-100
+MOST_PAIRS = 1000  # of different sets of counts; each takes some hundredths of a second
+DIGITS = 6  # of a calibrated rho, so that it does not depend on the last bits of a platform's arithmetic
 
 
 def pld_epsilon(loss: Loss, delta: Fraction) -> tuple[float | None, str | None]:
@@ -33,54 +32,121 @@ def pld_epsilon(loss: Loss, delta: Fraction) -> tuple[float | None, str | None]:
     >>> round(pld_epsilon(Loss(strategy=plan), Fraction(1, 10**6))[0], 2)
     7.0
     """
-    rho, kinds = loss.in_all(), [kind for kind in loss.paths() if kind]
-    twice = loss.strategy.neighbours == "replace-one"
-    pairs = list(combinations_with_replacement(range(len(kinds)), 2)) if twice else [(i,) for i in range(len(kinds))]
-    widest = max((math.sqrt(noise.parameter) for kind in kinds for noise in kind), default=0.0)
-    if not kinds:
+    pairs, rho = differing_counts(loss), loss.in_all()
+    if not pairs:
         return 0.0, None
+    reason = _out_of_reach(pairs, rho, delta)
+    if reason is not None:
+        return None, reason
+    return _smallest_epsilon(pairs, loss.strategy.budget, delta, epsilon_from_rho(rho, delta)), None
+
+
+def pld_delta(loss: Loss, epsilon: Fraction) -> float:
+    """Return the delta at which epsilon holds, rounded up."""
+    return _delta_of_pairs(differing_counts(loss), loss.strategy.budget, rounded_down(epsilon))
+
+
+def largest_rho(loss: Loss, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return a rho at which the strategy's privacy loss distribution gives (epsilon, delta), and just about uses it.
+
+    It is found for the first set of differing counts, then lowered until no other set needs more noise, since the worst
+    pair of neighbours can depend on the scale of the noise. The delta of coarse noise does not always rise with rho, so
+    what counts is that the rho itself was tested, for every set.
+    """
+    return _largest_rho(differing_counts(loss), epsilon, delta)
+
+
+def _out_of_reach(pairs: tuple[Counts, ...], rho: Fraction, delta: Fraction) -> str | None:
     if rho > LARGEST_RHO:
-        return None, f"rho is above {LARGEST_RHO:,}"
-    if widest > LARGEST_SCALE:
-        return None, f"noise with a standard deviation of {widest:,.0f} is too wide (the limit is {LARGEST_SCALE:,})"
+        return f"rho is above {LARGEST_RHO:,}"
     if delta < SMALLEST_DELTA:
-        return None, f"delta {float(delta):g} is below {SMALLEST_DELTA:g}, where rounding errors count"
+        return f"delta {float(delta):g} is below {SMALLEST_DELTA:g}"
     if len(pairs) > MOST_PAIRS:
-        return None, f"the only-child rule makes {len(kinds)} kinds of paths, too many to compose in pairs"
-    return min(_worst(tuple(kinds), tuple(pairs), rho, delta), epsilon_from_rho(rho, delta)), None
+        return f"the only-child rule makes {len(pairs):,} kinds of pairs of neighbours (the limit is {MOST_PAIRS:,})"
+    return None
 
 
-@lru_cache(maxsize=16)  # replicates of a run need the same value
-def _worst(
-    kinds: tuple[tuple[AnyNoise, ...], ...], pairs: tuple[tuple[int, ...], ...], rho: Fraction, delta: Fraction
-) -> float:
-    """Return the largest epsilon over pairs of kinds of paths."""
-    step = min(1e-3, implied_epsilon(rho) / 2000)  # of the loss; a coarser step errs upwards
-    of_one_count = _distributions(step)
-    composed = [_composed(kind, of_one_count) for kind in kinds]
-    whole = (reduce(lambda one, other: one.compose(other), (composed[i] for i in pair)) for pair in pairs)
-    return max(float(distribution.get_epsilon_for_delta(float(delta))) for distribution in whole)
+@lru_cache(maxsize=64)  # replicates of a run need the same value
+def _delta_of_pairs(pairs: tuple[Counts, ...], budget: Fraction, epsilon: float) -> float:
+    return max((largest_delta(at_budget(pair, budget), epsilon) for pair in pairs), default=0.0)
 
 
-def _distributions(step: float) -> Callable[[Fraction], Any]:
-    """Return a function from the variance of a count's noise to its privacy loss distribution, which it caches."""
-    from dp_accounting.pld import privacy_loss_distribution
+@lru_cache(maxsize=64)
+def _smallest_epsilon(pairs: tuple[Counts, ...], budget: Fraction, delta: Fraction, highest: float) -> float:
+    """Return the smallest epsilon that holds at delta for every pair; ``highest`` is known to hold."""
+    wanted, low = math.log(rounded_down(delta)), 0.0
+    for pair in pairs:
+        counts = at_budget(pair, budget)
 
-    made: dict[Fraction, Any] = {}
+        def excess(epsilon: float, counts: Counts = counts) -> float:
+            return math.log(largest_delta(counts, epsilon)) - wanted
 
-    def of(variance: Fraction) -> Any:
-        if variance not in made:
-            scale = math.nextafter(math.sqrt(variance), 0.0)
-            made[variance] = privacy_loss_distribution.from_discrete_gaussian_mechanism(
-                scale, value_discretization_interval=step, use_connect_dots=True
-            )
-        return made[variance]
-
-    return of
+        if excess(low) > 0:
+            if excess(highest) > 0:
+                return highest
+            low = _boundary(excess, inside=highest, outside=low, tolerance=1e-7 * highest)
+    return low
 
 
-def _composed(noises: Iterable[AnyNoise], of: Callable[[Fraction], Any]) -> Any:
-    """Compose the distributions of all counts of a path, narrow ones first because they compose faster."""
-    times = Counter(noise.parameter for noise in noises)
-    parts = (of(variance).self_compose(times[variance]) for variance in sorted(times, reverse=True))
-    return reduce(lambda one, other: one.compose(other), parts)
+@lru_cache(maxsize=64)
+def _largest_rho(pairs: tuple[Counts, ...], epsilon: Fraction, delta: Fraction) -> Fraction:
+    safe = Fraction(rho_from_epsilon(epsilon, delta))  # zCDP holds for every pair
+    if not pairs:
+        return safe
+    reason = _out_of_reach(pairs, safe, delta)
+    if reason is not None:
+        raise BudgetError(
+            f'accounting = "pld" with epsilon {float(epsilon):g} at delta {float(delta):g}: {reason}. Use "zcdp".'
+        )
+    wanted, epsilon_ = math.log(rounded_down(delta)), rounded_down(epsilon)
+
+    def excess(pair: Counts, log_rho: float) -> float:
+        return math.log(largest_delta(at_budget(pair, Fraction(math.exp(log_rho))), epsilon_)) - wanted
+
+    low = math.log(safe)
+    if any(excess(pair, low) > 0 for pair in pairs):
+        return safe
+    outside = _first_outside(partial(excess, pairs[0]), low)
+    worst: Counts | None = pairs[0]
+    while worst is not None:
+        outside = _boundary(partial(excess, worst), inside=low, outside=outside, tolerance=1e-7)
+        rho = _few_digits_down(math.exp(outside))
+        outside = math.log(rho)
+        worst = next((pair for pair in pairs if largest_delta(at_budget(pair, rho), epsilon_) > delta), None)
+    return max(rho, safe)
+
+
+def _first_outside(excess: Callable[[float], float], inside: float) -> float:
+    """Return a point where the excess is above 0, found in growing steps up from one where it is not."""
+    step = 0.1
+    while excess(inside + step) <= 0:
+        step *= 2
+    return inside + step
+
+
+def _boundary(excess: Callable[[float], float], *, inside: float, outside: float, tolerance: float) -> float:
+    """Return a point where the excess is at most 0, near one where it is above (false position, Illinois variant)."""
+    at_inside, at_outside = excess(inside), excess(outside)
+    moved_inside = moved_outside = False
+    while abs(outside - inside) > tolerance and at_inside < 0:
+        middle = inside + (outside - inside) * at_inside / (at_inside - at_outside)
+        margin = 0.25 * math.copysign(tolerance, outside - inside)  # reach past a boundary that is nearly found
+        middle = min(max(middle, min(inside, outside) + abs(margin)), max(inside, outside) - abs(margin))
+        found = excess(middle)
+        if found <= 0:
+            inside, at_inside, at_outside = middle, found, at_outside / 2 if moved_inside else at_outside
+            moved_inside, moved_outside = True, False
+        else:
+            outside, at_outside, at_inside = middle, found, at_inside / 2 if moved_outside else at_inside
+            moved_inside, moved_outside = False, True
+    return inside
+
+
+def _few_digits_down(value: float) -> Fraction:
+    """Return a positive number rounded down to ``DIGITS`` significant digits.
+
+    >>> _few_digits_down(2.73999999)
+    Fraction(273999, 100000)
+    """
+    unit = Fraction(10) ** (math.floor(math.log10(value)) + 1 - DIGITS)
+    return Fraction(value) // unit * unit

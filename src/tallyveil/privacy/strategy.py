@@ -22,10 +22,11 @@ from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, factors_of
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number, Shares, exact, exact_delta, exact_shares, rescaled_shares
 from tallyveil.privacy.constraints import Bound, Constraint, Invariant
-from tallyveil.privacy.conversions import rho_from_epsilon
+from tallyveil.privacy.conversions import epsilon_from_rho, rho_from_epsilon
 from tallyveil.privacy.exactness import Exactness
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy_checks import (
+    check_accounting,
     check_constraint_levels,
     check_factors,
     check_fit,
@@ -36,6 +37,7 @@ from tallyveil.privacy.strategy_checks import (
 
 Mechanism = Literal["geometric", "gaussian"]
 Neighbours = Literal["replace-one", "add-or-remove"]
+Accounting = Literal["zcdp", "pld"]
 REPORTING_DELTA = Fraction(1, 10**10)
 
 
@@ -60,13 +62,18 @@ class Strategy:
         ``"geometric"`` (pure differential privacy) or ``"gaussian"`` (zCDP, discrete Gaussian).
     budget
         The epsilon of a geometric strategy, or the rho of a Gaussian one.
+    accounting, epsilon, calibrated
+        ``"zcdp"``: rho is the budget, and epsilon at delta follows from it. ``"pld"`` (Gaussian strategies):
+        ``epsilon`` at ``delta`` is what is wanted, and rho follows from the privacy loss distribution on the spine that
+        is measured (``calibrate``). Until it is ``calibrated``, rho is the one that gives the same guarantee by zCDP.
     levels
         The share of each level, from coarse to fine. Shares sum to 1. A level may have the share 0, and no queries, if
         invariants make all its counts exact.
     queries
         The share of each query of each level. The shares of a level sum to 1.
     delta
-        The delta at which epsilon is reported for a Gaussian strategy. It is not part of the budget.
+        The delta at which epsilon is reported for a Gaussian strategy. It is part of the budget only if the accounting
+        is by privacy loss distribution.
     neighbours
         Which datasets are neighbours: ``"replace-one"`` or ``"add-or-remove"``.
     only_child
@@ -96,9 +103,12 @@ class Strategy:
     """
 
     mechanism: Mechanism
-    budget: Fraction
+    budget: Fraction = Fraction(0)
     levels: Shares
     queries: Mapping[str, Shares]
+    accounting: Accounting = "zcdp"
+    epsilon: Fraction | None = None
+    calibrated: bool = False
     delta: Fraction = REPORTING_DELTA
     neighbours: Neighbours = "replace-one"
     only_child: bool = False
@@ -119,8 +129,13 @@ class Strategy:
             only_child=self.only_child,
             check_constraints=self.check_constraints,
         )
-        put(self, "budget", exact(self.budget, self.unit))
+        check_accounting(self.accounting, mechanism=self.mechanism, epsilon=self.epsilon, calibrated=self.calibrated)
         put(self, "delta", exact_delta(self.delta))
+        if self.epsilon is not None:
+            put(self, "epsilon", exact(self.epsilon, "epsilon"))
+        if self.epsilon is not None and not self.calibrated:
+            put(self, "budget", Fraction(rho_from_epsilon(self.epsilon, self.delta)))
+        put(self, "budget", exact(self.budget, self.unit))
         put(self, "levels", exact_shares("levels", self.levels, zero=True))
         put(self, "groupings", Frozen(dict(self.groupings)))
         put(self, "attributes", tuple(self.attributes))
@@ -163,6 +178,7 @@ class Strategy:
         rho: Number | None = None,
         invariants: Iterable[Invariant] = (),
         optimised: OptimisedSpine | None = None,
+        accounting: Accounting = "zcdp",
     ) -> Strategy:
         """Return a strategy with equal shares for all levels, and for total, each attribute and detailed within them.
 
@@ -176,7 +192,6 @@ class Strategy:
         >>> {level: list(queries) for level, queries in plan.queries.items()}
         {'town': ['sex', 'detailed'], 'block': ['sex', 'detailed']}
         """
-        mechanism, budget = _mechanism_and_budget(epsilon, rho)
         kept = tuple(invariants)
         exact = Exactness(spine=spine, schema=schema, invariants=kept, optimised=optimised)
         names = dict.fromkeys(schema.query(name).name for name in (TOTAL, *schema.attributes, DETAILED))
@@ -185,8 +200,7 @@ class Strategy:
             why = "; ".join(one.words() for one in kept) or "there is one unit and one cell"
             raise BudgetError(f"every count is exact ({why}), so there is nothing to measure. Drop an invariant.")
         return cls.proportional(
-            mechanism=mechanism,
-            budget=budget,
+            **_budget_fields(epsilon, rho, accounting),
             levels={level: 1 if measured else 0 for level, measured in queries.items()},
             queries={level: dict.fromkeys(measured, 1) for level, measured in queries.items()},
             constraints=kept,
@@ -212,8 +226,18 @@ class Strategy:
         """The unit of the budget: epsilon or rho."""
         return "epsilon" if self.mechanism == "geometric" else "rho"
 
+    @property
+    def budgets(self) -> dict[str, Fraction]:
+        """The budget by its name in a file: epsilon or rho, or the wanted epsilon and then the calibrated rho."""
+        if self.epsilon is None:
+            return {self.unit: self.budget}
+        return {"epsilon": self.epsilon} | ({"rho": self.budget} if self.calibrated else {})
+
     def with_budget(self, *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
-        """Return the strategy with another budget. For a Gaussian strategy, an epsilon means the largest rho for it."""
+        """Return the strategy with another budget. For a Gaussian strategy, an epsilon means the largest rho for it.
+
+        That rho is the one of the strategy's accounting. A rho that is given is accounted for by zCDP.
+        """
         if epsilon is not None and rho is not None:
             raise BudgetError("epsilon and rho are both given. Give one.")
         if epsilon is None and rho is None:
@@ -222,8 +246,27 @@ class Strategy:
             if rho is not None:
                 raise BudgetError(f"rho {rho} for a geometric strategy: its budget is an epsilon. Give epsilon.")
             return replace(self, budget=exact(epsilon, "epsilon"))  # type: ignore[arg-type]
-        largest = exact(rho, "rho") if rho is not None else Fraction(rho_from_epsilon(epsilon, self.delta))  # type: ignore[arg-type]
-        return replace(self, budget=largest)
+        if rho is not None:
+            return replace(self, budget=exact(rho, "rho"), accounting="zcdp", epsilon=None, calibrated=False)
+        assert epsilon is not None
+        if self.accounting == "pld":
+            return replace(self, epsilon=exact(epsilon, "epsilon"), calibrated=False)
+        return replace(self, budget=Fraction(rho_from_epsilon(epsilon, self.delta)))
+
+    def with_accounting(self, accounting: Accounting) -> Strategy:
+        """Return the strategy with the same epsilon at delta by another accountant: with more or less noise.
+
+        >>> plan = Strategy.preset("pl94-2020-us-persons").with_accounting("pld")
+        >>> float(plan.epsilon), plan.calibrated          # calibrated when the spine is known
+        (17.14355, False)
+        """
+        if accounting == self.accounting:
+            return self
+        if accounting == "pld":
+            check_accounting(accounting, mechanism=self.mechanism, epsilon=1, calibrated=False)
+            return replace(self, accounting="pld", epsilon=_same_epsilon(self.budget, self.delta))
+        safe = Fraction(rho_from_epsilon(self.epsilon, self.delta)) if self.epsilon is not None else self.budget
+        return replace(self, accounting=accounting, epsilon=None, calibrated=False, budget=safe)
 
     def share(self, level: str, query: str) -> Fraction:
         """Return the share of a query at a level, as a fraction of the whole budget."""
@@ -341,13 +384,23 @@ class Strategy:
         return constraint
 
 
-def _mechanism_and_budget(epsilon: Number | None, rho: Number | None) -> tuple[Mechanism, Fraction]:
+def _budget_fields(epsilon: Number | None, rho: Number | None, accounting: Accounting) -> dict[str, Any]:
+    """Return the fields of a strategy with this budget. By privacy loss distribution, the noise is Gaussian."""
     if (epsilon is None) == (rho is None):
         raise BudgetError("give a budget: either epsilon (geometric noise) or rho (discrete Gaussian noise).")
-    if epsilon is not None:
-        return "geometric", exact(epsilon, "epsilon")
-    assert rho is not None
-    return "gaussian", exact(rho, "rho")
+    if accounting == "zcdp":
+        return {"mechanism": "geometric" if rho is None else "gaussian", "budget": epsilon if rho is None else rho}
+    wanted = epsilon if rho is None else _same_epsilon(exact(rho, "rho"), REPORTING_DELTA)
+    return {"mechanism": "gaussian", "accounting": accounting, "epsilon": wanted}
+
+
+def _same_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
+    """Return the epsilon that rho gives by zCDP, rounded down to six decimals (or digits, if it is below 1)."""
+    epsilon = Fraction(epsilon_from_rho(rho, delta))
+    unit = Fraction(1, 10**6)
+    while 0 < epsilon < 10**5 * unit:
+        unit /= 10
+    return epsilon // unit * unit
 
 
 def _sorted_factors(query: str) -> str:

@@ -31,6 +31,21 @@ def check_options(
         raise StrategyError(f'rounding must be "margins" or "cells". Got {rounding!r} instead.')
 
 
+def check_accounting(accounting: object, *, mechanism: str, epsilon: object, calibrated: object) -> None:
+    """Refuse an accountant that does not exist or does not fit the mechanism and the fields."""
+    if accounting not in ("zcdp", "pld"):
+        raise BudgetError(f'accounting must be "zcdp" or "pld". Got {accounting!r} instead.')
+    if accounting == "pld" and mechanism != "gaussian":
+        raise BudgetError(
+            'accounting = "pld" is for Gaussian noise: the epsilon of geometric noise is pure and needs no delta. Use '
+            'mechanism = "gaussian", or leave out the accounting.'
+        )
+    if accounting == "pld" and epsilon is None:
+        raise BudgetError('accounting = "pld" needs the epsilon that is wanted at delta, from which rho follows.')
+    if accounting == "zcdp" and (epsilon is not None or calibrated):
+        raise BudgetError('accounting = "zcdp" takes a rho and no epsilon, which follows from it. Use "pld" for one.')
+
+
 def check_levels(levels: Shares, queries: Mapping[str, Any]) -> None:
     """Refuse queries of a level that does not exist or has no share, and a share without queries."""
     unknown = [level for level in queries if level not in levels]

@@ -11,6 +11,7 @@ from tallyveil.errors import StrategyError
 from tallyveil.nouns.schema import DETAILED, TOTAL
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import text
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import Constraint
 from tallyveil.privacy.exactness import Exactness
 from tallyveil.privacy.strategy import Strategy
@@ -23,6 +24,7 @@ _MECHANISM = {
 _BUDGET = {
     "epsilon": "the whole budget: half of it doubles every standard deviation below",
     "rho": "the whole budget: a quarter of it doubles every standard deviation below",
+    "pld": "wanted at delta; the noise is calibrated to it on the units that are measured",
 }
 _NEIGHBOURS = {
     "replace-one": "one person's record is replaced by another, so the number of people is exact",
@@ -51,12 +53,13 @@ def commented_toml(strategy: Strategy, exact: Exactness, *, notes: Sequence[str]
         Sentences about how it was made, for the top of the file.
     """
     pairs = strategy.exact_pairs(exact)
+    measured = calibrated(strategy, spine=exact.spine, schema=exact.schema)
     sections = [
         _top(exact.spine, notes),
         _fields(strategy),
         *_tables(strategy),
         _levels(strategy, exact.spine),
-        *(_queries(strategy, level, [query for query, place in pairs if place == level]) for level in strategy.levels),
+        *(_queries(measured, level, [query for query, place in pairs if place == level]) for level in strategy.levels),
         *map(_constraint, strategy.constraints),
     ]
     written = "\n\n".join("\n".join(lines) for lines in sections) + "\n"
@@ -76,11 +79,13 @@ def _top(spine: Spine, notes: Sequence[str]) -> list[str]:
 
 def _fields(strategy: Strategy) -> list[str]:
     delta = "at which epsilon is reported; " if strategy.unit == "rho" else "used only if Gaussian noise is chosen; "
+    by_pld = strategy.accounting == "pld"
     lines: list[tuple[str, str | bool, str]] = [
         *([("name", strategy.name, "")] if strategy.name else []),
         ("mechanism", strategy.mechanism, _MECHANISM[strategy.mechanism]),
-        (strategy.unit, text(strategy.budget), _BUDGET[strategy.unit]),
-        ("delta", text(strategy.delta), f"{delta}it is not part of the budget"),
+        *([("accounting", "pld", 'by privacy loss distribution; "zcdp" takes a rho instead')] if by_pld else []),
+        *((name, text(amount), _BUDGET["pld" if by_pld else name]) for name, amount in strategy.budgets.items()),
+        ("delta", text(strategy.delta), "of the guarantee" if by_pld else f"{delta}it is not part of the budget"),
         ("neighbours", strategy.neighbours, _NEIGHBOURS[strategy.neighbours]),
         ("only_child", strategy.only_child, _ONLY_CHILD[strategy.only_child]),
         ("rounding", strategy.rounding, _ROUNDING[strategy.rounding]),

@@ -62,7 +62,7 @@ def conversions_of(figures: Account, *, delta: Number = REPORTING_DELTA) -> list
     return [
         Conversion(
             theorem=3,
-            epsilon=figures.epsilon,
+            epsilon=figures.epsilon if figures.zcdp_epsilon is None else figures.zcdp_epsilon,
             delta=figures.delta,
             rho=figures.rho,
             guarantee=True,

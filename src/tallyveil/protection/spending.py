@@ -48,7 +48,7 @@ class Booking:
         with open_ledger(self._given.ledger) as ledger:
             state = programme_of(ledger.read)
             if not entry.seeded:
-                planned = _planned(state, entry)
+                planned = _interrupted(state, entry) or _planned(state, entry)
                 rest = replace(state, entries=tuple(e for e in state.entries if e is not planned))
                 rest.refuse_beyond_limit(entry)
                 instead = None if planned is None else planned.line
@@ -91,6 +91,13 @@ def booking(given: Spending | None) -> Iterator[Booking]:
     except BaseException:
         made.keep_as_spent()
         raise
+
+
+def _interrupted(state: Programme, entry: Entry) -> Entry | None:
+    """The reservation of an interrupted run of the same measurement, which this run repeats with the same noise."""
+    mine = (entry.cost.measurement, entry.cost.loss, entry.population)
+    running = [e for e in state.entries if e.status == "running" and entry.cost.measurement is not None]
+    return next((e for e in running if (e.cost.measurement, e.cost.loss, e.population) == mine), None)
 
 
 def _planned(state: Programme, entry: Entry) -> Entry | None:

@@ -21,7 +21,7 @@ class Guarantee(Account):
     Attributes
     ----------
     accountant
-        ``"pure"`` or ``"zcdp"``.
+        ``"pure"``, ``"zcdp"`` or ``"pld"``.
     words
         The guarantee in one sentence.
     holds_for

@@ -65,7 +65,6 @@ _SOURCES = {
 }
 _CHECKED = "the data are checked against it, so the guarantee covers neighbours that satisfy it"
 _UNCHECKED = "enforced on the release only; the data are not compared with it"
-_ACCOUNTANTS = {"geometric": "pure", "gaussian": "zcdp"}
 _ROUNDING = {
     "margins": "totals first, then margins in the order of the attributes, then cells; each is held for the next",
     "cells": "cells alone, with the least total change",
@@ -161,7 +160,6 @@ def _guarantee(
     account = account_of(strategy, spine=spine, schema=schema, optimised=optimised)
     return Guarantee(
         **account.as_json(),
-        accountant=_ACCOUNTANTS[strategy.mechanism],
         words=f"{_guarantee_in_words(strategy, account)}, {agreement(strategy, schema)}",
         holds_for=holds_for(strategy, schema, kept_by),
         neighbours=strategy.neighbours,
@@ -180,6 +178,11 @@ def _guarantee_in_words(strategy: Strategy, figures: Account) -> str:
         return f"{text(strategy.budget) if whole else up_to_digits(figures.epsilon, 6)}-differential privacy (pure)"
     whole = figures.rho == rounded_up(strategy.budget)
     rho = text(strategy.budget) if whole or figures.rho is None else up_to_digits(figures.rho, 6)
+    if figures.accountant == "pld":
+        return (
+            f"({up_to_digits(figures.epsilon, 10)}, {figures.delta:g})-differential privacy by privacy loss "
+            f"distribution (rho = {rho} as zero-concentrated differential privacy)"
+        )
     return f"zero-concentrated differential privacy with rho = {rho}"
 
 

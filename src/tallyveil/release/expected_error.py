@@ -42,6 +42,8 @@ def expected_errors(
     1.0
     """
     known = {one.level for one in exact if one.query == TOTAL}
+    if not schema.possible.any():  # nobody can exist, so every total is 0
+        known = set(spine.levels)
     shares = unit_shares(strategy, spine)
     table, above = [], np.zeros(1)
     for depth, level in enumerate(spine.levels):

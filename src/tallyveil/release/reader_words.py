@@ -11,8 +11,9 @@ NINE_IN_TEN = 1.645  # standard deviations that nine in ten errors are within (n
 
 def title_of(declared: Mapping[str, Any], attributes: Iterable[str]) -> str:
     """The title of a release, or one made of what was counted."""
-    finest = declared["budget"]["levels"][-1]["level"]
-    return str(declared.get("title") or f"Counts of people by {listed(attributes)}, down to every {finest}")
+    finest, names = declared["budget"]["levels"][-1]["level"], list(attributes)
+    by = f" by {listed(names)}" if names else ""
+    return str(declared.get("title") or f"Counts of people{by}, down to every {finest}")
 
 
 def exact_in_words(declared: Mapping[str, Any]) -> list[str]:

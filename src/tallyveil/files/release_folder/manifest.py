@@ -17,8 +17,8 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from tallyveil.errors import InputError
-from tallyveil.files.release_folder.findings import BrokenError, UncheckedError, plain
+from tallyveil.errors import InputError, one_line
+from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.layout import CERTIFICATE, SIGNATURE
 from tallyveil.release.canonical import MANIFEST, parse_canonical
 from tallyveil.release.certificate import FIELDS, check_identifier
@@ -218,5 +218,5 @@ def abbreviated(names: list[str], most: int = 5) -> str:
     >>> abbreviated(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
-    some = ", ".join(map(plain, names[:most]))
+    some = ", ".join(map(one_line, names[:most]))
     return some if len(names) <= most else f"{some} and {len(names) - most:,} more"
