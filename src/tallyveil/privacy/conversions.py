@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from functools import lru_cache
 
 from tallyveil.errors import BudgetError
 from tallyveil.privacy.budget import Number, exact, exact_delta, rounded_down, rounded_up
@@ -85,7 +84,6 @@ def delta_from_rho(rho: Number, epsilon: Number) -> float:
     return max(smallest, math.exp(min(0.0, log_delta(t) + _SLACK * (1 + terms))))
 
 
-@lru_cache(maxsize=64)
 def rho_from_epsilon(epsilon: Number, delta: Number) -> float:
     """Return the largest rho whose zCDP gives (epsilon, delta), rounded down. Inverts :func:`epsilon_from_rho`.
 
