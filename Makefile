@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test test-all lint format bench docs papers dist clean
+.PHONY: help demo test test-all fuzz audit lint format bench docs papers dist clean
 
 help:            ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -32,6 +32,13 @@ test: $(VENV)/dev       ## every test that runs in minutes (2 cores)
 test-all: $(VENV)/dev   ## the slow tests too
 	$(BIN)/tallyveil compile && HYPOTHESIS_PROFILE=new $(BIN)/pytest -n 2
 
+fuzz: $(VENV)/dev       ## 20,000 random inputs: each is refused in a line, or right (CASES=1000 FIRST=0 for others)
+	$(BIN)/tallyveil compile && $(BIN)/python tests/fuzz/run_fuzz.py $(or $(CASES),20000) $(or $(FIRST),0)
+
+audit: $(VENV)/dev      ## known vulnerabilities of the packages we need (skipped without a network)
+	-$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/python .ci/audit.py
+
 lint: $(VENV)/dev       ## style and types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 
@@ -39,7 +46,7 @@ format: $(VENV)/dev     ## put the style right
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 bench: $(VENV)/dev      ## our speed and memory beside the alternatives, in one run
-	$(BIN)/python bench/startup.py && $(BIN)/python bench/noise.py && $(BIN)/python bench/histogram.py && $(BIN)/python bench/ipums.py && $(BIN)/python bench/topdown.py && $(BIN)/python bench/epl.py && $(BIN)/python bench/sampling.py && $(BIN)/python bench/evaluate.py && $(BIN)/python bench/risk.py && $(BIN)/python bench/scan.py
+	$(BIN)/python bench/startup.py && $(BIN)/python bench/noise.py && $(BIN)/python bench/histogram.py && $(BIN)/python bench/ipums.py && $(BIN)/python bench/topdown.py && $(BIN)/python bench/epl.py && $(BIN)/python bench/sampling.py && $(BIN)/python bench/evaluate.py && $(BIN)/python bench/risk.py && $(BIN)/python bench/scan.py && $(BIN)/python bench/blue.py
 
 docs: $(VENV)/docs      ## the manual as pages, in docs/_build/html
 	$(BIN)/python docs/generate_reference.py && $(BIN)/python docs/generate_graph.py && $(BIN)/sphinx-build -q -W -b html docs docs/_build/html

@@ -29,8 +29,9 @@ def commands(words: str, command: Any) -> Iterator[tuple[str, Any]]:
         return
     if command.invoke_without_command:
         yield words, command
+    given = [part.metavar for part in command.params if part.param_type_name == "argument"]
     for name, subcommand in inner.items():
-        yield from commands(f"{words} {name}", papers_command() if name == "reproduce" else subcommand)
+        yield from commands(" ".join([words, *given, name]), papers_command() if name == "reproduce" else subcommand)
 
 
 def papers_command() -> Any:

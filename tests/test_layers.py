@@ -9,7 +9,7 @@ ROOT = Path(tallyveil.__file__).parent
 
 # Rows from the top; within a row from the left. A name stands for a module or a whole folder.
 ROWS = [
-    ["errors", "_arrays", "_compiled", "_frozen", "_workers"],
+    ["errors", "_arrays", "_compiled", "_frozen", "_typed", "_workers"],
     [
         *(
             "nouns.codes",
@@ -64,17 +64,35 @@ ROWS = [
             "privacy.calibrate",
             "privacy.strategy_comments",
         ),
-        *("privacy.guarantee", "privacy.theorems", "privacy.several_releases", "privacy"),
+        *("privacy.guarantee", "privacy.theorems", "privacy.several_releases", "privacy.pld_of_several", "privacy"),
     ],
     [
-        *("release.solved", "release.canonical", "release.typed_json", "release.declaration", "release.certificate"),
-        *("release.guarantee_words", "release.declare"),
-        *("release.measurements", "release.release", "release.certificate_page", "release.plan", "release"),
+        *(
+            "release.solved",
+            "release.canonical",
+            "release.typed_json",
+            "release.about",
+            "release.declaration",
+            "release.certificate",
+        ),
+        *("release.expected_error", "release.guarantee_words", "release.declare"),
+        *(
+            "release.measurements",
+            "release.release",
+            "release.reader_words",
+            "release.certificate_page",
+            "release.plan",
+            "release",
+        ),
     ],
     ["populations", "files.locks", "files.atomic", "runs", "files"],
     ["mechanisms"],
+    ["blue"],  # takes measurements; the engine may use its pass up
     ["engine", "evaluate", "risk"],
-    ["protection.before_noise", "protection.resuming", "protection.protect", "protection.verify", "protection"],
+    [
+        *("protection.before_noise", "protection.resuming", "protection.spending", "protection.estimate_checks"),
+        *("protection.protect", "protection.verify", "protection"),
+    ],
     ["auditing"],  # runs the engine, and hands what it gives to the audit
     ["report"],
     ["cli", "__main__"],

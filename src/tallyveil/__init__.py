@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tallyveil import errors, evaluate, files, mechanisms, populations, privacy, risk
+    from tallyveil.blue.estimate import estimate
     from tallyveil.engine.topdown import topdown
     from tallyveil.files.release_folder.read_folder import read_release
     from tallyveil.files.release_folder.write_folder import write_release
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tallyveil.privacy.strategy import Strategy
     from tallyveil.protection.protect import protect, protect_to_folder
     from tallyveil.protection.verify import sign_release, verify_release
+    from tallyveil.release.about import About
     from tallyveil.release.certificate import Certificate
     from tallyveil.release.measurements import Measurements
     from tallyveil.release.release import Release
@@ -34,6 +36,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives: nouns first, then the verbs people need, then the parts of the package.
 _HOME = {
+    "About": "release.about",
     "Areas": "nouns.areas",
     "Certificate": "release.certificate",
     "Counts": "nouns.counts",
@@ -51,6 +54,7 @@ _HOME = {
     "Schema": "nouns.schema",
     "Spine": "nouns.spine",
     "Strategy": "privacy.strategy",
+    "estimate": "blue.estimate",
     "measure": "mechanisms.measure",
     "protect": "protection.protect",
     "protect_to_folder": "protection.protect",
@@ -72,6 +76,7 @@ _PARTS = {
     "schemas": "nouns.census_schemas",
 }
 __all__ = [
+    "About",
     "Areas",
     "Certificate",
     "Counts",
@@ -90,6 +95,7 @@ __all__ = [
     "Spine",
     "Strategy",
     "errors",
+    "estimate",
     "evaluate",
     "files",
     "measure",

@@ -14,16 +14,23 @@
     └── SecretError               a key or the truth was about to be shown, copied or stored
 
 Each message says what was wrong, where, and what to do. On the command line an ``InputError`` of any kind ends the
-program with that one line and exit code 2.
+program with that one line and exit code 2. Messages quote files, which may hold anything, so all of them are cut and
+escaped here (:func:`one_line`).
 """
 
 from __future__ import annotations
 
 from typing import Self
 
+LONGEST = 500  # characters of a message
+_GAP = " ... "
+
 
 class TallyveilError(Exception):
-    """Base class of all errors that tallyveil raises on purpose."""
+    """Base class of all errors that tallyveil raises on purpose. Its message is one line of printable text."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(one_line(str(message)))
 
 
 class InputError(TallyveilError, ValueError):
@@ -41,7 +48,9 @@ class DataError(InputError):
 class UnknownUnitError(DataError):
     """A code is not among a level's units; ``row`` counts from 0."""
 
-    def __init__(self, message: str, *, row: int, code: str) -> None:
+    def __init__(
+        self, message: str, *, row: int = -1, code: str = ""
+    ) -> None:  # defaults: it is pickled by its message
         super().__init__(message)
         self.row, self.code = row, code
 
@@ -77,3 +86,22 @@ class LedgerError(TallyveilError):
 
 class SecretError(TallyveilError, TypeError):
     """A key, or something that can still query the truth, was about to leave the process or enter a release."""
+
+
+def one_line(text: str, *, longest: int = LONGEST) -> str:
+    r"""Text as one printable line: control characters and broken Unicode escaped, a long text cut in its middle.
+
+    A message begins with the place of a problem and ends with its remedy, so both are kept. Doing this twice changes
+    nothing more.
+
+    >>> one_line("a\x1b[31m b\n\ud800")
+    'a\\x1b[31m b\\n\\ud800'
+    >>> one_line("no label " + "z" * 1000 + ". Correct it.", longest=35)
+    'no label zzzzzzz ... z. Correct it.'
+    """
+    last = longest * 2 // 5
+    first = longest - last - len(_GAP)
+    if len(text) > longest:
+        text = text[:longest] + text[-longest:]  # escaping makes a text longer, never shorter
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return text if len(text) <= longest else f"{text[:first]}{_GAP}{text[-last:]}"

@@ -211,7 +211,10 @@ def test_a_plan_shows_noise_usable_counts_effort_and_guarantee_and_spends_nothin
         (["--epsilon", "1", "--measurements", "sex@us", "-o", "NEW"], "query 'sex' is not measured at level 'us'"),
         (["--epsilon", "1", "--measurements", "us", "-o", "NEW"], "'us': write it as QUERY@LEVEL"),
         (["--epsilon", "1", "--seed", "1", "--key-file", "k", "-o", "NEW"], "--seed and --key-file are both given."),
-        (["--epsilon", "1", "--seed", "-1", "-o", "NEW"], "a seed is a whole number, 0 or more. Got -1."),
+        (
+            ["--epsilon", "1", "--seed", "-1", "-o", "NEW"],
+            "a seed is a whole number, 0 or more and below 2^1024. Got -1.",
+        ),
         (["--epsilon", "1", "--threads", "0", "-o", "NEW"], "--threads must be 1 or more. Got 0 instead."),
         (["--epsilon", "1", "--key-file", "no/key", "-o", "NEW"], "no/key: cannot be read or made (No such file"),
         (["--rho", "1", "--delta", "2", "-o", "NEW"], "delta must be less than 1"),
@@ -328,7 +331,11 @@ def test_pure_and_zcdp_releases_together_get_the_smaller_of_two_bounds_and_say_s
     assert "each pure epsilon counted as rho = epsilon^2 / 2" in small["how"]
     assert large["epsilon"] == pytest.approx(epsilon + 20)
     assert "the pure epsilons added to the epsilon of the rhos' sum" in large["how"]
-    assert "mixed" in run("account", "--release", zcdp, str(tmp_path / "a")).stdout
+    assert (
+        "a pure epsilon counts as rho = epsilon^2 / 2" in run("account", "--release", zcdp, str(tmp_path / "a")).stdout
+    )
+    said = run("account", "--release", zcdp, str(tmp_path / "b")).stdout
+    assert "epsilon 20 of the pure releases, and epsilon" in said
 
 
 def test_releases_that_cannot_be_added_are_refused(tmp_path):

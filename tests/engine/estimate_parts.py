@@ -14,7 +14,7 @@ from tallyveil.engine.estimate.gradient import gradient, majorised, pull_rows
 from tallyveil.engine.estimate.limited_rows import limited_rows
 from tallyveil.engine.estimate.merged_queries import merged_queries
 from tallyveil.engine.estimate.open_children import open_ends, open_first
-from tallyveil.engine.estimate.projection import fit_column, project
+from tallyveil.engine.estimate.projection import fit_column, meet_columns, off_by, project
 from tallyveil.engine.estimate.reductions import _measured
 
 
@@ -110,3 +110,14 @@ def rows_of(rows):
     assert (rows.most[used:] == np.inf).all()
     assert not rows.give[used:].any()
     return DenseRows(np.array(kind), inside, rows.least[:used], rows.most[:used], rows.give[:used])
+
+
+@numba.njit
+def missing(x, s, columns):
+    """By how much a column misses its count."""
+    return off_by(x, s, columns)
+
+
+@numba.njit
+def met(x, columns, metric):
+    meet_columns(x, columns, metric)

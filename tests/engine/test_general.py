@@ -106,6 +106,15 @@ def test_counts_of_billions_in_a_thousand_children_are_certified(queries):
     check_certified(solve(people, even(queries, budget=1), 0))
 
 
+def test_counts_of_billions_in_many_children_do_not_need_the_general_path():
+    """Which bug: sums of 10^13 whose rounding errors exceed the goal, so that the fast path never ends."""
+    counts = np.floor(2.0 ** np.random.default_rng(0).uniform(0, 33, (12_000, 6))).astype(np.int64)
+    people = people_of(counts, {"age": list("ab"), "race": list("xyz")}, counties=12_000)
+    solved = solve(people, even(["detailed", "total"], budget=1), 0)
+    check_certified(solved)
+    assert solved[-1].general == 0  # the level with many children; the root may take any path
+
+
 def test_double_precision_suffices_on_ordinary_problems(monkeypatch):
     """Twofold precision comes second, because it is slow on large problems."""
     monkeypatch.setattr(general, "Twofold", None)

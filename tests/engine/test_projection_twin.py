@@ -1,12 +1,13 @@
 """Projection, gradient, metric and the bound of a gap against dense algebra and a dense quadratic program."""
 
 from collections import Counter
+from fractions import Fraction
 
 import clarabel
 import numpy as np
 import pytest
 import scipy.sparse
-from estimate_parts import bounded, ends_of, metric_of, projected, pulled, queries_of, reduced, rows_of
+from estimate_parts import bounded, ends_of, met, metric_of, missing, projected, pulled, queries_of, reduced, rows_of
 from estimate_twins import DenseRows, draw_case, hessian, objective, slope, support
 from test_estimate import SETTINGS, independent_rows
 
@@ -228,3 +229,22 @@ def test_gap_bounds_the_distance_to_the_optimum_and_is_none_there(kind):
         assert violation < 1e-7
         assert gap + unmet <= 1e-6 * max(unit, lowest)
     assert seen["finite"] > 200
+
+
+def test_sums_of_billions_are_met_to_the_last_digits():
+    """Which bug: plain sums of 10^13 are off by hundredths of a person, of which the bound makes too much."""
+    rng = np.random.default_rng(33)
+    x = 2.0 ** rng.uniform(0, 33, (2, 20_000)) * (rng.random((2, 20_000)) < 0.9)
+    exact = [sum(map(Fraction, row.tolist())) for row in x]
+    count = np.array([float(round(total)) for total in exact])
+    columns = Columns(count, np.zeros(2), np.ones(x.shape, np.bool_), False, np.array([20_000, 20_000]))
+    metric = Metric(np.ones(2), np.ones(20_000), np.ones(20_000))
+    off = [missing(x, s, columns) for s in range(2)]
+    assert off == pytest.approx([float(total - Fraction(c)) for total, c in zip(exact, count, strict=True)], abs=1e-8)
+    zeros = x == 0
+    met(x, columns, metric)
+    assert (
+        max(abs(float(sum(map(Fraction, row.tolist())) - Fraction(c))) for row, c in zip(x, count, strict=True)) < 1e-3
+    )
+    assert (x[zeros] == 0).all()
+    assert (x >= 0).all()

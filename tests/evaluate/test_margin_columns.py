@@ -19,6 +19,7 @@ from tallyveil.files.release_folder import margin_columns
 from tallyveil.files.release_folder.margin_columns import area_table, write_margins
 from tallyveil.files.release_folder.signing import write_key_pair
 from tallyveil.nouns.areas import Areas
+from tallyveil.protection.verify import verify_release
 from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.declare import declared_of
 from tallyveil.release.release import Release
@@ -138,6 +139,26 @@ def test_a_signed_folder_is_refused_with_one_line(folder):
     with pytest.raises(InputError, match=r"certificate.sig: the folder is signed, and margins would change what was"):
         write_margins(folder, margins_for(*all_pairs()))
     assert contents(folder) == before
+
+
+def test_a_signed_folder_is_signed_again_with_its_own_key_and_no_other(folder):
+    office, other = folder.with_name("office"), folder.with_name("other")
+    public = write_key_pair(office)
+    write_key_pair(other)
+    with pytest.raises(InputError, match="is not signed"):
+        write_margins(folder, margins_for(*all_pairs()), sign_with=office)
+    sign_release(folder, office)
+    before = contents(folder)
+    with pytest.raises(InputError, match="is not the signature of this folder by"):
+        write_margins(folder, margins_for(*all_pairs()), sign_with=other)
+    assert contents(folder) == before
+    write_margins(folder, margins_for(*all_pairs()), sign_with=office)
+    assert "total_moe90" in pd.read_parquet(folder / "levels" / "tract.parquet")
+    assert [one.name for one in verify_release(folder, public) if one.holds is False] == []
+    assert [one.holds for one in verify_release(folder, public) if one.name == "signature"] == [True]
+    (folder / "certificate.json").write_bytes((folder / "certificate.json").read_bytes() + b"\n")
+    with pytest.raises(InputError, match="what was changed since, is not signed again"):
+        write_margins(folder, margins_for(*all_pairs()), sign_with=office)
 
 
 def test_a_table_that_was_changed_is_refused_instead_of_being_listed_anew(folder):

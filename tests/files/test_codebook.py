@@ -36,7 +36,7 @@ def test_a_codebook_is_read_as_written():
     [
         ('layout = "wide"', 'layout = "broad"', r'layout must be "wide", "long" or "persons"\. Got \'broad\''),
         ('layout = "wide"', 'layout = "long"', r'layout = "long" needs count'),
-        ('layout = "wide"', 'layout = "long"\ncount = ""', r'layout = "long" needs count'),
+        ('layout = "wide"', 'layout = "long"\ncount = ""', r"count must be text that is not empty"),
         (
             'layout = "wide"',
             'layout = "persons"\ncount = "n"',
@@ -51,8 +51,16 @@ def test_a_codebook_is_read_as_written():
         ),
         ("[table]", '[table]\nlabels_from = "data"', r"\[table\] labels_from belongs at the top of the file"),
         ("[table]", '[table]\nwhere_is_public = "yes"', r"where_is_public must be true or false\. Got 'yes'"),
-        ("[geography]", 'stamps = "seeded"\n[geography]', r"stamps = 'seeded' must be a list\. Write \['seeded'\]"),
-        ("[geography]", 'stamps = ["a", 3]\n[geography]', r"stamps must be a list of texts\. Got 3 among them"),
+        (
+            "[geography]",
+            'stamps = "seeded"\n[geography]',
+            r"stamps must be a list\. Got 'seeded' instead\. Write \['seeded'\]",
+        ),
+        (
+            "[geography]",
+            'stamps = ["a", 3]\n[geography]',
+            r"stamps, item 2 must be text that is not empty\. Got 3 instead",
+        ),
         ("[geography]", "zeros = 3\n[geography]", r"zeros = 3 is not a section\. Write \[zeros\]"),
         ("[table]", '[filtered]\nwhere = {a = "b"}\npublic = 1\n[table]', r"\[filtered\] public must be true or false"),
         ("[table]", "[filtered]\npublic = true\n[table]", r"\[filtered\] needs where"),
@@ -78,11 +86,11 @@ def test_a_codebook_is_read_as_written():
             '[labels.age]\nchild = "a"\nadult = "a"\n[table]',
             r"\[labels.age\]: codes 'child' and 'adult' are both 'a'\. Give each code its own word",
         ),
-        ("[table]", '[labels.age]\nchild = 1\nadult = "b"\n[table]', r"word for code 'child' must be text. Got 1"),
-        ("[table]", '[labels]\nage = "old"\n[table]', r"\[labels.age\] = 'old' is not a section"),
+        ("[table]", '[labels.age]\nchild = 1\nadult = "b"\n[table]', r"\[labels\] age child must be text\. Got 1"),
+        ("[table]", '[labels]\nage = "old"\n[table]', r"\[labels\] age must be a table\. Got 'old' instead"),
         ("[table]", "[table", r"not TOML"),
         ('age = ["child", "adult"]', "age = []", r"\[attributes\] age has no labels"),
-        ('["child", "adult"]', "3", r"wrong kind of value"),
+        ('["child", "adult"]', "3", r"\[attributes\] age must be a list\. Got 3 instead"),
     ],
 )
 def test_a_wrong_codebook_is_refused_with_the_field(tmp_path, old, new, message):

@@ -245,8 +245,8 @@ def test_work_that_cannot_be_kept_does_not_stop_the_run(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("no_noise")
 def test_a_release_that_does_not_fit_on_the_disk_is_refused_before_noise(tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=9_000))
-    with pytest.raises(FolderError, match=r"out: the release takes about \d+ kB, and only 9.0 kB are free there"):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=900))
+    with pytest.raises(FolderError, match=r"out: the release takes about \d+ kB, and only 900 bytes are free there"):
         Job(tmp_path).run()
     assert Job(tmp_path).left() == []
 

@@ -3,15 +3,23 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
-from small_release import small_people, small_release, small_strategy
+from small_release import small_facilities, small_people, small_release, small_strategy
 from tallyveil import Histogram, Schema, Spine, Strategy
 from tallyveil.errors import BudgetError, InputError
+from tallyveil.files import read_release, write_release
+from tallyveil.files.release_folder.measurement_files import measured_pairs
+from tallyveil.mechanisms.measure import measure
 from tallyveil.nouns.histogram import Filter
-from tallyveil.privacy import Bound, Invariant, account_of
+from tallyveil.privacy import Bound, Invariant, RunKey, account_of
+from tallyveil.privacy.shares import unit_shares
 from tallyveil.protection.protect import protect
+from tallyveil.release.about import About
+from tallyveil.release.canonical import canonical_bytes
 from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.certificate_page import certificate_html
 from tallyveil.release.declare import FILTERED, SEEDED, declared_of, stamps_of_run
@@ -32,10 +40,107 @@ def test_declared_is_the_same_bytes_for_neighbouring_inputs():
     count[0] += 1
     neighbour = Histogram.from_entries(people.spine, people.schema, unit=unit, cell=cell, count=count)
     assert neighbour != people
-    one, two = (
-        json.dumps(protect(truth, plan, threads=1).certificate.declared.to_json()) for truth in (people, neighbour)
+    about = About(
+        title="Counts", organisation="Office", population="All", reference="1", approver="B", date="2026-01-02"
     )
-    assert one == two
+    one, two = (protect(truth, plan, threads=1, about=about).certificate for truth in (people, neighbour))
+    assert canonical_bytes(one.declared.to_json()) == canonical_bytes(two.declared.to_json())
+    assert one.declared.title == "Counts"
+    assert one.measurement != two.measurement  # not declared: it depends on the key and the people
+
+
+def test_a_measurement_is_identified_by_key_people_strategy_and_replicate_and_by_nothing_else():
+    people, other = small_people(), small_people()
+    plan = replace(small_strategy(people, rho="1/100"), constraints=())
+    key = RunKey(bytes(range(32)))
+    same = [
+        measure(people, plan, key).identifier,
+        measure(other, replace(plan, constraints=(Invariant(query="total", level="county"),)), key).identifier,
+        measure(people, replace(plan, delta="1e-6"), key).identifier,
+    ]
+    assert len(set(same)) == 1
+    assert re.fullmatch("[0-9a-f]{32}", same[0])
+    moved = Histogram.from_entries(people.spine, people.schema, unit=[1], cell=[0], count=[37])
+    others = [
+        measure(people, plan, key, replicate=1).identifier,
+        measure(people, plan, RunKey(bytes(range(1, 33)))).identifier,
+        measure(people, plan.with_budget(rho="1/50"), key).identifier,
+        measure(moved, plan, key).identifier,
+    ]
+    assert len({same[0], *others}) == 5
+
+
+def test_the_identifier_survives_post_processing_of_saved_measurements(tmp_path):
+    release = protect(small_people(), small_strategy(small_people()), facilities=small_facilities(small_people()),
+                      seed=1, measurements=None)  # fmt: skip
+    write_release(release, tmp_path / "r", measurements=measured_pairs(release.strategy))
+    read = read_release(tmp_path / "r")
+    assert read.measurements.identifier == read.certificate.measurement == release.certificate.measurement
+    other = replace(read.measurements, identifier="0" * 32)
+    with pytest.raises(InputError, match="the measurements are of another"):
+        write_release(release, tmp_path / "s", noisy=other)
+
+
+def dense_variances(strategy: Strategy, people: Histogram) -> dict[str, float]:
+    """The mean variance of totals by level, from least squares with a dense matrix: children given their parent."""
+    above, table = None, {}
+    for depth, level in enumerate(people.spine.levels):
+        own = []
+        for span in (int(s) for s in unit_shares(strategy, people.spine)[level].spans):
+            share = unit_shares(strategy, people.spine)[level].shares[span]
+            rows, weights = [], []
+            for query in strategy.queries[level] if span else ():
+                asked = people.schema.query(query)
+                rows.append(np.eye(asked.size)[asked.row_of_cell].T)
+                noise = strategy.noise(level, query, level_share=share)
+                weights += [1 / noise.actual_variance()] * asked.size
+            design = np.vstack(rows) if rows else np.zeros((0, people.schema.cells))
+            information = design.T * weights @ design
+            ones = np.ones(people.schema.cells)
+            own.append(ones @ np.linalg.pinv(information) @ ones if rows else np.inf)
+        if depth == 0:
+            above = np.zeros(1)  # the number of people is exact
+        else:
+            new = []
+            for parent, (first, last) in enumerate(pairwise(people.spine.first_child[depth - 1])):
+                n = last - first
+                # unknown: children's totals; their noise, then the parent's error, is carried by x = P y + q X
+                noise = np.diag(own[first:last]) if n > 1 else np.ones((1, 1))
+                gain = noise @ np.ones((n, 1)) / noise.sum()
+                project = np.eye(n) - gain @ np.ones((1, n))
+                new += np.diag(project @ noise @ project.T + above[parent] * gain @ gain.T).tolist()
+            above = np.array(new)
+        table[level] = float(above.mean())
+    return table
+
+
+@pytest.mark.parametrize("budget", [{"rho": "1/10"}, {"epsilon": "1/2"}])
+@pytest.mark.parametrize("only_child", [False, True])
+def test_expected_errors_are_those_of_least_squares(budget, only_child):
+    people = small_people()
+    plan = replace(Strategy.default(people.spine, people.schema, **budget), only_child=only_child)
+    made = {one["level"]: one["sd"] ** 2 for one in declared(people, plan)["expected_error"]}
+    assert made == pytest.approx(dense_variances(plan, people), rel=1e-9)
+    exact = replace(plan, constraints=(Invariant(query="total", level="county"),))
+    assert [one["sd"] for one in declared(people, exact)["expected_error"]][:2] == [0, 0]
+
+
+def test_errors_of_a_release_of_large_counts_are_as_large_as_expected():
+    spine = Spine.from_columns({"county": list("112233"), "block": list("abcdef")}, root="us")
+    schema = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
+    people = Histogram.from_entries(
+        spine, schema, unit=np.repeat(np.arange(6), 4), cell=np.tile(np.arange(4), 6), count=[10_000] * 24
+    )
+    plan = Strategy.default(spine, schema, rho="1/100")
+    expected = {one["level"]: one["sd"] for one in declared(people, plan)["expected_error"]}
+    errors = {"county": [], "block": []}
+    for replicate in range(40):
+        made = protect(people, plan, seed=3, replicate=replicate, threads=1).histogram
+        for level, found in errors.items():
+            found += (made.answer("total", level=level).dense() - people.answer("total", level=level).dense()).tolist()
+    for level, found in errors.items():
+        ratio = np.sqrt(np.mean(np.square(found))) / expected[level]
+        assert 0.85 < ratio < 1.18, (level, ratio)  # 120 errors and more: 2.5 standard errors
 
 
 def test_declared_lists_the_budget_by_level_and_query_in_exact_fractions():
@@ -178,7 +283,7 @@ def test_declared_names_versions_and_no_time_host_or_path():
     made = declared(people, small_strategy(people))
     assert list(made["versions"]) == ["python", "tallyveil", "numpy", "numba", "scipy", "platform"]
     words = set(re.findall(r"\w+", json.dumps(made)))
-    assert words.isdisjoint({"time", "date", "host", "user", "path", "work", "hash", "digest", "seconds"})
+    assert words.isdisjoint({"time", "host", "user", "path", "work", "hash", "digest", "seconds"})
     assert made["spine"] == {"us": 1, "county": 3, "tract": 6}
 
 
@@ -265,6 +370,9 @@ def test_the_page_is_whole_loads_nothing_and_shows_guarantee_constraints_and_sta
         "nobody has age child and home prison",
         "tract 01",  # relaxed
         "takes over the child&#39;s share",
+        "the number of people in all; total of every county",
+        "How large errors are",
+        "What is not promised",
     ):
         assert words in text, words
 
@@ -274,7 +382,10 @@ def test_the_page_of_a_release_without_stamps_or_constraints_shows_none():
     people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[1, 0], count=[40, 7])
     text = page(protect(people, Strategy.default(spine, schema, epsilon=1)))
     assert '<div class="stamp"' not in text
-    assert "No constraint is declared." in text
+    assert "What is kept" not in text
+    assert "Published without noise, and not protected: the number of people in all." in text
+    assert "Counts of people by age, down to every block" in text
+    assert "at most 73.2% sure" in text
     assert "No constraint had to be relaxed." in text
     assert "at most 2.72 times as likely" in text
 
@@ -292,6 +403,10 @@ def test_a_share_on_what_no_neighbours_differ_in_is_not_part_of_the_loss():
 
 def test_what_users_name_is_escaped_on_the_page():
     release = small_release()
+    titled = replace(release.certificate.declared, title="A <b> & c", approver="<i>", population="<u>")
+    text = page(replace(release, certificate=replace(release.certificate, declared=titled)))
+    assert "<h1>A &lt;b&gt; &amp; c</h1>" in text
+    assert not re.search("<[iu]>", text)
     named = replace(release.strategy, name="<script>alert(1)</script>")
     declared = replace(release.certificate.declared, strategy=named.name, stamps=("A & B <c>",))
     certificate = replace(release.certificate, declared=declared)

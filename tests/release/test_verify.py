@@ -55,7 +55,8 @@ def whole(solved, tmp_path) -> Path:
 CHECKS = [
     *("certificate", "signature", "manifest", "shares", "labels", "files", "page", "rendering", "observed", "spine"),
     *("counts", "strategy", "codebook", "source", "facilities", "measured spine", "stamps", "levels", "children"),
-    *("structural zeros", "bounds", "invariants", "microdata", "measurements", "declared", "post-processing"),
+    *("structural zeros", "bounds", "invariants", "microdata", "measurements", "estimates"),
+    *("declared", "post-processing"),
 ]
 
 

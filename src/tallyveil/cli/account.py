@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tallyveil.privacy import Account
-    from tallyveil.privacy.loss import Loss
+    from tallyveil.privacy.several_releases import Together
     from tallyveil.privacy.theorems import Conversion
 
 OTHER = "*"  # the key of every attribute that a strategy does not name
@@ -30,7 +30,10 @@ def account(
     accounting: options.Accounting = None,
     release: Annotated[
         list[Path] | None,
-        typer.Option(help="Release folder. The losses of several releases about the same people are added up."),
+        typer.Option(
+            help="Release folder. The losses of several releases about the same people are added up; releases made "
+            "from one measurement count once."
+        ),
     ] = None,
     more: Annotated[
         list[Path] | None, typer.Argument(metavar="[RELEASE]...", help="Further release folders.", show_default=False)
@@ -96,8 +99,9 @@ def account(
 
 def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -> None:
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
+    from tallyveil.files.ledger.of_release import loss_in
     from tallyveil.privacy.budget import text
-    from tallyveil.privacy.several_releases import account_together, kinds_of
+    from tallyveil.privacy.several_releases import account_together, compose, cost_of, kinds_of
     from tallyveil.privacy.strategy import REPORTING_DELTA
     from tallyveil.privacy.theorems import conversions_of
     from tallyveil.release.guarantee_words import constraints_in_words, invariants_in_words
@@ -105,56 +109,77 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     twice = next((folder for i, folder in enumerate(folders) if folder.resolve() in _resolved(folders[:i])), None)
     if twice is not None:
         raise InputError(f"{twice} is named twice. Name each release once.")
-    losses, stamps = {}, {}
-    for folder in folders:
-        losses[str(folder)], stamps[str(folder)] = _loss_and_stamps(folder)
-    figures, how = account_together(list(losses.values()), delta=delta)
-    one_kind = len(kinds_of(losses.values())) == 1  # otherwise, ``how`` names the theorems
+    losses = {str(folder): loss_in(folder) for folder in folders}
+    stated = {str(folder): _stated(folder) for folder in folders}
+    costs = [cost_of(name, loss, stated[name]["measurement"]) for name, loss in losses.items()]
+    together = compose(costs, delta=delta)
+    counted = [losses[cost.name] for cost in together.counted]
+    figures = account_together(counted, delta=delta)[0] if len(counted) == 1 else together.account
+    one_kind = len(kinds_of(counted)) == 1  # otherwise, ``how`` names the theorems
     used = conversions_of(figures, delta=delta or REPORTING_DELTA) if one_kind else []
     budgets = {name: f"{loss.strategy.unit} {text(loss.strategy.budget)}" for name, loss in losses.items()}
     exact = {name: invariants_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     held = {name: constraints_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
+    stamps = {name: stated[name]["stamps"] for name in losses}
+    populations = {name: stated[name]["population"] for name in losses}
+    sentence = _in_a_sentence(figures, together, populations)
     if as_json:
-        details = {"releases": budgets, "how": how, "stamps": stamps, "invariants": exact, "constraints": held}
+        details = {"releases": budgets, "how": together.how, "stamps": stamps, "invariants": exact, "constraints": held}
+        details |= {"populations": populations, "measurements": {name: stated[name]["measurement"] for name in losses}}
+        details |= {"steps": list(together.steps), "sentence": sentence}
         options.emit_json({**figures.as_json(), **conversions_as_json(used), **details})
         return
     for name, budget in budgets.items():
-        typer.echo(f"{name}: {budget}")
+        of = f", about {populations[name]}" if populations[name] else ""
+        again = "" if any(cost.name == name for cost in together.counted) else " (a measurement counted above)"
+        typer.echo(f"{name}: {budget}{of}{again}")
         for words in exact[name]:
             typer.echo(f"  outside the guarantee: {words}")
         for words in held[name]:
             typer.echo(f"  for neighbours that satisfy: {words}")
         for stamp in stamps[name]:
             typer.echo(f"  stamped: {stamp}")
-    typer.echo(f"together ({how}):")
+    if len(counted) > 1:
+        for step in together.steps:
+            typer.echo(f"  {step}")
     print_account(figures, used, stamped=any(stamps.values()))
+    typer.echo(f"\n{sentence}")
     if any(stamps.values()):
-        typer.echo("\nA release above is stamped, so these figures are no guarantee for it as it stands.")
+        typer.echo("A release above is stamped, so these figures are no guarantee for it as it stands.")
 
 
-def _loss_and_stamps(folder: Path) -> tuple[Loss, list[str]]:
-    """What a release's folder says of its noise, its spine and its stamps."""
+def _in_a_sentence(figures: Account, together: Together, populations: dict[str, str | None]) -> str:
+    """What the releases cost together, in a sentence that a reader understands, and whose people they are."""
+    from tallyveil.privacy.budget import up_to_digits
+
+    releases, measured = len(populations), len(together.counted)
+    at = "" if figures.delta is None else f" at delta {figures.delta:g}"
+    many = f"These {releases} releases" if releases > 1 else "This release"
+    once = f", made from {measured} measurement{'s' if measured > 1 else ''}," if measured < releases else ""
+    cost = "cost" if releases > 1 else "costs"
+    words = f"{many}{once} {cost} a person at most epsilon {up_to_digits(figures.epsilon, 4)}{at}"
+    if measured > 1:
+        words += f": {together.reason}"
+    named = list(dict.fromkeys(name for name in populations.values() if name is not None))
+    if len(named) > 1:
+        return (
+            f"{words}. They name different people ({'; '.join(named)}) and were added up as if a person could be in "
+            f"all of them; if nobody is in two, the largest cost counts (tallyveil ledger FILE disjoint)."
+        )
+    return f"{words}, if all are about the same people." if releases > 1 and not named else f"{words}."
+
+
+def _stated(folder: Path) -> dict[str, Any]:
+    """The stamps, the population and the measurement that a release's certificate states, if it has one."""
     from tallyveil.files.release_folder.certificate_file import read_certificate, stamps_of
-    from tallyveil.files.release_folder.read_folder import read_optimised
-    from tallyveil.files.tables.codebook_toml import read_codebook
-    from tallyveil.files.tables.geography import read_units
-    from tallyveil.privacy.loss import Loss
-    from tallyveil.privacy.strategy_toml import read_strategy
 
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder. Give the folder of a release.")
-    if not (folder / "strategy.toml").is_file():
-        raise InputError(f"{folder}: no strategy.toml in it. Give the folder of a release.")
-    strategy = read_strategy(folder / "strategy.toml")
     certificate = read_certificate(folder) if (folder / "certificate.json").is_file() else {}
-    stamps = list(stamps_of(certificate))
-    if not ((folder / "codebook.toml").is_file() and (folder / "spine.parquet").is_file()):
-        return Loss(strategy=strategy), stamps
-    book = read_codebook(folder / "codebook.toml")
-    spine = read_units(folder / "spine.parquet", book)
-    strategy.check(spine, book.schema)
-    optimised = read_optimised(folder, spine)
-    return Loss(strategy=strategy, spine=spine, schema=book.schema, optimised=optimised), stamps
+    declared = certificate.get("declared")
+    return {
+        "stamps": list(stamps_of(certificate)),
+        "population": declared.get("population") if isinstance(declared, dict) else None,
+        "measurement": certificate.get("measurement"),
+    }
 
 
 def _resolved(folders: list[Path]) -> set[Path]:

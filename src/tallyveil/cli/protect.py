@@ -85,6 +85,13 @@ def protect(
         bool,
         typer.Option("--mdf", help="Also write the release as a microdata detail file (schemas of 1940 and 2020)."),
     ] = False,
+    estimates: Annotated[
+        bool,
+        typer.Option(
+            "--estimates",
+            help="Also write estimates/: unbiased estimates of all levels with standard deviations (see estimate).",
+        ),
+    ] = False,
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the certificate with this private key (see keygen).")
     ] = None,
@@ -96,6 +103,24 @@ def protect(
             "this option, work of the same run is resumed, and work of another run is removed.",
         ),
     ] = False,
+    title: Annotated[str | None, typer.Option(help="What is released, for readers of the certificate.")] = None,
+    organisation: Annotated[str | None, typer.Option(help="Who releases it.")] = None,
+    population: Annotated[
+        str | None,
+        typer.Option(help="Name of the people counted. Releases with the same name are about the same people."),
+    ] = None,
+    reference: Annotated[str | None, typer.Option(help="Number or name under which you keep the release.")] = None,
+    approver: Annotated[str | None, typer.Option(help="Who approved the release.")] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ledger of the programme (see ledger): the budget is reserved there before noise is drawn, and "
+            "refused beyond its limit."
+        ),
+    ] = None,
+    date: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM-DD", help="Day of the release in UTC (default: today).")
+    ] = None,
     threads: options.Threads = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show noise, time and file sizes without spending budget or writing files.")
@@ -121,16 +146,29 @@ def protect(
     from tallyveil.cli.optimising import optimised_spine, refuse_unmeasurable, refuse_without_optimising
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs, warn_of_waste
+    from tallyveil.files.ledger.lines import read_lines
     from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
     from tallyveil.files.release_folder.measurement_files import measured_pairs
     from tallyveil.privacy.calibrate import calibrated
     from tallyveil.privacy.presets import PRESETS
+    from tallyveil.protection.spending import Spending
+    from tallyveil.release.about import About
 
     if output is None and not plan:
         raise InputError("protect needs a folder to write: -o DIR. To see what would happen: --plan")
     if seed is not None and key_file is not None:
         raise InputError("--seed and --key-file are both given. A seed is for research; a key file for publication.")
     options.check_threads(threads)
+    if ledger is not None:
+        read_lines(ledger)  # a ledger that is missing or was changed is refused before the work
+    about = About(
+        title=title,
+        organisation=organisation,
+        population=population,
+        reference=reference,
+        approver=approver,
+        date=date,
+    )
     if not optimise_spine:
         refuse_without_optimising(places, tribal)
     read = read_people(data, codebook, file_format, units=units)
@@ -162,7 +200,7 @@ def protect(
     if plan:
         from tallyveil.cli.planning import print_plan
 
-        print_plan(people, chosen, published, optimised=measured, threads=threads, as_json=as_json)
+        print_plan(people, chosen, published, facilities=built, optimised=measured, threads=threads, as_json=as_json)
         return
     assert output is not None
     announce(people, chosen, published, optimised=measured, seeded=seed is not None)
@@ -179,7 +217,10 @@ def protect(
         source=read.codebook,
         sign_with=sign,
         mdf=mdf,
+        estimates=estimates,
         resume=resume,
+        about=about,
+        ledger=None if ledger is None else Spending(ledger=ledger, sign_with=sign),
     )
     summarise(release, output, as_json=as_json)
 

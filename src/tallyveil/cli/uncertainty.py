@@ -29,6 +29,10 @@ WEAK = (
     "Counts that were hardly measured directly, and are known mostly through other counts: {}. In trials the margins "
     "of such counts were too small: in some classes they covered two counts in three."
 )
+ESTIMATE = (
+    " The release has measurements, so exact standard deviations of unbiased estimates can be had as well, and are "
+    "preferable for inference: tallyveil estimate {}"
+)
 
 
 def uncertainty(
@@ -53,6 +57,10 @@ def uncertainty(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="New folder for the tables; it must not exist yet.")
     ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(metavar="KEY", help="Private key of a signed release, which is signed again with its margins."),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Estimate 90% margins of error without the truth, and add them to the release's tables by level.
@@ -61,6 +69,8 @@ def uncertainty(
     estimate of their distance from the true counts. A column of margins is named like that of its counts, plus _moe90.
     Margins of detailed and other queries without such columns are printed only; "tallyveil tables --query detailed
     --margins" writes them beside the counts.
+
+    A signed release is not changed: use -o to write the margins elsewhere, or --sign to sign it again.
 
     [bold]Examples[/bold]
 
@@ -75,6 +85,7 @@ def uncertainty(
     from tallyveil.cli.reading import find_areas
     from tallyveil.cli.tables import records
     from tallyveil.files.atomic import refuse_unwritable
+    from tallyveil.files.release_folder.layout import SIGNATURE
     from tallyveil.files.release_folder.margin_columns import refuse_signed, write_margins
 
     if replicates < 1:
@@ -82,8 +93,9 @@ def uncertainty(
     options.check_threads(threads)
     if output is not None:
         refuse_unwritable(output)
+    no_write = no_write or (output is not None and sign is None and os.path.lexists(folder / SIGNATURE))
     if not no_write:
-        refuse_signed(folder)
+        refuse_signed(folder, sign)
     release = read_with_strategy(folder)
     levels = _levels(level, release)
     for name in query or ():
@@ -95,13 +107,16 @@ def uncertainty(
     margins = rerun_margins(
         release, replicates, levels=levels, queries=query, also=also, areas=off_spine, seed=seed, threads=threads
     )
+    method = "re-runs of the release as if it were the truth"
+    exactly = ESTIMATE.format(folder) if release.measurements is not None else ""
     weak = "; ".join(f"{query} at {name}" for name, query in margins.weak)
-    notes = [*NOTES, *([WEAK.format(weak)] if weak else [])]
+    notes = [f"Method: {method}.{exactly}", *NOTES, *([WEAK.format(weak)] if weak else [])]
     if output is not None:
         _write_tables(release, margins, output)
-    written = [] if no_write else write_margins(folder, margins)
+    written = [] if no_write else write_margins(folder, margins, sign_with=sign)
     if as_json:
         result = {"release": str(folder), "confidence": margins.confidence, "replicates": replicates, "seed": seed}
+        result["method"] = method
         result |= {"margins": records(margins.table), "areas": _areas(release, margins), "notes": notes}
         options.emit_json(result | {"written": [str(path) for path in written]})
         return

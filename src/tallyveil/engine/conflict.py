@@ -66,7 +66,7 @@ def _fits(nest: Nests, limits: Sequence[Limits]) -> bool:
     """Whether some whole numbers keep these limits and sum to the parent."""
     merged = merged_limits(limits, nest.cell)
     rows = [merged.rows]
-    if nest.count[0] >= 0:
+    if len(nest.count) and nest.count[0] >= 0:
         parent = np.bincount(merged.group, nest.count, merged.groups).astype(np.float64)
         rows.append((merged.sums(), parent, parent))
     return whole_solution(np.zeros(merged.size), rows) is not None
@@ -94,7 +94,7 @@ def _words_of_row(nest: Nests, limit: Limits, row: int) -> str:
 
 
 def _words_of_several(nest: Nests, names: Sequence[str]) -> str:
-    parent = " while summing to the parent" if nest.count[0] >= 0 else ""
+    parent = " while summing to the parent" if len(nest.count) and nest.count[0] >= 0 else ""
     return f"{listed(names)}: the children can keep each, but not all together{parent}"
 
 

@@ -86,6 +86,7 @@ def measure(
         exact=exact_answers(people, strategy) if exact is None else exact,
         optimised=optimised,
         stamps=stamps_of_run(people, strategy, seeded=key.seeded),
+        identifier=stream.identifier(replicate),
     )
     return noisy
 

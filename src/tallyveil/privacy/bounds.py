@@ -64,7 +64,7 @@ class Bound:
             least, most = self._limits_of(row)
             if least > most:
                 raise StrategyError(f"{what}: row {row!r} has least {least}, above most {most}. Correct one of them.")
-        if isinstance(self.units, str) or not all(isinstance(code, str) for code in self.units):
+        if not isinstance(self.units, list | tuple) or not all(isinstance(code, str) for code in self.units):
             raise StrategyError(
                 f'{what}: units must be a list of codes as text, such as ["44001"]. Got {self.units!r}.'
             )

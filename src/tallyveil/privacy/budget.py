@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context, Decimal
@@ -14,7 +15,9 @@ from tallyveil.errors import BudgetError
 
 Number = int | float | str | Fraction
 Shares = Mapping[str, Fraction]
-_LARGEST = Fraction(10) ** 300
+_POWER = 300  # numbers are between 1e-300 and 1e300
+_LARGEST = Fraction(10) ** _POWER
+_WRITTEN = re.compile(r"\s*[+-]?(?P<digits>[0-9_]*(/[0-9_]+|\.[0-9_]*)?)([eE](?P<power>[+-]?[0-9]+))?\s*", re.ASCII)
 
 
 def exact(value: Number, name: str, *, zero: bool = False) -> Fraction:
@@ -29,22 +32,43 @@ def exact(value: Number, name: str, *, zero: bool = False) -> Fraction:
         raise BudgetError(f"{name} must be a number. Got {value!r} instead.")
     if isinstance(value, float) and not math.isfinite(value):
         raise BudgetError(f"{name} must be a finite number. Got {value} instead.")
-    try:
-        fraction = Fraction(float.__repr__(value) if isinstance(value, float) else value)
-    except (ValueError, ZeroDivisionError):
-        raise BudgetError(f'{name} must be a number such as "2.56" or "165/4099". Got {value!r} instead.') from None
+    fraction = _fraction(value, name)
     if fraction < 0 or (fraction == 0 and not zero):
-        raise BudgetError(f"{name} must be {'0 or more' if zero else 'greater than 0'}. Got {value} instead.")
+        raise BudgetError(f"{name} must be {'0 or more' if zero else 'greater than 0'}. Got {_shown(value)} instead.")
     if fraction > _LARGEST or 0 < fraction < 1 / _LARGEST:
-        raise BudgetError(f"{name} must be between 1e-300 and 1e300. Got {value} instead.")
+        raise BudgetError(f"{name} must be between 1e-300 and 1e300. Got {_shown(value)} instead.")
     return fraction
+
+
+def _fraction(value: Number, name: str) -> Fraction:
+    """The fraction that was written. A power of ten is bounded before it is built: 1e99999999999 fills the memory."""
+    if not isinstance(value, str):
+        return Fraction(float.__repr__(value) if isinstance(value, float) else value)
+    written = _WRITTEN.fullmatch(value)
+    if written and written["power"]:
+        power = written["power"].lstrip("+-0")
+        if len(power) > 4 or int(power or 0) > 2 * _POWER + len(written["digits"]):
+            raise BudgetError(f"{name} must be between 1e-300 and 1e300. Got {value} instead.")
+    try:
+        if written:
+            return Fraction(value)
+    except (ValueError, ZeroDivisionError):  # no digits, thousands of them, or 1/0
+        pass
+    raise BudgetError(f'{name} must be a number such as "2.56" or "165/4099". Got {value!r} instead.')
+
+
+def _shown(value: Number) -> str:
+    """A number for a message; Python refuses to write thousands of digits."""
+    if isinstance(value, str | float):
+        return str(value)
+    return str(value) if -(_LARGEST**2) <= value <= _LARGEST**2 else "a larger one"
 
 
 def exact_delta(value: Number) -> Fraction:
     """Convert a delta to a fraction, and refuse one that is not strictly between 0 and 1."""
     delta = exact(value, "delta")
     if delta >= 1:
-        raise BudgetError(f"delta must be less than 1 (1e-10 is common). Got {value} instead.")
+        raise BudgetError(f"delta must be less than 1 (1e-10 is common). Got {_shown(value)} instead.")
     return delta
 
 

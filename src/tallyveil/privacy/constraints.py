@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from tallyveil._frozen import Frozen
+from tallyveil._typed import Name, typed
 from tallyveil.errors import StrategyError
 from tallyveil.nouns.schema import Schema, as_labels
 from tallyveil.nouns.spine import Spine
@@ -145,9 +146,18 @@ class StructuralZero:
 Constraint = Invariant | FacilityBounds | StructuralZero | Bound
 
 
+_FIELDS: dict[str, Any] = {
+    "invariant": Name, "facilities": Name, "bound": Name, "level": Name, "least": Any, "most": Any, "units": Any,
+    "zero": Mapping[str, tuple[str, ...]],
+}  # fmt: skip
+
+
 def constraint_from_toml(table: Mapping[str, Any]) -> Constraint:
     """Build the constraint that a TOML table declares."""
     keys = set(table)
+    if keys <= set(_FIELDS):
+        place = "constraint: "
+        table = {name: typed(_FIELDS[name], value, place + name, error=StrategyError) for name, value in table.items()}
     if keys == {"invariant", "level"}:
         return Invariant(query=table["invariant"], level=table["level"])
     if keys == {"facilities", "level", "least", "most"}:

@@ -61,8 +61,11 @@ class RunKey(Secret):
     @classmethod
     def from_seed(cls, seed: int) -> RunKey:
         """Derive a key from a seed, as anyone who knows the seed can: for research, never for publication."""
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise InputError(f"a seed is a whole number, 0 or more. Got {seed!r}.")
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0 or seed.bit_length() > 1024:
+            small = not isinstance(seed, int) or seed.bit_length() <= 1024  # Python does not write thousands of digits
+            raise InputError(
+                f"a seed is a whole number, 0 or more and below 2^1024. Got {repr(seed) if small else 'another'}."
+            )
         return cls(_derived(str(seed).encode(), b"tallyveil seed"), seeded=True)
 
     @classmethod

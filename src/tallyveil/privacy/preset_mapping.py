@@ -15,13 +15,13 @@ refused, because the preset does not say how much it should get.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import final
 
+from tallyveil._typed import parse_toml, toml_file, typed
 from tallyveil.errors import InputError, StrategyError
 from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, factors_of
 from tallyveil.nouns.spine import Spine
@@ -112,24 +112,21 @@ def mapped_preset(
 
 
 def _names_in_file(path: Path) -> tuple[Names, Names]:
+    known, what = ("levels", "attributes"), "a table of names"
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise InputError(
-            f"{path}: cannot be read as TOML ({problem}). Give tables [levels] and [attributes]."
-        ) from None
-    known = ("levels", "attributes")
-    flat = all(isinstance(table.get(name, {}), dict) for name in known)
-    if (
-        not flat
-        or set(table) - set(known)
-        or not all(isinstance(own, str) for t in table.values() for own in t.values())
-    ):
-        raise InputError(
-            f'{path}: give the tables [levels] and [attributes], with lines such as county = "lad" (the name of the '
-            f"preset, then yours), and nothing else."
+        table = parse_toml(toml_file(path, what, error=InputError), what, error=InputError)
+        if set(table) - set(known):
+            raise InputError(f"unknown section [{next(name for name in table if name not in known)}].")
+        levels, attributes = (
+            typed(Mapping[str, str], table.get(name, {}), f"[{name}]", error=InputError) for name in known
         )
-    return table.get("levels", {}), table.get("attributes", {})
+    except (FileNotFoundError, InputError) as problem:
+        reason = "no such file." if isinstance(problem, FileNotFoundError) else problem
+        raise InputError(
+            f'{path}: {reason} Give the tables [levels] and [attributes], with lines such as county = "lad" (the name '
+            f"of the preset, then yours), and nothing else."
+        ) from None
+    return levels, attributes
 
 
 def _counterparts(what: str, given: Names, theirs: Sequence[str], own: Sequence[str]) -> dict[str, str]:

@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import tomli_w
 
+from tallyveil._typed import Name, Number, Table, parse_toml, toml_file, typed
 from tallyveil.errors import BudgetError, InputError, StrategyError
-from tallyveil.privacy.budget import Number, exact, text
+from tallyveil.privacy.budget import Number as Budget
+from tallyveil.privacy.budget import exact, text
 from tallyveil.privacy.constraints import constraint_from_toml
 from tallyveil.privacy.strategy import Strategy
 
-_FIELDS = (
+_SHARES = Mapping[str, Number]
+_FIELDS = {
+    "mechanism": Name, "accounting": Name, "epsilon": Number, "rho": Number, "levels": _SHARES, "queries": Table,
+    "constraints": tuple[Table, ...], "delta": Number, "neighbours": Name, "only_child": bool,
+    "check_constraints": bool, "rounding": Name, "passes": Mapping[str, tuple[tuple[Name, ...], ...]],
+    "attributes": tuple[Name, ...], "groupings": Mapping[str, Name], "name": str,
+}  # fmt: skip
+_OPTIONAL = (
     *("accounting", "delta", "neighbours", "only_child", "check_constraints", "rounding", "passes"),
     *("attributes", "groupings", "name"),
 )
 
 
-def read_strategy(path: str | PathLike[str], *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
+def read_strategy(path: str | PathLike[str], *, epsilon: Budget | None = None, rho: Budget | None = None) -> Strategy:
     """Read a strategy from a TOML file. A budget passed here replaces the one in the file."""
     try:
-        return strategy_from_toml(Path(path).read_text(encoding="utf-8"), epsilon=epsilon, rho=rho)
+        source = toml_file(path, "a strategy", error=StrategyError)
     except FileNotFoundError:
         raise StrategyError(f"{path}: no such file. Give a strategy's TOML file or a preset's name.") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise StrategyError(f"{path}: cannot be read ({problem}). Give a strategy's TOML file.") from None
+    try:
+        return strategy_from_toml(source, epsilon=epsilon, rho=rho)
     except InputError as problem:
         raise problem.located(path) from None
 
 
-def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
+def strategy_from_toml(source: str, *, epsilon: Budget | None = None, rho: Budget | None = None) -> Strategy:
     """Read a strategy from TOML text. A budget passed here replaces the one in the text."""
-    try:
-        table = tomllib.loads(source)
-    except tomllib.TOMLDecodeError as problem:
-        raise StrategyError(f"not TOML: {problem}.") from None
-    known = {"mechanism", "epsilon", "rho", "levels", "queries", "constraints", *_FIELDS}
-    unknown = sorted(set(table) - known)
+    content = parse_toml(source, "a strategy", error=StrategyError)
+    unknown = sorted(set(content) - set(_FIELDS))
     if unknown:
-        raise StrategyError(f"unknown field {', '.join(map(repr, unknown))}. Known are {', '.join(sorted(known))}.")
-    missing = [name for name in ("mechanism", "levels", "queries") if name not in table]
+        raise StrategyError(f"unknown field {', '.join(map(repr, unknown))}. Known are {', '.join(sorted(_FIELDS))}.")
+    missing = [name for name in ("mechanism", "levels", "queries") if name not in content]
     if missing:
         fields = f"fields {', '.join(map(repr, missing))} are" if len(missing) > 1 else f"field {missing[0]!r} is"
         raise StrategyError(f"{fields} missing. Start from a complete strategy: tallyveil presets write NAME -o FILE")
-    own: dict[str, Number] = {name: table[name] for name in ("epsilon", "rho") if name in table}
+    table = {name: typed(_FIELDS[name], value, name, error=StrategyError) for name, value in content.items()}
+    own: dict[str, Budget] = {name: table[name] for name in ("epsilon", "rho") if name in table}
     if table["mechanism"] not in ("geometric", "gaussian"):
         raise BudgetError(f'mechanism must be "geometric" or "gaussian". Got {table["mechanism"]!r} instead.')
     if not own and epsilon is None and rho is None:
@@ -58,7 +62,7 @@ def strategy_from_toml(source: str, *, epsilon: Number | None = None, rho: Numbe
         levels=table["levels"],
         queries=_by_level(table["queries"], table["levels"]),
         constraints=tuple(map(constraint_from_toml, table.get("constraints", ()))),
-        **{name: table[name] for name in _FIELDS if name in table},
+        **{name: table[name] for name in _OPTIONAL if name in table},
     )
     return strategy.with_budget(epsilon=epsilon, rho=rho)
 
@@ -94,7 +98,7 @@ def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
     return tomli_w.dumps(table)
 
 
-def _budget_fields(table: Mapping[str, Any], own: Mapping[str, Number]) -> dict[str, Any]:
+def _budget_fields(table: Mapping[str, Any], own: Mapping[str, Budget]) -> dict[str, Any]:
     """Return the budget in the text, or 1 if it has none and is to be replaced."""
     if table.get("accounting") == "pld" and table["mechanism"] == "gaussian":
         if set(own) == {"rho"}:

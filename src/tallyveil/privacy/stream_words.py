@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from typing import Any, NoReturn, final
 
 import numpy as np
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numba import uint32, uint64
 from numpy.typing import NDArray
 
@@ -57,6 +59,15 @@ class Stream(Secret):
         if len(key) != 32:
             raise InputError(f"a stream key must have 32 bytes. Got {len(key)} instead.")
         self._key = np.frombuffer(key, dtype="<u4")
+
+    def identifier(self, replicate: int) -> str:
+        """Return the public name of the measurement, equal only for the same stream and replicate.
+
+        It is derived from the stream's key by a one-way function (HKDF) under a label of its own. Without the key of
+        the run it cannot be told from random digits, so it reveals nothing about the key, the noise or the people.
+        """
+        label = b"tallyveil measurement" + replicate.to_bytes(4, "little")
+        return HKDF(algorithm=SHA256(), length=16, salt=None, info=label).derive(self._key.tobytes()).hex()
 
     def words(self, index: Integers, *, level: int, query: int, replicate: Integers) -> Words:
         """Return the first word of each draw. ``replicate`` has one item for each item of ``index``."""

@@ -7,16 +7,20 @@ and would be information about the people that no budget pays for.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tallyveil._workers import workers
+from tallyveil.blue.accuracy import unmeasured
+from tallyveil.blue.estimate import estimate_pieces, estimation_problem
 from tallyveil.engine.level import Progress
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
+from tallyveil.files.ledger.of_release import entry_of
+from tallyveil.files.ledger.programme import Entry
 from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
 from tallyveil.files.release_folder.measurement_files import measured_pairs
 from tallyveil.files.release_folder.signing import read_signing_key
@@ -34,9 +38,12 @@ from tallyveil.privacy.budget import text
 from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey, Seal
+from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.before_noise import checked_limits, refuse_full_disk
 from tallyveil.protection.resuming import KeptWork, job_seal, kept_work
+from tallyveil.protection.spending import Spending, booking
+from tallyveil.release.about import About
 from tallyveil.release.certificate import Certificate, Observed
 from tallyveil.release.declaration import Declared
 from tallyveil.release.declare import declared_of, stamps_of_run
@@ -56,6 +63,7 @@ def protect(
     failsafe: bool = True,
     optimised: OptimisedSpine | None = None,
     measurements: Sequence[Pair] | None = (),
+    about: About | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Protect counts with a strategy.
@@ -82,6 +90,8 @@ def protect(
         A spine to measure and estimate on (``Spine.optimised``). The release is on the spine of the counts.
     measurements
         The (query, level) pairs whose noisy answers the release keeps in memory; None for all of them.
+    about
+        Words for readers of the certificate: title, organisation, population and so on. The date is today by default.
     progress
         Called with a level, how many of its parents are done, and how many there are.
 
@@ -105,8 +115,8 @@ def protect(
     """
     run = _ProtectionRun(
         people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
-        key=run_key(seed, key), replicate=replicate, optimised=optimised, failsafe=failsafe, threads=threads,
-        progress=progress,
+        key=run_key(seed, key), replicate=replicate, optimised=optimised, failsafe=failsafe, about=about,
+        threads=threads, progress=progress,
     )  # fmt: skip
     pairs = measured_pairs(strategy, measurements)
     release, noisy = _protected(run, run.limits())
@@ -129,14 +139,20 @@ def protect_to_folder(
     source: Codebook | None = None,
     sign_with: Path | None = None,
     mdf: bool = False,
+    estimates: bool = False,
     resume: bool = False,
+    about: About | None = None,
+    ledger: Spending | None = None,
     progress: Progress | None = None,
     say: Say = lambda _: None,
 ) -> Release:
     """Protect counts and write the release as a new folder; measurements go to disk as they are drawn.
 
     The parameters are those of :func:`protect` and ``write_release``: ``source`` says how the data were read,
-    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file.
+    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file. ``estimates`` adds the
+    best linear unbiased estimates of all levels with their standard deviations (``tv.estimate``), which are computed
+    from the same noisy answers and cost nothing more. ``ledger`` is the programme's ledger: the budget is reserved
+    there before noise is drawn, and refused beyond its limit.
 
     A run with a key file or a seed keeps its finished work beside the folder (``files.work_folder``). If it is
     interrupted, the same call resumes it; work of another run is removed, or with ``resume`` refused. ``say`` is called
@@ -147,24 +163,33 @@ def protect_to_folder(
         read_signing_key(sign_with)
     run = _ProtectionRun(
         people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
-        key=run_key(seed, key), optimised=optimised, failsafe=failsafe, threads=threads, progress=progress,
+        key=run_key(seed, key), optimised=optimised, failsafe=failsafe, about=about, threads=threads,
+        progress=progress,
     )  # fmt: skip
     refuse_clashing_names(run.people)
     if mdf:
         refuse_unless_mdf(run.people, strategy)
     pairs = measured_pairs(strategy, measurements)
+    if estimates:
+        check_estimable(run)
     refuse_full_disk(folder, run.people, strategy, pairs, optimised=optimised)
     limits = run.limits()
-    with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work:
-        release, noisy = _protected(run, limits, work)
+    with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work, booking(ledger) as budget:
+        release, noisy = _protected(
+            run, limits, work, reserve=lambda made: budget.reserve(run.entry(Path(folder).name, made))
+        )
         with _spent(run, work):
-            write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
+            write_release(
+                release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf,
+                estimates=estimate_pieces(noisy, facilities=run.facilities) if estimates else (),
+            )  # fmt: skip
+        budget.confirm(Path(folder))
     return release
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _ProtectionRun:
-    """Everything that determines a run, and how it is carried out (the last three)."""
+    """Everything that determines a run, and how it is carried out (the last two)."""
 
     people: Histogram
     facilities: Facilities | None
@@ -173,6 +198,7 @@ class _ProtectionRun:
     replicate: int = 0
     optimised: OptimisedSpine | None
     failsafe: bool
+    about: About | None
     threads: int | None
     progress: Progress | None
 
@@ -195,6 +221,7 @@ class _ProtectionRun:
             stamps=stamps_of_run(self.people, self.strategy, seeded=self.key.seeded),
             optimised=self.optimised,
             filter=self.people.filter,
+            about=(self.about or About()).dated(),
         )
 
     def limits(self) -> RunLimits:
@@ -208,6 +235,22 @@ class _ProtectionRun:
         options = (self.failsafe, self.replicate)
         return job_seal(self.key, self.people, self.strategy, self.facilities, self.optimised, options)
 
+    def entry(self, name: str, certificate: Certificate) -> Entry:
+        """What a ledger records about the run."""
+        people = self.people
+        loss = Loss(strategy=self.strategy, spine=people.spine, schema=people.schema, optimised=self.optimised)
+        return entry_of(name, loss, certificate)
+
+
+def check_estimable(run: _ProtectionRun) -> None:
+    """Refuse estimates that the strategy's measurements do not determine, before any noise is drawn."""
+    people, strategy = run.people, run.strategy
+    blank = unmeasured(people.spine, people.schema, strategy, optimised=run.optimised)
+    problem, named = estimation_problem(blank, facilities=run.facilities, noise=False)
+    for level in named:
+        if run.optimised is None or run.optimised.keeps(level):
+            problem.place(level)
+
 
 def _facilities_used(
     truth: Histogram | Population, facilities: Facilities | None, strategy: Strategy
@@ -218,12 +261,23 @@ def _facilities_used(
     return truth.facilities if facilities is None and isinstance(truth, Population) else facilities
 
 
-def _protected(run: _ProtectionRun, limits: RunLimits, work: KeptWork | None = None) -> tuple[Release, Measurements]:
-    """A release without measurements, and the measurements it was made from, which can still query the truth."""
+def _protected(
+    run: _ProtectionRun,
+    limits: RunLimits,
+    work: KeptWork | None = None,
+    *,
+    reserve: Callable[[Certificate], None] = lambda _: None,
+) -> tuple[Release, Measurements]:
+    """A release without measurements, and the measurements it was made from, which can still query the truth.
+
+    ``reserve`` is called, with the certificate so far, when everything has been checked and before noise is drawn.
+    """
     declared = run.declared()
     noisy = measure(
         run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact
     )
+    certificate = Certificate(declared=declared, observed=Observed(levels=()), measurement=noisy.identifier)
+    reserve(certificate)
     with _spent(run, work), workers(run.threads) as mapped:
         try:
             histogram, solved = topdown(
@@ -237,7 +291,7 @@ def _protected(run: _ProtectionRun, limits: RunLimits, work: KeptWork | None = N
     release = Release(
         histogram=replace(published, filter=run.people.filter),
         strategy=run.strategy,
-        certificate=Certificate(declared=declared, observed=Observed(levels=solved)),
+        certificate=replace(certificate, observed=Observed(levels=solved)),
         facilities=run.facilities,
         optimised=run.optimised,
     )

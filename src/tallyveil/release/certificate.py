@@ -8,6 +8,7 @@ in ``certificate.json``.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, final
@@ -17,6 +18,7 @@ from tallyveil.release.declaration import Declared
 from tallyveil.release.solved import Solved
 from tallyveil.release.typed_json import json_ready, read_typed
 
+FIELDS = ("declared", "measurement", "observed")
 SUMMED = ("parents", "copied", "empty", "fast", "general", "flows", "programs")  # counts of parents, by path
 BOUNDS = ("gap", "distance", "violation")  # infinite where they could not be certified, which JSON writes as null
 
@@ -70,15 +72,24 @@ class Observed:
 class Certificate:
     """What was declared before any data were seen, and what was observed while solving.
 
-    ``release.certificate.declared.guarantee.epsilon`` is the guarantee of a release.
+    ``release.certificate.declared.guarantee.epsilon`` is the guarantee of a release. ``measurement`` identifies the
+    measurement that the release was made from: releases that share it cost their budget once.
     """
 
     declared: Declared
     observed: Observed
+    measurement: str | None = None
+
+    def __post_init__(self) -> None:
+        check_identifier(self.measurement)
 
     def to_json(self) -> dict[str, Any]:
         """The certificate under its JSON keys, without the list of files that a folder adds."""
-        return {"declared": self.declared.to_json(), "observed": self.observed.to_json()}
+        return {
+            "declared": self.declared.to_json(),
+            "measurement": self.measurement,
+            "observed": self.observed.to_json(),
+        }
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> Certificate:
@@ -86,11 +97,22 @@ class Certificate:
         for name in ("declared", "observed"):
             if not isinstance(table.get(name), Mapping):
                 raise FolderError(f"the certificate has no {name} part. Copy the folder again.")
-        unknown = [name for name in table if name not in ("declared", "observed")]
+        unknown = [name for name in table if name not in FIELDS]
         if unknown:
-            raise FolderError(f"the certificate has the unknown field {unknown[0]!r}. Known are declared, observed.")
+            raise FolderError(f"the certificate has the unknown field {unknown[0]!r}. Known are {', '.join(FIELDS)}.")
         if "levels" not in table["observed"]:
             raise FolderError("certificate, observed: no levels. Copy the folder again.")
         return cls(
-            declared=read_typed(Declared, table["declared"], "declared"), observed=Observed.from_json(table["observed"])
+            declared=read_typed(Declared, table["declared"], "declared"),
+            observed=Observed.from_json(table["observed"]),
+            measurement=read_typed(str | None, table.get("measurement"), "measurement"),
+        )
+
+
+def check_identifier(value: Any) -> None:
+    """Refuse what cannot be the identifier of a measurement, or None for an unknown one."""
+    if value is not None and not (isinstance(value, str) and re.fullmatch("[0-9a-f]{32}", value)):
+        raise FolderError(
+            f"certificate, measurement: {str(value)[:60]!r} is not an identifier (32 hexadecimal digits). "
+            f"Copy the folder again."
         )

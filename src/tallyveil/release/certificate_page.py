@@ -1,7 +1,9 @@
-"""The certificate as an HTML page: the guarantee, the noise, what was kept exactly, and how it was solved.
+"""The certificate as an HTML page of two printed pages: a part for all readers, and one for specialists.
 
-Everything on it comes from the certificate and the strategy. The page has no scripts and loads nothing. It carries the
-SHA-256 of the certificate without its list of files, so that neither can be changed without the other.
+The first part says what was released, about whom, what is exact, how large errors are, what is promised and what is
+not. The second has the figures: the privacy loss, the noise, the constraints, and how the release was computed. Both
+come from the certificate and the strategy alone. The page has no scripts and loads nothing. It carries the SHA-256 of
+the certificate without its list of files, so that neither can be changed without the other.
 """
 
 from __future__ import annotations
@@ -18,27 +20,36 @@ from markupsafe import Markup
 
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
+from tallyveil.release.reader_words import NINE_IN_TEN, chance, exact_in_words, listed, most_certain, title_of
+
+SHOWN = 8  # relaxed units, so that the page stays short; all are in certificate.json
 
 
 def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
     """The page of a certificate as text, which does not depend on whether the certificate was read from its file."""
     read = parse_json(canonical_bytes(certificate))
     declared, guarantee = read["declared"], read["declared"]["guarantee"]
+    attributes = _in_order(declared["schema"]["attributes"], strategy.attributes)
     return _template().render(
+        title=title_of(declared, [name for name, _ in attributes]),
         declared=declared,
+        measurement=read.get("measurement"),
         observed=read.get("observed"),
         guarantee=guarantee,
+        exact=exact_in_words(declared),
         kept=", so that all constraints listed below still hold" if _conditions(guarantee) else "",
         digest_tag=Markup(digest_tag(certificate_digest(read))),
-        attributes=_in_order(declared["schema"]["attributes"], strategy.attributes),
+        attributes=attributes,
         per_attribute=_in_order(guarantee["per_attribute"] or {}, strategy.attributes),
         within_level=_in_order(guarantee["within_level"] or {}, strategy.levels),
         passes=_in_order(declared["post_processing"]["passes"], strategy.levels),
         factor=factor(guarantee["epsilon"]),
+        certain=most_certain(guarantee["epsilon"]),
         pure=strategy.mechanism == "geometric",
         mechanism="two-sided geometric" if strategy.mechanism == "geometric" else "discrete Gaussian",
         levels=[(level, share, declared["spine"][level]) for level, share in strategy.levels.items()],
         rows=_rows(strategy, declared["budget"]["exact"]),
+        shown=SHOWN,
     )
 
 
@@ -63,6 +74,18 @@ def figures(value: float) -> str:
     ('1,235', '22.0', '0.0512')
     """
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
+
+
+def persons(value: float) -> str:
+    """An error in persons to two significant digits.
+
+    >>> persons(1234.5), persons(20.6), persons(3.26), persons(0.04)
+    ('1,200', '21', '3.3', 'less than 0.1')
+    """
+    if value < 0.1:
+        return "less than 0.1"
+    size = 10 ** (math.floor(math.log10(value)) - 1)
+    return f"{round(value / size) * size:,.{0 if value >= 9.95 else 1}f}"
 
 
 def two_decimals_up(value: float | None) -> str:
@@ -116,7 +139,11 @@ def _template() -> Template:
         "up": two_decimals_up,
         "percent": percent,
         "small": small,
+        "persons": persons,
+        "chance": chance,
+        "listed": listed,
     }
+    environment.globals |= {"nine_in_ten": NINE_IN_TEN}
     return environment.from_string(files(__package__).joinpath("certificate.html").read_text(encoding="utf-8"))
 
 

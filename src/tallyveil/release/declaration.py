@@ -84,6 +84,16 @@ class ExactQuery:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class ExpectedError:
+    """The standard deviation that the errors of a query's answers are expected to have over the units of a level."""
+
+    level: str
+    query: str
+    sd: float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Budget:
     """The budget, in epsilon or rho, how it was divided, and what is exact without it."""
 
@@ -167,12 +177,22 @@ class DeclaredSchema:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What follows from public inputs. ``spine`` has the number of units of each level."""
+    """What follows from public inputs. ``spine`` has the number of units of each level.
 
+    The first six fields are the words of the one who made the release (:class:`tallyveil.release.about.About`).
+    """
+
+    title: str | None = None
+    organisation: str | None = None
+    population: str | None = None
+    reference: str | None = None
+    approver: str | None = None
+    date: str | None = None
     strategy: str
     stamps: tuple[str, ...]
     guarantee: Guarantee
     budget: Budget
+    expected_error: tuple[ExpectedError, ...]
     only_child: OnlyChild | None
     constraints: tuple[DeclaredConstraint, ...]
     facilities: bool

@@ -1,6 +1,7 @@
 """Compute the declared part of a certificate from public inputs alone (strategy, spine, schema, versions).
 
-It is equal, byte for byte, for neighbouring inputs, and holds no time, host or path, and no hash or size of the input.
+It is equal, byte for byte, for neighbouring inputs, and holds no time (only the day that the run was given or
+began on), host or path, and no hash or size of the input.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from importlib.metadata import version
 
@@ -23,6 +25,7 @@ from tallyveil.privacy.guarantee import Account, account_of
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.release.about import About
 from tallyveil.release.declaration import (
     Budget,
     Declared,
@@ -38,6 +41,7 @@ from tallyveil.release.declaration import (
     PostProcessing,
     QueryBudget,
 )
+from tallyveil.release.expected_error import expected_errors
 from tallyveil.release.guarantee_words import (
     NEIGHBOURS,
     agreement,
@@ -79,20 +83,25 @@ def declared_of(
     stamps: Sequence[str],
     optimised: OptimisedSpine | None = None,
     filter: Filter | None = None,  # noqa: A002 (the noun's name)
+    about: About | None = None,
 ) -> Declared:
     """The declared part of a certificate.
 
     ``facilities`` says whether public counts of facilities were used, for bounds or to shape a spine. ``stamps`` are
     the stamps of the release. ``optimised`` is the spine that was measured, if it is not the published one, and
-    ``filter`` says which rows were counted, if not all.
+    ``filter`` says which rows were counted, if not all. ``about`` has the words of the one who makes the release.
     """
     strategy.check(spine, schema)
+    measured = spine if optimised is None else optimised.spine
+    budget = _budget(strategy, strategy.exactness(spine, schema, optimised=optimised))
     return Declared(
+        **asdict(about or About()),
         strategy=strategy.name or "unnamed",
         stamps=tuple(dict.fromkeys(stamps)),
         guarantee=_guarantee(strategy, spine, schema, optimised, filter),
-        budget=_budget(strategy, strategy.exactness(spine, schema, optimised=optimised)),
-        only_child=_only_child(strategy, spine if optimised is None else optimised.spine),
+        budget=budget,
+        expected_error=expected_errors(strategy, measured, schema, budget.exact),
+        only_child=_only_child(strategy, measured),
         constraints=_constraints(strategy, schema),
         facilities=facilities,
         filter=None if filter is None else DeclaredFilter(words=filter.words(), public=filter.public),

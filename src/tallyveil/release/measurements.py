@@ -116,6 +116,8 @@ class Measurements:
         The answers that are published without noise, those of invariants, by (query, level).
     stamps
         The stamps of a release made from these measurements.
+    identifier
+        The public name of the measurement, the same for every release made from it; None if it is unknown.
     optimised
         The optimised spine, if ``spine`` is one. Invariants, constraints and ``exact`` refer to the units of its
         standard spine, on which the release is published.
@@ -127,6 +129,7 @@ class Measurements:
     ask: Ask
     exact: Mapping[tuple[str, str], Counts] = field(default_factory=dict)
     stamps: tuple[str, ...] = ()
+    identifier: str | None = None
     optimised: OptimisedSpine | None = None
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tallyveil._compiled import summing, summing_part
 from tallyveil.engine.estimate.one_nest import CLOSED
-from tallyveil.engine.estimate.projection import add_up
+from tallyveil.engine.estimate.projection import add_up, off_by
 
 _NEWTON = 60  # steps of a one-dimensional Newton iteration, which ends by itself: a guard against dust
 
@@ -51,13 +51,12 @@ def gap_of(x, g, columns, own, rows):  # type: ignore[no-untyped-def]
     for s in range(m):
         for c in range(end[s]):
             g[s, c] = g[s, c] if open_[s, c] else CLOSED
-        theta, total = 0.0, 0.0
+        theta = 0.0
         if count[s] >= 0.0:
             theta = column_multiplier(x[s], g[s], n, count[s], own, give)
-            for c in range(n):
-                total += x[s, c]
-            unmet += abs(theta * (total - count[s]))
-            violation = max(violation, abs(total - count[s]))
+            off = off_by(x, s, columns)
+            unmet += abs(theta * off)
+            violation = max(violation, abs(off))
         if curved:
             for c in range(n):
                 slope = g[s, c] + theta

@@ -33,7 +33,7 @@ from tallyveil._compiled import inlined, summing_leaf
 from tallyveil.engine.estimate.bound import gap_of
 from tallyveil.engine.estimate.gradient import gradient, majorised, pull_rows
 from tallyveil.engine.estimate.one_nest import CLOSED, FAR
-from tallyveil.engine.estimate.projection import fit_column, project, shift_to
+from tallyveil.engine.estimate.projection import fit_column, meet_columns, project, shift_to
 
 _SWEEPS = 12.0  # turns of columns and rows in one step of the gradient
 _LAST_SWEEPS = 2000.0  # and before a solution is judged (floats: numba compiles anew for each literal integer)
@@ -96,10 +96,12 @@ def solve(columns, queries, rows, goal):  # type: ignore[no-untyped-def]
         tolerance = 0.02 * moved
         near = still if limited or rows.first.size == 0 else 2.0 * still  # bounds are looked at earlier
         if (taken >= next_check and moved <= near) or taken >= next_check + 60 or moved == 0.0:
+            meet_columns(x, columns, metric)
             value, gap, unmet, violation = _judged(x, columns, queries, rows, g)
             if limited and _reached(gap, value, least_own, goal):
                 turns += project(u, columns, metric, rows, fine, _LAST_SWEEPS)
                 _settle(x, x, 0.0, columns, metric, u)
+                meet_columns(x, columns, metric)
                 value, gap, unmet, violation = _judged(x, columns, queries, rows, g)
                 met = violation <= 5.0 * fine
                 fine = max(dust, 0.1 * fine)

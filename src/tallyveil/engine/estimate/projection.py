@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import inlined, summing_leaf
+from tallyveil._compiled import exact_part, inlined, summing_leaf
 from tallyveil.engine.estimate.one_nest import CLOSED
 
+_DUST = 1e-6  # persons: what a sum may be off before it is met exactly
+_ERRORS = 1e-10  # of a sum: what rounding errors may make of it, at most
 _NEWTON = 60  # steps of a one-dimensional Newton iteration, which ends by itself: a guard against dust
 
 
@@ -55,6 +57,33 @@ def fit_column(u, s, columns, metric):  # type: ignore[no-untyped-def]
         columns.theta[s] += shift / metric.step[s]
         for c in range(end):
             u[s, c] -= shift * metric.pace[c]
+
+
+@exact_part  # in another order the whole parts would not cancel
+def off_by(x, s, columns):  # type: ignore[no-untyped-def]
+    """By how much the children of a cell miss the parent's count: whole parts are added as integers, which is exact.
+
+    Sums of billions are otherwise off by more than a solution may be.
+    """
+    whole, rest = -np.int64(columns.count[s]), 0.0
+    for c in range(columns.end[s]):
+        floor = np.int64(x[s, c])
+        whole += floor
+        rest += x[s, c] - floor
+    return whole + rest
+
+
+@summing_leaf
+def meet_columns(x, columns, metric):  # type: ignore[no-untyped-def]
+    """Shift children that have people by what rounding errors of large sums leave: a projection that misses little."""
+    for s in range(columns.count.size):
+        off = off_by(x, s, columns) if columns.count[s] >= 0.0 else 0.0
+        if _DUST < abs(off) < _ERRORS * columns.count[s]:
+            slope = 0.0
+            for c in range(columns.end[s]):
+                slope += metric.pace[c] if x[s, c] > abs(off) else 0.0
+            for c in range(columns.end[s]):
+                x[s, c] -= off * metric.pace[c] / slope if x[s, c] > abs(off) else 0.0
 
 
 @summing_leaf

@@ -36,7 +36,8 @@ class Layout(NamedTuple):
 
 @compiled
 def round_by_flow(x, layout, order, bounds, counts, outcome):  # type: ignore[no-untyped-def]
-    """Round every nest; ``outcome`` says how, or that it is stuck."""
+    """Round every nest; ``outcome`` says how, or that it is stuck. Returns how many ways its flows looked at."""
+    looked = np.zeros(1, np.int64)
     for p in range(len(outcome)):
         first_child, block = layout.child_start[p], layout.block_start[p]
         cell = layout.cell[layout.cell_start[p] : layout.cell_start[p + 1]]
@@ -46,16 +47,17 @@ def round_by_flow(x, layout, order, bounds, counts, outcome):  # type: ignore[no
         for attempt in range(2):
             tolerance = WHOLE if attempt == 0 else 0.0  # numbers that seemed whole may have to move
             table = table_of(x, block, (children, columns), tolerance)
-            outcome[p] = _round_table(table, count, cell, first_child, order, bounds, kinds)
+            outcome[p] = _round_table(table, count, cell, first_child, order, bounds, kinds, looked)
             if outcome[p] != STUCK:
                 break
         for c in range(children):
             for s in range(columns):
                 counts[block + c * columns + s] = table.whole[c, s]
+    return looked[0]
 
 
 @inlined  # as a kernel of its own it would be optimised twice, with all that it calls
-def _round_table(table, count, cell, first_child, order, bounds, kinds):  # type: ignore[no-untyped-def]
+def _round_table(table, count, cell, first_child, order, bounds, kinds, looked):  # type: ignore[no-untyped-def]
     """Round one nest in ``table.whole``, stage by stage: the margins from coarse to fine, then the cells."""
     units = np.empty(len(count), np.int64)
     if not settle_columns(table, count, units):
@@ -87,8 +89,10 @@ def _round_table(table, count, cell, first_child, order, bounds, kinds):  # type
                     price_columns(fractions, start, network.potential)
                 elif count[0] != NO_PARENT and chain[len(chain) - (1 if held == NOTHING else 2)] == stage:
                     balance_heads(network, first, last)  # the heads are the ground or the nodes held
-                if nearest_flow(network, PATIENCE) == NO_FLOW:
+                seen = nearest_flow(network, PATIENCE)
+                if seen == NO_FLOW:
                     return STUCK
+                looked[0] += seen
                 for e in range(len(up)):
                     start[e] = network.flow[e]
             for e in range(len(up)):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
 from tallyveil._compiled import part
-from tallyveil.engine.rounding.flow import SCALE
+from tallyveil.engine.rounding.residual import SCALE
 
 NO_PARENT = -1  # instead of a count or a number of units
 

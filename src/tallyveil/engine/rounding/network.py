@@ -10,7 +10,7 @@ import numpy as np
 
 from tallyveil._compiled import part
 from tallyveil.engine.rounding.columns import NO_PARENT
-from tallyveil.engine.rounding.flow import SCALE, Network
+from tallyveil.engine.rounding.residual import SCALE, Network
 
 CELLS = -1  # instead of a layer: the stage of the cells
 NOTHING = -1  # instead of a layer: no layer is held

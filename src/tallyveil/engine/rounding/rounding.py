@@ -67,7 +67,7 @@ def round_nests(x: Floats, nests: Nests, limits: Sequence[Limits], schema: Schem
         stages = (np.zeros(schema.cells, dtype=np.int32), np.arange(schema.cells, dtype=np.int32))
     else:
         stages = (np.arange(schema.cells, dtype=np.int32),)
-    stuck = np.flatnonzero(outcome == STUCK)
+    stuck = np.flatnonzero((outcome == STUCK) & (np.diff(nests.block_start) > 0))  # no possible cell: nothing to round
     for p in map(int, stuck):
         table = round_by_program(nests.table(x, p), p, nests, limits, stages)
         if table is None:  # the solver failed at some stage: round the cells alone

@@ -1,6 +1,6 @@
 """Where a flow starts: at the largest fractions of each column, with prices that prove as much as is easy to prove.
 
-A good start leaves few units to move. The prices are node potentials (``flow`` says what they must satisfy).
+A good start leaves few units to move. The prices are node potentials (``residual`` says what they must satisfy).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import numpy as np
 
 from tallyveil._compiled import part
 from tallyveil.engine.rounding.columns import NO_PARENT
-from tallyveil.engine.rounding.flow import NEVER, SCALE, cost_of_one_more
+from tallyveil.engine.rounding.residual import NEVER, SCALE, cost_of_one_more
 
 ROUNDS = 64  # in which each head of a start is balanced by one unit; the rest is left to the flow
 

@@ -22,6 +22,7 @@ from tallyveil._arrays import Integers
 from tallyveil.errors import DataError
 from tallyveil.files.release_folder.layout import MARGIN, level_name, level_part, query_columns
 from tallyveil.files.release_folder.margin_columns import MarginsOf
+from tallyveil.files.tables.columns import first_line
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED, TOTAL, Query
@@ -218,10 +219,16 @@ def _margins(path: Path, units: int) -> dict[str, Integers]:
     """The margins of error in a level's table, by the column that they belong to."""
     if not path.exists():
         return {}
-    names = [name for name in pyarrow.parquet.read_schema(path).names if name.endswith(MARGIN)]
-    table = pyarrow.parquet.read_table(path, columns=names)
+    try:
+        names = [name for name in pyarrow.parquet.read_schema(path).names if name.endswith(MARGIN)]
+        table = pyarrow.parquet.read_table(path, columns=names)
+    except (pa.ArrowException, OSError) as problem:
+        raise DataError(f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy the folder again.") from None
     if names and table.num_rows != units:
         raise DataError(f"{path}: {table.num_rows:,} rows for {units:,} units. Copy the folder again.")
+    for field in table.schema:
+        if not pa.types.is_integer(field.type) or table.column_names.count(field.name) > 1:
+            raise DataError(f"{path}: column {field.name!r} is not one column of whole numbers. Copy the folder again.")
     return {name.removesuffix(MARGIN): table.column(name).to_numpy() for name in names}
 
 

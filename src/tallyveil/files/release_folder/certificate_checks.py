@@ -6,11 +6,12 @@ import html
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from tallyveil.errors import FolderError
+from tallyveil.errors import FolderError, InputError
 from tallyveil.files.release_folder.certificate_file import shaped_by_of, stamps_of
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, PAGE, SIGNATURE, SOURCE
@@ -20,6 +21,7 @@ from tallyveil.files.release_folder.strict import ReadRelease
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.read import codebook_stamps
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.release.about import About
 from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
 from tallyveil.release.certificate import Observed
 from tallyveil.release.certificate_page import certificate_html, digest_tag
@@ -67,6 +69,7 @@ def check_declared(release: ReadRelease) -> str:
         stamps=stamps_of(release.certificate),
         optimised=release.optimised,
         filter=release.people.filter,
+        about=_about(release.declared),
     )
     place = next(_differences(release.declared, parse_json(canonical_bytes(right.to_json())), skip=("versions",)), None)
     if place is not None:
@@ -75,6 +78,14 @@ def check_declared(release: ReadRelease) -> str:
     if not isinstance(versions, Mapping) or not all(isinstance(name, str) for name in versions.values()):
         raise BrokenError(f"{CERTIFICATE}, declared versions: {_short(versions)} is not a table of versions")
     return "what strategy, spine and schema give"
+
+
+def _about(declared: Mapping[str, Any]) -> About:
+    """The words about a release that a certificate declares."""
+    try:
+        return About(**{field.name: declared.get(field.name) for field in fields(About)})
+    except InputError as problem:
+        raise BrokenError(f"{CERTIFICATE}, declared: {problem}") from None
 
 
 def check_observed(certificate: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from tallyveil.errors import TallyveilError
+from tallyveil.errors import TallyveilError, one_line
 
 T = TypeVar("T")
 LONGEST_WORDS = 400  # characters of a finding's words, since files may hold anything
@@ -66,19 +66,9 @@ class Findings:
         except Exception as problem:
             reason = [*str(problem).replace(f"{self._place}/", "").strip().splitlines(), "no reason given"][0]
             holds, words = False, f"cannot be read: {type(problem).__name__}, {reason}"
-        self.found.append(Finding(name=name, holds=holds, words=plain(words)))
+        self.found.append(Finding(name=name, holds=holds, words=one_line(words, longest=LONGEST_WORDS)))
         return result
 
     def holds(self, name: str) -> bool:
         """Whether a check was made and holds."""
         return any(finding.holds for finding in self.found if finding.name == name)
-
-
-def plain(text: str) -> str:
-    r"""Text from a file, safe to print: no control characters, no broken Unicode, not too long.
-
-    >>> plain("a\x1b[31mb\ud800")
-    'a\\x1b[31mb\\ud800'
-    """
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:LONGEST_WORDS])
-    return shown if len(text) <= LONGEST_WORDS else f"{shown}..."

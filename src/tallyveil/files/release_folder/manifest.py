@@ -17,10 +17,11 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from tallyveil.errors import InputError
-from tallyveil.files.release_folder.findings import BrokenError, UncheckedError, plain
-from tallyveil.files.release_folder.layout import CERTIFICATE, FIELDS, SIGNATURE
+from tallyveil.errors import InputError, one_line
+from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
+from tallyveil.files.release_folder.layout import CERTIFICATE, SIGNATURE
 from tallyveil.release.canonical import MANIFEST, parse_canonical
+from tallyveil.release.certificate import FIELDS, check_identifier
 
 UNLISTED = (CERTIFICATE, SIGNATURE)  # the certificate cannot list itself, and its signature comes after it
 LARGEST_TEXT = 1 << 28  # bytes of a certificate or TOML file
@@ -104,12 +105,18 @@ class Sealed:
         if not isinstance(certificate, dict):
             raise BrokenError(f"{CERTIFICATE}: not a certificate. It has the fields declared and observed")
         fields = (*FIELDS, MANIFEST)
-        missing = [name for name in fields if not isinstance(certificate.get(name), dict)]
+        missing = [name for name in ("declared", "observed", MANIFEST) if not isinstance(certificate.get(name), dict)]
         if missing:
             raise BrokenError(f"{CERTIFICATE} has no {missing[0]} part")
         unknown = [name for name in certificate if name not in fields]
         if unknown:
             raise BrokenError(f"{CERTIFICATE}: unknown field {unknown[0]!r}")
+        if "measurement" not in certificate:
+            raise BrokenError(f"{CERTIFICATE} has no measurement field")
+        try:
+            check_identifier(certificate["measurement"])
+        except InputError as problem:
+            raise BrokenError(str(problem)) from None
         return certificate
 
     def match(self, listed: Mapping[str, str]) -> str:
@@ -211,5 +218,5 @@ def abbreviated(names: list[str], most: int = 5) -> str:
     >>> abbreviated(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
-    some = ", ".join(map(plain, names[:most]))
+    some = ", ".join(map(one_line, names[:most]))
     return some if len(names) <= most else f"{some} and {len(names) - most:,} more"

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import ArrayLike
 
 from tallyveil._arrays import Integers
@@ -25,7 +26,8 @@ from tallyveil.files.release_folder.layout import (
     level_name,
     query_columns,
 )
-from tallyveil.files.release_folder.manifest import sha256_of
+from tallyveil.files.release_folder.manifest import regular_file, sha256_of
+from tallyveil.files.release_folder.signing import SIGNATURE_SIZE, read_signing_key, signature_holds
 from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.columns import first_line
 from tallyveil.nouns.areas import Areas
@@ -51,16 +53,19 @@ class MarginsOf(Protocol):
         """The margins of released counts."""
 
 
-def write_margins(folder: str | PathLike[str], margins: MarginsOf) -> list[Path]:
+def write_margins(
+    folder: str | PathLike[str], margins: MarginsOf, *, sign_with: str | PathLike[str] | None = None
+) -> list[Path]:
     """Add margins to the counts in ``levels/`` of a release's folder, for the levels and queries that have them.
 
     Earlier margins of the same columns are replaced. The certificate's list of files is updated: the tables and
     ``certificate.json`` are replaced together, or nothing changes. What the certificate declares does not change. A
-    table that does not match the list is refused, and so is a signed folder.
+    table that does not match the list is refused, and so is a signed folder, unless ``sign_with`` is the private key
+    that it was signed with: the signature is then replaced with the rest.
     """
     refuse_unless_90(margins)
     place = Path(folder)
-    refuse_signed(place)
+    key = refuse_signed(place, sign_with)
     book = read_codebook(place / CODEBOOK)
     asked: dict[str, list[str]] = {}
     for level, query in margins.classes:
@@ -75,14 +80,18 @@ def write_margins(folder: str | PathLike[str], margins: MarginsOf) -> list[Path]
     missing = next((table for table in tables if not table.exists()), None)
     if missing is not None:
         raise FolderError(f"{missing}: no such table, so margins cannot be added. Write the release as a folder again.")
-    targets = [*tables, *([place / CERTIFICATE] if isinstance(listed, Mapping) else [])]
+    listing = [place / CERTIFICATE] if isinstance(listed, Mapping) else []
+    targets = [*tables, *listing, *([] if key is None else [place / SIGNATURE])]
     with replacing_together(targets) as waiting:
         for level, table, new in zip(levels, tables, waiting, strict=False):
             _rewrite(table, new, level, _columns(book.schema, asked[level]), margins)
         if isinstance(listed, Mapping):
             digests = {name: sha256_of(new) for name, new in zip(names, waiting, strict=False)}
             parts = {name: part for name, part in certificate.items() if name != MANIFEST}
-            waiting[-1].write_bytes(certificate_bytes(parts, {**listed, **digests}))
+            data = certificate_bytes(parts, {**listed, **digests})
+            waiting[len(tables)].write_bytes(data)
+            if key is not None:
+                waiting[-1].write_bytes(key.sign(data))
     return tables
 
 
@@ -92,14 +101,32 @@ def refuse_unless_90(margins: MarginsOf) -> None:
         raise InputError(f"margins of {margins.confidence:.0%} cannot be called {MARGIN}. Make margins of 90%.")
 
 
-def refuse_signed(folder: str | PathLike[str]) -> None:
-    """Refuse a folder that is signed: new columns would break the signature."""
-    signature = Path(folder) / SIGNATURE
-    if os.path.lexists(signature):
+def refuse_signed(
+    folder: str | PathLike[str], sign_with: str | PathLike[str] | None = None
+) -> Ed25519PrivateKey | None:
+    """Refuse to change a signed folder without the key that it was signed with, and return that key."""
+    place = Path(folder)
+    signature = place / SIGNATURE
+    if not os.path.lexists(signature):
+        if sign_with is not None:
+            raise FolderError(
+                f"{place} is not signed. Leave out --sign, and sign it afterwards: tallyveil sign {place}"
+            )
+        return None
+    if sign_with is None:
         raise FolderError(
-            f"{signature}: the folder is signed, and margins would change what was signed. Use --no-write with -o DIR, "
-            f"or remove the signature, add margins and sign again."
+            f"{signature}: the folder is signed, and margins would change what was signed. Use -o DIR to write them "
+            f"elsewhere, or --sign KEY to sign the folder again."
         )
+    key = read_signing_key(sign_with)
+    with regular_file(signature) as file:
+        signed = file.read(SIGNATURE_SIZE + 1)
+    if not signature_holds(key.public_key(), signed, (place / CERTIFICATE).read_bytes()):
+        raise FolderError(
+            f"{signature} is not the signature of this folder by {sign_with}. What somebody else signed, or what was "
+            f"changed since, is not signed again. Use -o DIR to write the margins elsewhere."
+        )
+    return key
 
 
 def area_table(people: Histogram, areas: Areas, margins: MarginsOf, *, level: str = "area") -> pa.Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ def read_exact(path: Path, schema: Schema, spine: Spine, *, query: str, level: s
     expected = spine.size(level) * rows
     with _open(path) as file:
         _check_rows(path, file, expected)
-        value = file.read(columns=["value"]).column("value").to_numpy()
+        value = _values(path, lambda: file.read(columns=["value"]))
     return Counts.from_dense(value.reshape(spine.size(level), rows))
 
 
@@ -166,8 +166,8 @@ class FileValues(SavedValues):
         with self._lock:
             if number not in self._pieces:
                 with _open(self._path) as file:
-                    column = file.read_row_group(number, columns=["value"]).column("value")
-                self._pieces[number] = column.to_numpy()
+                    values = _values(self._path, lambda: file.read_row_group(number, columns=["value"]))
+                self._pieces[number] = values
                 if len(self._pieces) > kept:
                     self._pieces.popitem(last=False)
             self._pieces.move_to_end(number)
@@ -179,11 +179,24 @@ def _open(path: Path) -> pyarrow.parquet.ParquetFile:
         file = pyarrow.parquet.ParquetFile(path)
     except (pa.ArrowException, OSError) as problem:
         raise FolderError(f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy it again.") from None
-    kind = file.schema_arrow.field("value").type if "value" in file.schema_arrow.names else None
+    names = file.schema_arrow.names
+    kind = file.schema_arrow.field("value").type if names.count("value") == 1 else None
     if kind != pa.int64():
         file.close()
         raise FolderError(f"{path}: no integer column 'value'. Measurements have unit, cell, value, variance.")
     return file
+
+
+def _values(path: Path, read: Callable[[], pa.Table]) -> Integers:
+    """The values that are read; a file that is damaged further on, or has gaps, is refused."""
+    try:
+        column = read().column("value")
+    except (pa.ArrowException, OSError) as problem:
+        raise FolderError(f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy it again.") from None
+    if column.null_count:
+        raise FolderError(f"{path}: {column.null_count:,} values are missing. Copy it again.")
+    values: Integers = column.to_numpy()
+    return values
 
 
 def _check_rows(path: Path, file: pyarrow.parquet.ParquetFile, expected: int) -> None:

@@ -72,7 +72,14 @@ def read_release(folder: str | PathLike[str]) -> Release:
         strategy=strategy,
         certificate=certificate,
         facilities=read_folder_facilities(place, strategy, people.spine, people.schema),
-        measurements=read_measurements(place, strategy, people, optimised=optimised, stamps=stamps),
+        measurements=read_measurements(
+            place,
+            strategy,
+            people,
+            optimised=optimised,
+            stamps=stamps,
+            identifier=None if certificate is None else certificate.measurement,
+        ),
         optimised=optimised,
     )
 
@@ -101,6 +108,7 @@ def read_measurements(
     *,
     optimised: OptimisedSpine | None,
     stamps: tuple[str, ...],
+    identifier: str | None = None,
 ) -> Measurements | None:
     """The measurements saved in a folder, if any, from which post-processing can be repeated."""
     files = saved_pairs(place, strategy)
@@ -114,7 +122,7 @@ def read_measurements(
     }
     empty = empty_measurements(people, strategy, optimised)
     tables = {pair: FileValues(path, empty.places(str(path), *pair)) for pair, path in files.items()}
-    return replace(empty, ask=SavedAnswers(tables), exact=exact, stamps=stamps)
+    return replace(empty, ask=SavedAnswers(tables), exact=exact, stamps=stamps, identifier=identifier)
 
 
 def read_optimised(folder: Path, standard: Spine) -> OptimisedSpine | None:

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import tomli_w
 
+from tallyveil._typed import Name, parse_toml, toml_file, typed
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.nouns.histogram import Filter
-from tallyveil.nouns.schema import Grouping, as_labels
+from tallyveil.nouns.schema import Grouping
 
-SECTIONS = {
-    "geography": ("levels", "root", "code", "lengths", "pad", "relative", "names"),
-    "attributes": None,
-    "labels": None,
-    "groupings": None,
-    "zeros": None,
-    "table": ("layout", "column", "count", "where", "where_is_public", "total", "ignore", "sheet"),
-    "filtered": ("where", "public"),
-}
-TOP = ("labels_from", "units_from", "where_is_public", "stamps")  # fields above the first section
+_Names = tuple[Name, ...]
+_Labels = Mapping[str, tuple[str, ...]]
+SECTIONS: dict[str, Any] = {  # the type of each field; without fields of its own, that of the section
+    "geography": {
+        "levels": _Names, "root": Name, "code": Name, "lengths": Mapping[str, int], "pad": Mapping[str, int],
+        "relative": bool, "names": Mapping[str, Name],
+    },
+    "attributes": _Labels,
+    "labels": Mapping[str, Mapping[str, str]],
+    "groupings": Mapping[str, Grouping],
+    "zeros": tuple[_Labels, ...],
+    "table": {
+        "layout": Name, "column": Name, "count": Name, "where": Mapping[str, str | int], "where_is_public": bool,
+        "total": Name, "ignore": _Names, "sheet": Name,
+    },
+    "filtered": {"where": Mapping[str, str], "public": bool},
+}  # fmt: skip
+TOP = {"labels_from": Any, "units_from": Any, "where_is_public": bool, "stamps": _Names}  # above the first section
 COMMENTS = {
     "labels_from": (
         "The labels below are those met in the data, so a label that one person has would be published.\n"
@@ -42,28 +50,18 @@ COMMENTS = {
 def read_codebook(path: str | PathLike[str]) -> Codebook:
     """A codebook from its TOML file."""
     try:
-        source = Path(path).read_text(encoding="utf-8")
+        return codebook_from_toml(toml_file(path, "a codebook", error=DataError))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file. Draft a codebook with: tallyveil codebook DATA -o {path}") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise DataError(f"{path}: cannot be read as text ({problem}). Give a codebook's TOML file.") from None
-    try:
-        return codebook_from_toml(source)
     except InputError as problem:
         raise problem.located(path) from None
 
 
 def codebook_from_toml(source: str) -> Codebook:
     """A codebook from TOML text."""
-    try:
-        table = tomllib.loads(source)
-    except tomllib.TOMLDecodeError as problem:
-        raise DataError(f"not TOML: {problem}.") from None
-    except RecursionError:
-        raise DataError("nested too deeply for a codebook. Give a codebook's TOML file.") from None
-    top = {name: table.pop(name) for name in TOP if name in table}
-    for section, content in table.items():
-        _check_section(section, content)
+    content = parse_toml(source, "a codebook", error=DataError)
+    top = {name: typed(kind, content.pop(name), name, error=DataError) for name, kind in TOP.items() if name in content}
+    table = {section: _typed_section(section, part) for section, part in content.items()}
     missing = [name for name in ("geography", "table") if name not in table]
     if missing:
         raise DataError(
@@ -73,21 +71,16 @@ def codebook_from_toml(source: str) -> Codebook:
     twice = [name for name in top if name in table["table"]]
     if twice:
         raise DataError(f"{twice[0]} is both at the top and in [table]. Keep one of them.")
-    try:
-        return Codebook(
-            **top,
-            **{"levels": (), **table["geography"]},
-            **table["table"],
-            attributes={name: as_labels(name, labels) for name, labels in table.get("attributes", {}).items()},
-            labels=table.get("labels", {}),
-            groupings={name: Grouping(**grouping) for name, grouping in table.get("groupings", {}).items()},
-            zeros=table.get("zeros", ()),
-            filtered=_filtered(table["filtered"]) if "filtered" in table else None,
-        )
-    except InputError:
-        raise
-    except (TypeError, ValueError, AttributeError) as problem:
-        raise DataError(f"a field has the wrong kind of value ({problem}). See the manual's page on files.") from None
+    return Codebook(
+        **top,
+        **{"levels": (), **table["geography"]},
+        **table["table"],
+        **{
+            "attributes": {},
+            **{name: table[name] for name in ("attributes", "labels", "groupings", "zeros") if name in table},
+        },
+        filtered=_filtered(table["filtered"]) if "filtered" in table else None,
+    )
 
 
 def codebook_to_toml(codebook: Codebook) -> str:
@@ -135,28 +128,29 @@ def _stated(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, False, [], {})}
 
 
-def _check_section(section: str, content: Any) -> None:
+def _typed_section(section: str, content: Any) -> Any:
     if section not in SECTIONS:
         if not isinstance(content, dict | list):
             raise DataError(f"unknown field {section!r} at the top. Known there are {', '.join(TOP)}.")
         raise DataError(f"unknown section [{section}]. Known are {', '.join(f'[{name}]' for name in SECTIONS)}.")
     if not isinstance(content, list if section == "zeros" else dict):
         raise DataError(f"{section} = {content!r} is not a section. Write [{section}] and its fields below it.")
-    known = SECTIONS[section]
-    for name in content if known else ():
-        if name in TOP and name not in (known or ()):
+    kinds = SECTIONS[section]
+    if not isinstance(kinds, dict):
+        return typed(kinds, content, f"[{section}]", error=DataError)
+    fields: dict[str, Any] = dict(content)
+    for name in fields:
+        if name in TOP and name not in kinds:
             raise DataError(f"[{section}] {name} belongs at the top of the file, above the first section. Move it.")
-        if name not in (known or ()):
-            raise DataError(f"[{section}] unknown field {name!r}. Known are {', '.join(known or ())}.")
+        if name not in kinds:
+            raise DataError(f"[{section}] unknown field {name!r}. Known are {', '.join(kinds)}.")
+    return {name: typed(kinds[name], value, f"[{section}] {name}", error=DataError) for name, value in fields.items()}
 
 
-def _filtered(content: dict[str, Any]) -> Filter:
-    public = content.get("public", False)
-    if not isinstance(public, bool):
-        raise DataError(f"[filtered] public must be true or false. Got {public!r} instead.")
+def _filtered(content: Mapping[str, Any]) -> Filter:
     if not content.get("where"):
         raise DataError('[filtered] needs where = {column = "value"}: which rows were counted.')
-    return Filter(where=content["where"], public=public)
+    return Filter(where=content["where"], public=content.get("public", False))
 
 
 def _commented(name: str, value: Any) -> str:

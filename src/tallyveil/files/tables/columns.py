@@ -28,8 +28,18 @@ class Batch:
 
     def where(self, column: str, value: str) -> Batch:
         """The rows in which a column has this value."""
-        mask = pc.fill_null(pc.equal(pc.cast(self.table.column(column), pa.string()), value), False)
+        mask = pc.fill_null(pc.equal(self.written(column), value), False)
         return Batch(name=self.name, table=self.table.filter(mask), rows=self.rows[mask.to_numpy()])
+
+    def written(self, column: str) -> pa.ChunkedArray:
+        """A column of labels as text: numbers, dates and the like as they are written."""
+        values = self.table.column(column)
+        try:
+            return decoded(values).cast(pa.string())
+        except pa.ArrowException:
+            raise DataError(
+                f"{self.name}: column {column!r} holds {values.type}, which cannot be read as labels. Save it as text."
+            ) from None
 
     def text(self, column: str) -> pa.Array:
         """A column as text without missing values; numbers are refused, since leading zeros may be lost."""
@@ -73,12 +83,12 @@ class Batch:
     def labels(self, column: str, known: tuple[str, ...]) -> Integers:
         """A column of labels as positions among the known labels."""
         values = self.table.column(column).combine_chunks()
-        if pa.types.is_dictionary(values.type):
-            among = pc.index_in(values.dictionary.cast(pa.string()), value_set=pa.array(known))
+        if pa.types.is_dictionary(values.type):  # of text (see sources)
+            among = pc.index_in(values.dictionary.cast(pa.string()), value_set=pa.array(known, pa.string()))
             place = pc.take(among, values.indices)
         else:
-            values = values.cast(pa.string())
-            place = pc.index_in(values, value_set=pa.array(known))
+            values = self.written(column).combine_chunks()
+            place = pc.index_in(values, value_set=pa.array(known, pa.string()))
         if place.null_count:
             row = _first(pc.is_null(place))
             raise DataError(

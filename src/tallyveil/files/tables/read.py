@@ -6,7 +6,6 @@ import warnings
 from dataclasses import replace
 from os import PathLike
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallyveil.errors import DataError, InputError
@@ -113,7 +112,7 @@ def _with_labels_from(source: Source, book: Codebook) -> Codebook:
     labels_met: dict[str, set[str]] = {name: set() for name, labels in book.attributes.items() if not labels}
     for batch in batches(source):
         for name in labels_met:
-            values = pc.unique(pc.cast(_kept(batch, book).table.column(name), pa.string())).to_pylist()
+            values = pc.unique(_kept(batch, book).written(name)).to_pylist()
             labels_met[name].update(value for value in values if value is not None)
     attributes = {name: labels or tuple(sorted(labels_met[name])) for name, labels in book.attributes.items()}
     return replace(book, attributes=attributes)

@@ -56,7 +56,7 @@ def batches(source: Source, *, size: int = 1 << 20) -> Iterator[Batch]:
 
 def column_names(source: Source) -> list[str]:
     """The names of a table's columns."""
-    return list(next(iter(batches(source))).table.column_names)
+    return list(next(batches(source)).table.column_names)
 
 
 def sheet_of(source: Source, name: str | None) -> Source:
@@ -127,9 +127,14 @@ def _parquet(path: Path, size: int) -> Iterator[pa.RecordBatch]:
 
 
 def _record_batches(file: pyarrow.parquet.ParquetFile, size: int) -> Iterator[pa.RecordBatch]:
-    if file.metadata.num_rows == 0:
+    stated, rows = file.metadata.num_rows, 0
+    if stated == 0:
         yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
-    yield from file.iter_batches(batch_size=size)
+    for piece in file.iter_batches(batch_size=size):
+        rows += piece.num_rows
+        yield piece
+    if rows != stated:
+        raise pa.ArrowInvalid(f"{rows:,} rows, but its metadata state {stated:,}: the file is damaged")
 
 
 def _csv(path: Path) -> Iterator[pa.RecordBatch]:

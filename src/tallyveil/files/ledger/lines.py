@@ -1,0 +1,158 @@
+"""The file of a ledger: JSON lines, each chained to the one before by its SHA-256, and signed where a key is given.
+
+A line is appended under an exclusive lock by a single write and flushed to disk before the call returns. A crash can
+leave only a torn last line, which nobody relied on: it is recognised and removed by the next append. The chain shows a
+change of any line that has lines after it. It cannot show that lines are missing at the end: note the head elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from tallyveil.errors import InputError
+from tallyveil.files.release_folder.signing import signature_holds
+from tallyveil.release.about import today
+from tallyveil.release.canonical import parse_json
+
+START = "0" * 64  # what the first line is chained to
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A line: its number from 1, what it records, its SHA-256, and its signature if it has one."""
+
+    number: int
+    content: Mapping[str, Any]
+    digest: str
+    signed: bytes | None
+    unsigned: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """The lines of a ledger that are whole; ``torn`` says that the last one is not, after ``size`` good bytes."""
+
+    path: Path
+    lines: tuple[Line, ...]
+    size: int
+    torn: bool
+
+    @property
+    def head(self) -> str:
+        """The SHA-256 of the last line, which depends on all lines."""
+        return self.lines[-1].digest if self.lines else START
+
+    def refuse_unsigned(self, key: Ed25519PublicKey) -> None:
+        """Refuse a ledger in which a line is not signed with a key."""
+        for line in self.lines:
+            if line.signed is None or not signature_holds(key, line.signed, line.unsigned):
+                what = "is not signed" if line.signed is None else "is not signed with this key"
+                raise InputError(f"{self.path}, line {line.number}: {what}. Ask whoever keeps the ledger.")
+
+
+def read_lines(path: Path) -> Lines:
+    """Read a ledger and check its chain."""
+    try:
+        return _parsed(path, path.read_bytes())
+    except OSError as problem:
+        raise InputError(
+            f"{path}: cannot be read ({problem.strerror}). Start a ledger with: "
+            f"tallyveil ledger {path} limit --epsilon E"
+        ) from None
+
+
+class OpenLedger:
+    """A ledger that is locked for this process."""
+
+    def __init__(self, path: Path, handle: int) -> None:
+        self._path, self._handle = path, handle
+        with os.fdopen(os.dup(handle), "rb") as file:
+            file.seek(0)
+            self.read = _parsed(path, file.read())
+
+    def append(self, content: Mapping[str, Any], key: Ed25519PrivateKey | None = None) -> Line:
+        """Add a line and flush it to disk; on failure the ledger is as before."""
+        table = {**content, "line": len(self.read.lines) + 1, "date": today(), "previous": self.read.head}
+        if key is not None:
+            table["signature"] = key.sign(_line_bytes(table)).hex()
+        data = _line_bytes(table) + b"\n"
+        try:
+            os.ftruncate(self._handle, self.read.size)  # a torn line, that is never part of the chain
+            try:
+                if os.pwrite(self._handle, data, self.read.size) != len(data):
+                    raise OSError(0, "the disk is full")
+                os.fsync(self._handle)
+            except OSError:
+                os.ftruncate(self._handle, self.read.size)
+                raise
+        except OSError as problem:
+            raise InputError(f"{self._path}: cannot be written ({problem.strerror}). Nothing was changed.") from None
+        line = _parsed_line(self._path, data[:-1], self.read.lines, self.read.head)
+        self.read = Lines(path=self._path, lines=(*self.read.lines, line), size=self.read.size + len(data), torn=False)
+        return line
+
+
+@contextmanager
+def open_ledger(path: Path, *, create: bool = False) -> Iterator[OpenLedger]:
+    """A ledger, locked until the end of the block; other processes wait."""
+    import fcntl
+
+    try:
+        handle = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
+    except OSError as problem:
+        start = "" if create else f" Start a ledger with: tallyveil ledger {path} limit --epsilon E"
+        raise InputError(f"{path}: cannot be opened ({problem.strerror}).{start}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield OpenLedger(path, handle)
+    finally:
+        os.close(handle)
+
+
+def _parsed(path: Path, data: bytes) -> Lines:
+    *whole, rest = data.split(b"\n")
+    lines: list[Line] = []
+    for raw in whole:
+        lines.append(_parsed_line(path, raw, lines, lines[-1].digest if lines else START))
+    return Lines(path=path, lines=tuple(lines), size=len(data) - len(rest), torn=bool(rest))
+
+
+def _parsed_line(path: Path, raw: bytes, before: list[Line] | tuple[Line, ...], previous: str) -> Line:
+    number = len(before) + 1
+    try:
+        table = parse_json(raw)
+    except InputError:
+        table = None
+    if not isinstance(table, dict) or _line_bytes(table) != raw:
+        raise InputError(f"{path}, line {number}: not a line of a ledger. It was changed; restore a copy.")
+    if table.get("previous") != previous or table.get("line") != number:
+        raise InputError(
+            f"{path}, line {number}: does not follow from line {number - 1}. A line before it was changed, added or "
+            f"removed; restore a copy."
+        )
+    unsigned = {name: value for name, value in table.items() if name != "signature"}
+    try:
+        signature = bytes.fromhex(table["signature"]) if "signature" in table else None
+    except (TypeError, ValueError):
+        signature = b""
+    return Line(
+        number=number,
+        content=table,
+        digest=sha256(raw).hexdigest(),
+        signed=signature,
+        unsigned=_line_bytes(unsigned),
+    )
+
+
+def _line_bytes(table: Mapping[str, Any]) -> bytes:
+    """A line as it is written: one spelling for equal content."""
+    return json.dumps(table, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()

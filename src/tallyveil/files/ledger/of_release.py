@@ -1,0 +1,67 @@
+"""A release's folder as an entry of a ledger: its cost is computed again from its strategy and its spine."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from tallyveil.errors import FolderError
+from tallyveil.files.ledger.programme import Entry
+from tallyveil.files.release_folder.certificate_file import certificate_in, read_certificate
+from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, SPINE, STRATEGY
+from tallyveil.files.release_folder.read_folder import read_optimised, read_spine
+from tallyveil.files.tables.codebook_toml import read_codebook
+from tallyveil.privacy.budget import rounded_up
+from tallyveil.privacy.loss import Loss
+from tallyveil.privacy.several_releases import cost_of
+from tallyveil.privacy.strategy_toml import read_strategy
+from tallyveil.release.canonical import certificate_digest
+from tallyveil.release.certificate import Certificate
+from tallyveil.release.guarantee_words import constraints_in_words, invariants_in_words
+
+
+def loss_in(folder: Path) -> Loss:
+    """The privacy loss of a release, on the spine that it was measured on if the folder has one."""
+    if not folder.is_dir():
+        raise FolderError(f"{folder}: no such folder. Give the folder of a release.")
+    if not (folder / STRATEGY).is_file():
+        raise FolderError(f"{folder}: no {STRATEGY} in it. Give the folder of a release.")
+    strategy = read_strategy(folder / STRATEGY)
+    if not ((folder / CODEBOOK).is_file() and (folder / SPINE).is_file()):
+        return Loss(strategy=strategy)
+    spine, schema = read_spine(folder), read_codebook(folder / CODEBOOK).schema
+    strategy.check(spine, schema)
+    return Loss(strategy=strategy, spine=spine, schema=schema, optimised=read_optimised(folder, spine))
+
+
+def entry_of_folder(folder: Path) -> Entry:
+    """What a ledger records about a release; a certificate that states another loss is refused."""
+    loss = loss_in(folder)
+    if not (folder / CERTIFICATE).is_file():
+        raise FolderError(f"{folder}: no {CERTIFICATE} in it. Give the folder of a release.")
+    certificate = certificate_in(folder)
+    entry = entry_of(folder.resolve().name, loss, certificate)
+    guarantee = certificate.declared.guarantee
+    stated = guarantee.epsilon if guarantee.rho is None else guarantee.rho
+    if not math.isclose(stated, rounded_up(entry.cost.loss), rel_tol=1e-9):
+        raise FolderError(
+            f"{folder}: the certificate states {stated:g}, but the strategy costs {float(entry.cost.loss):g}. "
+            f"See: tallyveil verify {folder}"
+        )
+    return Entry(**{**vars(entry), "certificate": certificate_digest(read_certificate(folder))})
+
+
+def entry_of(name: str, loss: Loss, certificate: Certificate) -> Entry:
+    """What a ledger records about a release with this certificate; its line and status come with the ledger."""
+    declared = certificate.declared
+    return Entry(
+        line=0,
+        status="published",
+        cost=cost_of(name, loss, certificate.measurement),
+        population=declared.population,
+        reference=declared.reference,
+        certificate=certificate_digest(certificate.to_json()),
+        stamps=declared.stamps,
+        invariants=tuple(invariants_in_words(loss.strategy, loss.schema)),
+        constraints=tuple(constraints_in_words(loss.strategy, loss.schema)),
+    )

@@ -1,0 +1,231 @@
+"""What the lines of a ledger say together: which measurements count, for whom, and whether the limit is kept.
+
+A person can be in several populations, unless these were declared disjoint. The programme costs a person as much as the
+costliest set of populations that can share a person; measurements of unnamed populations belong to every set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal, final
+
+from tallyveil.errors import BudgetError, InputError
+from tallyveil.files.ledger.lines import Line, Lines
+from tallyveil.privacy.budget import Number, exact, exact_delta, text, up_to_digits
+from tallyveil.privacy.pld_of_several import pld_epsilon_together
+from tallyveil.privacy.several_releases import Cost, Together, compose
+from tallyveil.privacy.strategy import REPORTING_DELTA
+from tallyveil.release.declare import SEEDED
+
+Status = Literal["published", "reserved", "running", "spent"]
+STATUS_IN_WORDS: Mapping[Status, str] = {
+    "published": "published",
+    "reserved": "reserved for a release to come",
+    "running": "reserved by a run that has not reported back; it may have drawn noise, so it counts",
+    "spent": "spent by a run that ended after noise was drawn",
+}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A measurement in a ledger: its cost, and what is published of it."""
+
+    line: int
+    status: Status
+    cost: Cost
+    population: str | None = None
+    reference: str | None = None
+    certificate: str | None = None
+    stamps: tuple[str, ...] = ()
+    invariants: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+
+    @property
+    def seeded(self) -> bool:
+        """Whether it is for research only, and so not part of what was published."""
+        return SEEDED in self.stamps
+
+    def to_json(self) -> dict[str, Any]:
+        """What a line of the ledger records about it."""
+        cost = self.cost
+        return {
+            "name": cost.name,
+            "accountant": cost.accountant,
+            "loss": str(cost.loss),
+            "neighbours": cost.neighbours,
+            "delta": None if cost.delta is None else text(cost.delta),
+            "measurement": cost.measurement,
+            "noise": None if cost.pairs is None else [{str(p): n for p, n in pair} for pair in cost.pairs],
+            "population": self.population,
+            "reference": self.reference,
+            "certificate": self.certificate,
+            "stamps": list(self.stamps),
+            "invariants": list(self.invariants),
+            "constraints": list(self.constraints),
+        }
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """The largest epsilon, at a delta, that the programme may cost a person."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The populations that a person can be in at once, and what their measurements cost together."""
+
+    populations: tuple[str, ...]
+    together: Together
+    pld_epsilon: float | None = None
+    pld_reason: str | None = None
+
+    @property
+    def epsilon(self) -> float:
+        """The smaller of the two bounds."""
+        simple = self.together.account.epsilon
+        return simple if self.pld_epsilon is None else min(simple, self.pld_epsilon)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Programme:
+    """The state of a ledger."""
+
+    entries: tuple[Entry, ...] = ()
+    limit: Limit | None = None
+    disjoint: frozenset[frozenset[str]] = frozenset()
+
+    def groups(self, *, delta: Number | None = None, pld: bool = False) -> list[Group]:
+        """What the programme costs a person, for each largest set of populations, the costliest first."""
+        counted = [entry for entry in self.entries if not entry.seeded]
+        named = list(dict.fromkeys(entry.population for entry in counted if entry.population is not None))
+        at = delta if delta is not None else self._delta(counted)
+        groups = []
+        for populations in _largest_sets(named, self.disjoint) if counted else ():
+            costs = [entry.cost for entry in counted if entry.population is None or entry.population in populations]
+            together = compose(costs, delta=at)
+            tight = pld_epsilon_together(together.counted, exact_delta(at)) if pld else (None, None)
+            groups.append(Group(populations=populations, together=together, pld_epsilon=tight[0], pld_reason=tight[1]))
+        return sorted(groups, key=lambda group: -group.epsilon)
+
+    def with_entry(self, entry: Entry) -> Programme:
+        """The programme with another measurement."""
+        return replace(self, entries=(*self.entries, entry))
+
+    def refuse_beyond_limit(self, entry: Entry) -> None:
+        """Refuse a further measurement that would exceed the limit."""
+        after = self.with_entry(entry)
+        if self.limit is None or all(group.epsilon <= self.limit.epsilon for group in after.groups()):
+            return
+        costliest = after.groups(pld=True)[0]
+        if costliest.epsilon > self.limit.epsilon:
+            raise BudgetError(
+                f"the limit of the ledger is epsilon {text(self.limit.epsilon)} at delta {text(self.limit.delta)}, and "
+                f"with this measurement ({entry.cost.in_words()}) the cost would be epsilon "
+                f"{up_to_digits(costliest.epsilon, 4)}. No noise was drawn. Use a smaller budget, or let whoever keeps "
+                f"the ledger raise the limit."
+            )
+
+    def _delta(self, counted: Sequence[Entry]) -> Number:
+        if self.limit is not None:
+            return self.limit.delta
+        deltas = {entry.cost.delta for entry in counted if entry.cost.delta is not None}
+        return min(deltas) if deltas else REPORTING_DELTA
+
+
+def programme_of(read: Lines) -> Programme:
+    """What the lines of a ledger say together."""
+    state = Programme()
+    for line in read.lines:
+        try:
+            state = _after(state, line)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InputError(
+                f"{read.path}, line {line.number}: cannot be understood. A newer version of tallyveil may have written "
+                f"it; read it with that version."
+            ) from None
+    return state
+
+
+def open_reservation(state: Programme, number: int | None, *statuses: Status) -> Entry:
+    """The reservation on a line, which must have one of these statuses."""
+    found = next((entry for entry in state.entries if entry.line == number and entry.status in statuses), None)
+    if found is None:
+        raise InputError(f"line {number} is no open reservation. See: tallyveil ledger FILE show")
+    return found
+
+
+def _after(state: Programme, line: Line) -> Programme:
+    """The state after a line."""
+    content, kind = line.content, line.content["entry"]
+    if kind == "limit":
+        limit = Limit(epsilon=exact(content["epsilon"], "epsilon"), delta=exact_delta(content["delta"]))
+        return replace(state, limit=limit)
+    if kind == "disjoint":
+        names = [str(name) for name in content["populations"]]
+        pairs = {frozenset((a, b)) for a in names for b in names if a != b}
+        return replace(state, disjoint=state.disjoint | pairs)
+    settled = content.get("reservation")
+    if kind == "spent":
+        open_reservation(state, settled, "running")
+        entries = (replace(e, status="spent") if e.line == settled else e for e in state.entries)
+        return replace(state, entries=tuple(entries))
+    kept = tuple(entry for entry in state.entries if settled is None or entry.line != settled)
+    if kind == "cancelled":
+        open_reservation(state, settled, "reserved")
+        return replace(state, entries=kept)
+    statuses: dict[str, Status] = {"release": "published", "reserved": "reserved", "running": "running"}
+    return replace(state, entries=(*kept, _entry(content, line.number, statuses[kind])))
+
+
+def _entry(content: Mapping[str, Any], line: int, status: Status) -> Entry:
+    noise = content["noise"]
+    pairs = None if noise is None else tuple(
+        tuple(sorted((Fraction(p), int(n)) for p, n in pair.items())) for pair in noise
+    )  # fmt: skip
+    if content["accountant"] not in ("pure", "zcdp"):
+        raise ValueError(content["accountant"])
+    return Entry(
+        line=line,
+        status=status,
+        cost=Cost(
+            name=content["name"],
+            accountant=content["accountant"],
+            loss=Fraction(content["loss"]),
+            neighbours=content["neighbours"],
+            delta=None if content["delta"] is None else exact_delta(content["delta"]),
+            measurement=content["measurement"],
+            pairs=pairs,
+        ),
+        population=content["population"],
+        reference=content["reference"],
+        certificate=content["certificate"],
+        stamps=tuple(content["stamps"]),
+        invariants=tuple(content["invariants"]),
+        constraints=tuple(content["constraints"]),
+    )
+
+
+def _largest_sets(names: Sequence[str], disjoint: frozenset[frozenset[str]]) -> Iterator[tuple[str, ...]]:
+    """The largest sets of populations of which no two are disjoint (maximal cliques; Bron & Kerbosch 1973)."""
+
+    def meets(name: str, others: list[str]) -> list[str]:
+        return [other for other in others if other != name and frozenset((name, other)) not in disjoint]
+
+    def extend(chosen: tuple[str, ...], more: list[str], done: list[str]) -> Iterator[tuple[str, ...]]:
+        if not more and not done:
+            yield chosen
+        for name in list(more):
+            yield from extend((*chosen, name), meets(name, more), meets(name, done))
+            more.remove(name)
+            done.append(name)
+
+    yield from extend((), list(names), [])

@@ -1,0 +1,66 @@
+"""What a certificate says, in words for readers who are not specialists. Everything follows from its declared part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+NINE_IN_TEN = 1.645  # standard deviations that nine in ten errors are within (normal; 1.63 for one geometric noise)
+
+
+def title_of(declared: Mapping[str, Any], attributes: Iterable[str]) -> str:
+    """The title of a release, or one made of what was counted."""
+    finest, names = declared["budget"]["levels"][-1]["level"], list(attributes)
+    by = f" by {listed(names)}" if names else ""
+    return str(declared.get("title") or f"Counts of people{by}, down to every {finest}")
+
+
+def exact_in_words(declared: Mapping[str, Any]) -> list[str]:
+    """What was published exactly, and so lies outside the promise."""
+    root = declared["budget"]["levels"][0]["level"]
+    by_query: dict[str, list[str]] = {}
+    for one in declared["budget"]["exact"]:
+        if (one["query"], one["level"]) != ("total", root) or not declared["guarantee"]["total"]:
+            by_query.setdefault(one["query"], []).append(one["level"])
+    words = ["the number of people in all"] if declared["guarantee"]["total"] else []
+    words += [f"{query} of every {listed(levels)}" for query, levels in by_query.items()]
+    fixed = [one["words"] for one in declared["constraints"] if one["source"] == "truth"]
+    said = {f"{query} is exact for every {level}" for query, levels in by_query.items() for level in levels}
+    return words + [one for one in fixed if one not in said]
+
+
+def most_certain(epsilon: float) -> str:
+    """How sure an observer can become who held two possibilities for equally likely: e^epsilon / (1 + e^epsilon).
+
+    >>> most_certain(0.1), most_certain(1.0), most_certain(17.15), most_certain(60.0)
+    ('52.5%', '73.2%', '99.999997%', 'practically 100%')
+    """
+    doubt = 1 / (1 + math.exp(min(epsilon, 700.0)))
+    if doubt < 1e-12:
+        return "practically 100%"
+    places = max(1, -math.floor(math.log10(doubt)) - 2)
+    return f"{math.ceil((1 - doubt) * 10 ** (places + 2)) / 10**places:.{places}f}%"
+
+
+def chance(delta: float) -> str:
+    """A small probability in words.
+
+    >>> chance(1e-10), chance(1e-6), chance(0.003)
+    ('1 in 10 billion', '1 in 1 million', '1 in 333')
+    """
+    odds = math.floor(1 / delta * (1 + 1e-12))
+    for size, word in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
+        if odds >= size:
+            return f"1 in {odds // size:,} {word}"
+    return f"1 in {odds:,}"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Words in a list.
+
+    >>> listed(["age"]), listed(["age", "sex", "race"])
+    ('age', 'age, sex and race')
+    """
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,213 @@
+"""ledger, protect --ledger and the identifier of a measurement on the command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from command_line import figures, run, write_town
+from tallyveil.errors import EndedAfterNoise
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A town, its units, and three releases: two of one measurement, and one of another budget."""
+    folder = tmp_path_factory.mktemp("ledger")
+    data = write_town(folder)
+    (folder / "units.csv").write_text("county,block\n1,11\n1,12\n2,21\n2,22\n")
+    words = ["protect", *data, "--units", str(folder / "units.csv"), "--threads", "1"]
+    made = run("strategy", *data, "--epsilon", "1", "-o", str(folder / "plan.toml"))
+    assert made.returncode == 0, made.stderr
+    plan = ["--strategy", str(folder / "plan.toml"), "--key-file", str(folder / "key")]
+    about = ["--population", "Townspeople", "--date", "2026-01-02"]
+    for more in (
+        [*plan, *about, "-o", str(folder / "one")],
+        [*plan, *about, "--invariant", "total@county", "-o", str(folder / "two")],
+        ["--rho", "1/10", *about, "--key-file", str(folder / "key"), "-o", str(folder / "three")],
+        ["--epsilon", "1", "--seed", "1", "-o", str(folder / "seeded")],
+    ):
+        done = run(*words, *more)
+        assert done.returncode == 0, done.stderr
+    (folder / "words.json").write_text(json.dumps(words))
+    return folder
+
+
+def protect_words(place: Path) -> list[str]:
+    return json.loads((place / "words.json").read_text())
+
+
+def measurement(folder: Path) -> str:
+    return json.loads((folder / "certificate.json").read_text())["measurement"]
+
+
+def test_two_post_processings_of_one_measurement_carry_one_identifier_and_count_once(place, tmp_path):
+    one, two, three, seeded = (measurement(place / name) for name in ("one", "two", "three", "seeded"))
+    assert one == two
+    assert len({one, three, seeded}) == 3
+    ledger = str(tmp_path / "p.jsonl")
+    folders = [str(place / name) for name in ("one", "two", "three", "seeded")]
+    done = run("ledger", ledger, "add", *folders)
+    assert done.returncode == 0, done.stderr
+    shown = figures("ledger", ledger, "show")
+    (group,) = shown["groups"]
+    assert (group["populations"], group["counted"]) == (["Townspeople"], ["one", "three"])
+    together = figures("account", "--release", *folders[:3])
+    assert group["epsilon"] == together["epsilon"]
+    assert together["sentence"].startswith("These 3 releases, made from 2 measurements, cost a person at most epsilon")
+    assert group["pld_epsilon"] < group["epsilon"]
+    assert shown["epsilon"] == group["pld_epsilon"]
+    assert [one["seeded"] for one in shown["entries"]] == [False, False, False, True]
+    assert shown["entries"][1]["invariants"] == ["total is exact for every county"]
+    again = run("ledger", ledger, "add", folders[1])
+    assert (again.returncode, "already in the ledger, on line 2" in again.stderr) == (2, True)
+    text = run("ledger", ledger, "show").stdout
+    assert "Seeded, for research only; not counted:\nline 4: seeded, epsilon 1" in text
+    assert "outside the guarantee: total is exact for every county" in text
+    assert f"Head: {shown['head']}" in text
+    assert text.rstrip().endswith("No limit is set.")
+    assert run("ledger", ledger, "show", "--head", shown["head"]).returncode == 0
+    assert "Lines were removed" in run("ledger", ledger, "show", "--head", "0" * 64).stderr
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_a_limit_refuses_the_next_release_before_noise_is_drawn(place, tmp_path):
+    ledger, output = str(tmp_path / "p.jsonl"), tmp_path / "release"
+    assert run("ledger", ledger, "limit", "--epsilon", "3/2").returncode == 0
+    assert run("ledger", ledger, "add", str(place / "one")).returncode == 0
+    before = Path(ledger).read_bytes()
+    done = run(*protect_words(place), "--epsilon", "1", "--ledger", ledger, "-o", str(output))
+    assert done.returncode == 2, done.stderr
+    assert "the limit of the ledger is epsilon 3/2 at delta 1e-10" in done.stderr
+    assert "would be epsilon 2" in done.stderr
+    assert not output.exists()
+    assert Path(ledger).read_bytes() == before
+    missing = run(*protect_words(place), "--epsilon", "1", "--ledger", str(tmp_path / "typo"), "-o", str(output))
+    assert (missing.returncode, "Start a ledger with" in missing.stderr) == (2, True)
+
+
+def test_a_release_is_entered_by_the_run_that_makes_it(place, tmp_path):
+    ledger, key = str(tmp_path / "p.jsonl"), str(tmp_path / "office")
+    assert run("keygen", "-o", key).returncode == 0
+    assert run("ledger", ledger, "limit", "--epsilon", "2", "--sign", key).returncode == 0
+    reserved = run("ledger", ledger, "reserve", "--epsilon", "3/2", "--reference", "7", "--sign", key)
+    assert "epsilon 0.5 is left" in reserved.stdout
+    words = [*protect_words(place), "--ledger", ledger, "--sign", key, "--reference", "7"]
+    done = run(*words, "--epsilon", "2", "-o", str(tmp_path / "no"))
+    assert "reserves epsilon 3/2 (replace-one) for reference '7', but this release costs epsilon 2" in done.stderr
+    done = run(*words, "--epsilon", "1", "-o", str(tmp_path / "yes"))
+    assert done.returncode == 0, done.stderr
+    shown = figures("ledger", ledger, "show", "--public-key", f"{key}.pub")
+    assert [(one["name"], one["status"]) for one in shown["entries"]] == [("yes", "published")]
+    assert shown["entries"][0]["measurement"] == measurement(tmp_path / "yes")
+    assert (shown["epsilon"] <= 1.001, shown["within_limit"]) == (True, True)
+    again = run("ledger", ledger, "add", str(tmp_path / "yes"))
+    assert "already in the ledger" in again.stderr
+
+
+def test_a_run_that_ends_after_noise_keeps_its_budget_as_spent(place, tmp_path, monkeypatch):
+    ledger = str(tmp_path / "p.jsonl")
+    run("ledger", ledger, "limit", "--epsilon", "2")
+
+    def fail(*_, **__):
+        raise EndedAfterNoise("the solver gave up")
+
+    monkeypatch.setattr("tallyveil.protection.protect.topdown", fail)
+    plan = ["--strategy", str(place / "plan.toml"), "--key-file", str(place / "key")]
+    words = [*protect_words(place), *plan, "--population", "Townspeople", "--ledger", ledger]
+    done = run(*words, "-o", str(tmp_path / "release"))
+    assert (done.returncode, "counts as spent" in done.stderr) == (1, True)
+    (entry,) = figures("ledger", ledger, "show")["entries"]
+    assert (entry["status"], entry["measurement"]) == ("spent", measurement(place / "one"))
+    monkeypatch.undo()
+    done = run(*words, "-o", str(tmp_path / "release"))  # the same key: the same noise, which costs nothing more
+    assert done.returncode == 0, done.stderr
+    shown = figures("ledger", ledger, "show")
+    assert [one["status"] for one in shown["entries"]] == ["spent", "published"]
+    assert shown["groups"][0]["epsilon"] == 1.0
+
+
+def test_a_killed_run_that_is_repeated_with_its_key_takes_over_its_reservation(place, tmp_path, monkeypatch):
+    ledger = str(tmp_path / "p.jsonl")
+    run("ledger", ledger, "limit", "--epsilon", "1")
+    plan = ["--strategy", str(place / "plan.toml"), "--key-file", str(place / "key"), "--ledger", ledger]
+    words = [*protect_words(place), *plan, "-o", str(tmp_path / "release")]
+
+    def fail(*_, **__):
+        raise EndedAfterNoise("as if killed")
+
+    monkeypatch.setattr("tallyveil.protection.protect.topdown", fail)
+    monkeypatch.setattr("tallyveil.protection.spending.Booking.keep_as_spent", lambda _: None)
+    assert run(*words).returncode == 1
+    monkeypatch.undo()
+    other = [word.replace("key", "other-key") if word.endswith("key") else word for word in words]
+    assert "would be epsilon 2" in run(*other).stderr  # other noise: the killed run may have drawn its own
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    shown = figures("ledger", ledger, "show")
+    assert [entry["status"] for entry in shown["entries"]] == ["published"]
+    assert shown["groups"][0]["epsilon"] == 1.0
+
+
+@pytest.mark.slow
+def test_a_budget_that_was_reserved_before_a_crash_is_shown_as_such(place, tmp_path):
+    ledger = tmp_path / "p.jsonl"
+    run("ledger", str(ledger), "limit", "--epsilon", "2")
+    code = (
+        "import time, sys; import tallyveil.protection.protect as p; p.topdown = lambda *a, **k: time.sleep(600);"
+        "from tallyveil.cli import main; sys.argv = ['tallyveil', *sys.argv[1:]]; main()"
+    )
+    words = [*protect_words(place), "--epsilon", "1", "--ledger", str(ledger), "-o", str(tmp_path / "release")]
+    process = subprocess.Popen([sys.executable, "-c", code, *words])
+    while ledger.read_text().count("\n") < 2:
+        assert process.poll() is None
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    (entry,) = figures("ledger", str(ledger), "show")["entries"]
+    assert entry["status"] == "running"
+    assert "reserved by a run that has not reported back" in run("ledger", str(ledger), "show").stdout
+    refused = run("ledger", str(ledger), "reserve", "--cancel", str(entry["line"]))
+    assert (refused.returncode, "is no open reservation" in refused.stderr) == (2, True)
+    too_much = run("ledger", str(ledger), "reserve", "--epsilon", "3/2", "--reference", "9")
+    assert "would be epsilon 2.5" in too_much.stderr
+
+
+def test_populations_that_share_nobody_cost_the_larger_one(tmp_path):
+    ledger = str(tmp_path / "p.jsonl")
+    words = ["ledger", ledger, "reserve", "--reference"]
+    assert run(*words, "a", "--epsilon", "1", "--population", "Delaware").returncode == 0
+    assert "epsilon 3 " in run(*words, "b", "--epsilon", "2", "--population", "England").stdout.replace(".", " ")
+    told = run("ledger", ledger, "disjoint", "Delaware", "England")
+    assert "cost a person in England at most epsilon 2." in told.stdout
+    assert "needs two or more different names" in run("ledger", ledger, "disjoint", "Delaware").stderr
+    assert "at most epsilon 1." in run("ledger", ledger, "reserve", "--cancel", "2").stdout
+    assert "needs --reference" in run("ledger", ledger, "reserve", "--epsilon", "1").stderr
+
+
+def test_releases_of_different_people_are_not_added_without_a_word(place, tmp_path):
+    other = tmp_path / "other"
+    words = [*protect_words(place), "--epsilon", "1", "--population", "Others", "-o", str(other)]
+    assert run(*words).returncode == 0
+    said = figures("account", "--release", str(place / "one"), str(other))["sentence"]
+    assert "They name different people (Townspeople; Others)" in said
+    assert "if nobody is in two, the largest cost counts" in said
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_words_about_a_release_are_declared_and_bad_ones_refused(place, tmp_path):
+    declared = json.loads((place / "one" / "certificate.json").read_text())["declared"]
+    names = ("title", "organisation", "population", "reference", "approver", "date")
+    assert [declared[name] for name in names] == [None, None, "Townspeople", None, None, "2026-01-02"]
+    words = [*protect_words(place), "--epsilon", "1", "-o", str(tmp_path / "no")]
+    for bad, problem in (
+        (["--date", "1 May"], "date must be a day written as YYYY-MM-DD. Got '1 May' instead"),
+        (["--title", " "], "title must be text of 1 to 200 characters"),
+        (["--title", "a\u202eb"], "title has the unprintable character U+202E"),
+    ):
+        done = run(*words, *bad)
+        assert (done.returncode, problem in done.stderr) == (2, True), done.stderr

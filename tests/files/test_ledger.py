@@ -1,0 +1,191 @@
+"""The file of a ledger: chained, locked, append-only; and what its lines say together."""
+
+import json
+import multiprocessing
+import os
+import signal
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tallyveil.errors import BudgetError, InputError
+from tallyveil.files.ledger.lines import START, open_ledger, read_lines
+from tallyveil.files.ledger.programme import Entry, programme_of
+from tallyveil.files.release_folder.signing import read_public_key, read_signing_key, write_key_pair
+from tallyveil.privacy.several_releases import Cost
+from tallyveil.release.declare import SEEDED
+
+
+def entry(name: str, epsilon: str = "1", population: str | None = None, **given) -> Entry:
+    cost = Cost(
+        name=name, accountant="pure", loss=Fraction(epsilon), neighbours="replace-one",
+        measurement=given.pop("measurement", None), pairs=(((Fraction(epsilon) / 2, 2),),),
+    )  # fmt: skip
+    return Entry(line=0, status="published", cost=cost, population=population, **given)
+
+
+def put(path: Path, *entries: Entry, kind: str = "release", **more) -> None:
+    with open_ledger(path, create=True) as ledger:
+        for one in entries:
+            ledger.append({**one.to_json(), "entry": kind, "reservation": None, **more})
+
+
+def state(path: Path):
+    return programme_of(read_lines(path))
+
+
+def test_lines_are_chained_and_a_change_in_the_middle_is_found(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a"), entry("b", "1/2"), entry("c"))
+    lines = path.read_text().splitlines()
+    assert [json.loads(line)["line"] for line in lines] == [1, 2, 3]
+    assert json.loads(lines[0])["previous"] == START
+    assert [one.cost.name for one in state(path).entries] == ["a", "b", "c"]
+    cases = {
+        "\n".join([lines[0], lines[1].replace('"1/2"', '"1/3"'), lines[2]]): "line 3: does not follow from line 2",
+        "\n".join([lines[0], lines[2]]): "line 2: does not follow from line 1",
+        "\n".join([lines[1], lines[0], lines[2]]): "line 1: does not follow",
+        "\n".join([lines[0], lines[1].replace(": ", ":", 1), lines[2]]): "line 2: not a line of a ledger",
+        "\n".join([lines[0], "", lines[1], lines[2]]): "line 2: not a line of a ledger",
+    }
+    for text, problem in cases.items():
+        path.write_text(text + "\n")
+        with pytest.raises(InputError, match=problem):
+            read_lines(path)
+
+
+def test_lines_missing_at_the_end_are_seen_only_by_the_head(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a"), entry("b"))
+    head = read_lines(path).head
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    assert head not in [line.digest for line in read_lines(path).lines]
+
+
+def test_a_torn_last_line_is_recognised_and_replaced(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a"), entry("b"))
+    whole = path.read_bytes()
+    for cut in (1, 30, len(whole.splitlines()[1])):
+        path.write_bytes(whole[:-cut])
+        read = read_lines(path)
+        assert (read.torn, len(read.lines)) == (True, 1)
+        put(path, entry("c"))
+        assert [one.cost.name for one in state(path).entries] == ["a", "c"]
+
+
+def test_a_write_that_fails_or_is_cut_short_changes_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a"))
+    before, whole = path.read_bytes(), os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda handle, data, at: whole(handle, data[:20], at))
+    with pytest.raises(InputError, match="the disk is full"):
+        put(path, entry("b"))
+    assert path.read_bytes() == before
+
+
+def _add_many(path: Path, name: str) -> None:
+    for i in range(20):
+        put(path, entry(f"{name}{i}"))
+
+
+def _die_in_the_middle(path: Path) -> None:
+    whole = os.pwrite
+
+    def half(handle: int, data: bytes, at: int) -> int:
+        whole(handle, data[: len(data) // 2], at)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    os.pwrite = half
+    put(path, entry("dead"))
+
+
+def test_two_processes_that_add_at_the_same_time_lose_nothing_and_a_killed_one_leaves_nothing(tmp_path):
+    path, fork = tmp_path / "p.jsonl", multiprocessing.get_context("fork")
+    put(path, entry("first"))
+    both = [fork.Process(target=_add_many, args=(path, name)) for name in "ab"]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    names = [one.cost.name for one in state(path).entries]
+    assert sorted(names) == sorted(["first", *(f"{name}{i}" for name in "ab" for i in range(20))])
+    killed = fork.Process(target=_die_in_the_middle, args=(path,))
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    assert read_lines(path).torn
+    assert len(state(path).entries) == 41
+    put(path, entry("last"))
+    assert state(path).entries[-1].cost.name == "last"
+
+
+def test_signed_lines_are_checked_with_the_public_key(tmp_path):
+    path, key = tmp_path / "p.jsonl", tmp_path / "office"
+    public = read_public_key(write_key_pair(key))
+    with open_ledger(path, create=True) as ledger:
+        ledger.append({"entry": "limit", "epsilon": "4", "delta": "1e-10"}, read_signing_key(key))
+    read_lines(path).refuse_unsigned(public)
+    other = read_public_key(write_key_pair(tmp_path / "other"))
+    with pytest.raises(InputError, match="line 1: is not signed with this key"):
+        read_lines(path).refuse_unsigned(other)
+    put(path, entry("a"))
+    with pytest.raises(InputError, match="line 2: is not signed"):
+        read_lines(path).refuse_unsigned(public)
+
+
+def test_people_add_up_unless_they_are_declared_disjoint_and_unnamed_ones_add_up_with_all(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a", "1", "A"), entry("b", "2", "B"), entry("c", "4", "C"), entry("u", "8"))
+    put(path, entry("seeded", "64", "A", stamps=(SEEDED,)))
+    assert [group.together.account.epsilon for group in state(path).groups()] == [15.0]
+    put(path, entry("x"), kind="disjoint", populations=["A", "C"])
+    groups = state(path).groups()
+    assert [(group.populations, group.epsilon) for group in groups] == [(("B", "C"), 14.0), (("A", "B"), 11.0)]
+    put(path, entry("x"), kind="disjoint", populations=["A", "B", "C"])
+    groups = state(path).groups()
+    assert [(group.populations, group.epsilon) for group in groups] == [(("C",), 12.0), (("B",), 10.0), (("A",), 9.0)]
+
+
+def test_the_limit_refuses_what_would_exceed_it_and_counts_a_known_measurement_once(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("limit"), kind="limit", epsilon="2", delta="1e-10")
+    put(path, entry("a", "3/2", measurement="1"))
+    programme = state(path)
+    programme.refuse_beyond_limit(entry("b", "1/2"))
+    programme.refuse_beyond_limit(entry("again", "3/2", measurement="1"))
+    with pytest.raises(
+        BudgetError, match=r"the limit of the ledger is epsilon 2 at delta 1e-10.*would be epsilon 2\.5"
+    ):
+        programme.refuse_beyond_limit(entry("b", "1"))
+    with pytest.raises(BudgetError, match="would be epsilon 3"):
+        programme.refuse_beyond_limit(entry("b", "3/2", measurement="2"))
+
+
+def test_reservations_count_until_they_are_cancelled_or_a_release_takes_their_place(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("planned"), kind="reserved")
+    put(path, entry("run"), kind="running")
+    assert [(e.line, e.status) for e in state(path).entries] == [(1, "reserved"), (2, "running")]
+    assert state(path).groups()[0].epsilon == 2
+    put(path, entry("run"), kind="spent", reservation=2)
+    assert [e.status for e in state(path).entries] == ["reserved", "spent"]
+    put(path, entry("planned"), kind="cancelled", reservation=1)
+    assert [e.status for e in state(path).entries] == ["spent"]
+    put(path, entry("run"), reservation=2)
+    assert [(e.line, e.status) for e in state(path).entries] == [(5, "published")]
+    put(path, entry("x"), kind="cancelled", reservation=5)
+    with pytest.raises(InputError, match="line 6: cannot be understood"):
+        state(path)
+
+
+def test_a_missing_ledger_and_lines_of_another_kind_are_refused(tmp_path):
+    with pytest.raises(InputError, match="Start a ledger with"):
+        read_lines(tmp_path / "none.jsonl")
+    with pytest.raises(InputError, match="cannot be opened"), open_ledger(tmp_path / "none.jsonl"):
+        pass
+    put(tmp_path / "p.jsonl", entry("a"), kind="dance")
+    with pytest.raises(InputError, match="line 1: cannot be understood"):
+        state(tmp_path / "p.jsonl")

@@ -1,0 +1,25 @@
+"""300 fuzz cases in `make test`; `make fuzz` runs 20,000. Cases that found something are kept by number."""
+
+import pytest
+from kinds import KINDS, run
+
+KEPT = {
+    "readers": (12463,),  # metadata of a Parquet file that state rows it does not have
+    "engine": (12716, 16),  # no possible cell, and limits that cross; a table of totals as a release folder
+    "folders": (499, 658, 678, 679),  # damaged level tables; a measurement's column twice
+}
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_every_case_is_refused_in_a_line_or_right(part, tmp_path):
+    accepted = 0
+    for number in range(part * 75, part * 75 + 75):
+        (folder := tmp_path / str(number)).mkdir()
+        accepted += run(number, folder)
+    assert 15 <= accepted <= 65  # cases that are all refused, or all accepted, would test little
+
+
+@pytest.mark.parametrize(("kind", "number"), [(kind, number) for kind, numbers in KEPT.items() for number in numbers])
+def test_a_case_that_found_something_once(kind, number, tmp_path):
+    assert kind in KINDS
+    run(number, tmp_path, kind)
