@@ -241,7 +241,7 @@ def test_verify_prints_a_line_per_check_and_ends_with_its_conclusion(folder, key
     sign_release(folder, key)
     said = run("verify", folder, "--public-key", f"{key}.pub")[1]
     assert said.splitlines()[-1] == (
-        "The folder is signed with this key and passes 25 checks; post-processing was not checked."
+        "The folder is signed with this key and passes 26 checks; post-processing was not checked."
     )
     (folder / "truth.csv").write_text("37")
     code, said = run("verify", folder)
