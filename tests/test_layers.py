@@ -87,9 +87,10 @@ ROWS = [
     ],
     ["populations", "files.locks", "files.atomic", "runs", "files"],
     ["mechanisms"],
+    ["blue"],  # takes measurements; the engine may use its pass up
     ["engine", "evaluate", "risk"],
     [
-        *("protection.before_noise", "protection.resuming", "protection.spending"),
+        *("protection.before_noise", "protection.resuming", "protection.spending", "protection.estimate_checks"),
         *("protection.protect", "protection.verify", "protection"),
     ],
     ["auditing"],  # runs the engine, and hands what it gives to the audit

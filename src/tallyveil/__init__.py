@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tallyveil import errors, evaluate, files, mechanisms, populations, privacy, risk
+    from tallyveil.blue.estimate import estimate
     from tallyveil.engine.topdown import topdown
     from tallyveil.files.release_folder.read_folder import read_release
     from tallyveil.files.release_folder.write_folder import write_release
@@ -53,6 +54,7 @@ _HOME = {
     "Schema": "nouns.schema",
     "Spine": "nouns.spine",
     "Strategy": "privacy.strategy",
+    "estimate": "blue.estimate",
     "measure": "mechanisms.measure",
     "protect": "protection.protect",
     "protect_to_folder": "protection.protect",
@@ -93,6 +95,7 @@ __all__ = [
     "Spine",
     "Strategy",
     "errors",
+    "estimate",
     "evaluate",
     "files",
     "measure",

@@ -20,7 +20,7 @@ from tallyveil.release.declare import SEEDED
 def entry(name: str, epsilon: str = "1", population: str | None = None, **given) -> Entry:
     cost = Cost(
         name=name, accountant="pure", loss=Fraction(epsilon), neighbours="replace-one",
-        measurement=given.pop("measurement", None), paths=(((Fraction(epsilon) / 2, 1),),),
+        measurement=given.pop("measurement", None), pairs=(((Fraction(epsilon) / 2, 2),),),
     )  # fmt: skip
     return Entry(line=0, status="published", cost=cost, population=population, **given)
 

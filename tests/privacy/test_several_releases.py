@@ -66,7 +66,7 @@ def test_measurements_count_once_only_if_their_guarantees_agree_too():
     for other in (
         replace(one, loss=Fraction(1)),
         replace(one, neighbours="add-or-remove"),
-        replace(one, paths=()),
+        replace(one, pairs=()),
         replace(one, measurement=None),
     ):
         assert len(counted_once([one, other])) == 2
@@ -120,4 +120,4 @@ def test_why_no_distribution_can_be_composed():
     assert "below" in pld_epsilon_together([pure], Fraction(1, 10**14))[1]
     assert "more than 1,000" in pld_epsilon_together([replace(pure, loss=Fraction(2000))], DELTA)[1]
     kinds = tuple(((Fraction(1, 10 + i), 1),) for i in range(30))
-    assert "too many combinations" in pld_epsilon_together([replace(pure, paths=kinds)], DELTA)[1]
+    assert "too many combinations" in pld_epsilon_together([replace(pure, pairs=kinds)] * 2, DELTA)[1]

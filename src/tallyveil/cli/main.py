@@ -27,6 +27,7 @@ from tallyveil.cli import (
     compiling,
     demo,
     epl,
+    estimate,
     evaluate,
     keygen,
     ledger,
@@ -65,6 +66,7 @@ app.command("sign")(sign.sign)
 app.command("baseline")(baseline.baseline)
 app.command("evaluate")(evaluate.evaluate)
 app.command("tables")(publish.tables)
+app.command("estimate")(estimate.estimate)
 app.command("uncertainty")(uncertainty.uncertainty)
 app.command("compare")(compare.compare)
 app.command("epl")(epl.epl)

@@ -11,7 +11,7 @@ from tallyveil.cli.account import print_account
 from tallyveil.cli.options import emit_json
 from tallyveil.cli.presets import print_by_level, print_noise, shown_queries
 from tallyveil.cli.reading import outline
-from tallyveil.cli.tables import figure
+from tallyveil.cli.tables import figure, records
 from tallyveil.files.release_folder.measurement_files import Sizes, planned_sizes
 from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy import account_of
@@ -24,9 +24,14 @@ from tallyveil.runs.progress import human_seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+
+    from tallyveil.nouns.facilities import Facilities
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.nouns.optimised_spine import OptimisedSpine
     from tallyveil.privacy import Strategy
+
+MOST_LEAVES = 20_000  # the accuracy of larger trees takes more than seconds
 
 
 def print_plan(
@@ -34,6 +39,7 @@ def print_plan(
     strategy: Strategy,
     published: list[Pair],
     *,
+    facilities: Facilities | None = None,
     optimised: OptimisedSpine | None = None,
     threads: int | None,
     as_json: bool,
@@ -47,11 +53,13 @@ def print_plan(
     measured = spine if optimised is None else optimised.spine
     effort = effort_of(strategy, measured, schema, persons=persons, threads=threads or 1)
     sizes, every = (planned_sizes(people, strategy, pairs, optimised=optimised) for pairs in (published, None))
+    accuracy = _accuracy(people, strategy, facilities, optimised)
     constraints = [constraint.words() for constraint in strategy.constraints]
     if as_json:
         plan: dict[str, Any] = {
             "guarantee": {**guarantee.as_json(), "holds_for": agreement(strategy, people.schema)},
             "noise": [one.as_json() for one in noise],
+            "accuracy": None if accuracy is None else records(accuracy),
             "constraints": constraints,
             "effort": {
                 **effort.as_json(),
@@ -71,6 +79,9 @@ def print_plan(
     print_noise(strategy, exact)
     typer.echo()
     print_usable(strategy, noise, exact)
+    if accuracy is not None:
+        typer.echo()
+        _print_accuracy(strategy, accuracy)
     typer.echo(f"\nThe guarantee, {agreement(strategy, people.schema)}:")
     print_account(guarantee)
     if constraints:
@@ -89,6 +100,38 @@ def print_plan(
     for stamp in stamps:
         typer.echo(f"Would be stamped: {stamp}")
     typer.echo(f"\n{_conclusion(strategy, noise)} Nothing was spent.")
+
+
+def _accuracy(
+    people: Histogram, strategy: Strategy, facilities: Facilities | None, optimised: OptimisedSpine | None
+) -> pd.DataFrame | None:
+    """The expected accuracy of estimates, or None where it is unknown or would take long."""
+    from tallyveil.blue.accuracy import expected_accuracy
+    from tallyveil.errors import InputError
+
+    if people.spine.size(people.spine.leaf) > MOST_LEAVES:
+        return None
+    try:
+        return expected_accuracy(people.spine, people.schema, strategy, facilities=facilities, optimised=optimised)
+    except InputError:  # the measurements do not determine the counts, so there are no estimates
+        return None
+
+
+def _print_accuracy(strategy: Strategy, accuracy: pd.DataFrame) -> None:
+    """Print the expected standard deviations of estimates, levels across."""
+    from rich.console import Console
+    from rich.table import Table
+
+    title = "Expected standard deviation of estimates from all measurements (tallyveil estimate)"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("query")
+    for level in strategy.levels:
+        table.add_column(level, justify="right")
+    by_place = {(row.query, row.level): float(row.sd) for row in accuracy.itertuples()}
+    for query in dict.fromkeys(accuracy["query"]):
+        cells = [by_place.get((query, level)) for level in strategy.levels]
+        table.add_row(str(query), *("" if sd is None else "exact" if sd == 0 else figure(sd) for sd in cells))
+    Console().print(table)
 
 
 def described(people: Histogram, strategy: Strategy) -> str:

@@ -85,6 +85,13 @@ def protect(
         bool,
         typer.Option("--mdf", help="Also write the release as a microdata detail file (schemas of 1940 and 2020)."),
     ] = False,
+    estimates: Annotated[
+        bool,
+        typer.Option(
+            "--estimates",
+            help="Also write estimates/: unbiased estimates of all levels with standard deviations (see estimate).",
+        ),
+    ] = False,
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the certificate with this private key (see keygen).")
     ] = None,
@@ -193,7 +200,7 @@ def protect(
     if plan:
         from tallyveil.cli.planning import print_plan
 
-        print_plan(people, chosen, published, optimised=measured, threads=threads, as_json=as_json)
+        print_plan(people, chosen, published, facilities=built, optimised=measured, threads=threads, as_json=as_json)
         return
     assert output is not None
     announce(people, chosen, published, optimised=measured, seeded=seed is not None)
@@ -210,6 +217,7 @@ def protect(
         source=read.codebook,
         sign_with=sign,
         mdf=mdf,
+        estimates=estimates,
         resume=resume,
         about=about,
         ledger=None if ledger is None else Spending(ledger=ledger, sign_with=sign),

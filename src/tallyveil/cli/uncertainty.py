@@ -29,6 +29,10 @@ WEAK = (
     "Counts that were hardly measured directly, and are known mostly through other counts: {}. In trials the margins "
     "of such counts were too small: in some classes they covered two counts in three."
 )
+ESTIMATE = (
+    " The release has measurements, so exact standard deviations of unbiased estimates can be had as well, and are "
+    "preferable for inference: tallyveil estimate {}"
+)
 
 
 def uncertainty(
@@ -103,13 +107,16 @@ def uncertainty(
     margins = rerun_margins(
         release, replicates, levels=levels, queries=query, also=also, areas=off_spine, seed=seed, threads=threads
     )
+    method = "re-runs of the release as if it were the truth"
+    exactly = ESTIMATE.format(folder) if release.measurements is not None else ""
     weak = "; ".join(f"{query} at {name}" for name, query in margins.weak)
-    notes = [*NOTES, *([WEAK.format(weak)] if weak else [])]
+    notes = [f"Method: {method}.{exactly}", *NOTES, *([WEAK.format(weak)] if weak else [])]
     if output is not None:
         _write_tables(release, margins, output)
     written = [] if no_write else write_margins(folder, margins, sign_with=sign)
     if as_json:
         result = {"release": str(folder), "confidence": margins.confidence, "replicates": replicates, "seed": seed}
+        result["method"] = method
         result |= {"margins": records(margins.table), "areas": _areas(release, margins), "notes": notes}
         options.emit_json(result | {"written": [str(path) for path in written]})
         return

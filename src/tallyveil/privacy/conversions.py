@@ -16,8 +16,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from fractions import Fraction
-from functools import lru_cache
 
 from tallyveil.errors import BudgetError
 from tallyveil.privacy.budget import Number, exact, exact_delta, rounded_down, rounded_up
@@ -92,18 +90,14 @@ def rho_from_epsilon(epsilon: Number, delta: Number) -> float:
     >>> round(rho_from_epsilon(6.839, 1e-10), 3)
     0.5
     """
-    return _largest_rho(rounded_down(exact(epsilon, "epsilon")), exact_delta(delta))
-
-
-@lru_cache(maxsize=64)  # of checked numbers: a list cannot be looked up, and True would be found as 1
-def _largest_rho(epsilon: float, delta: Fraction) -> float:
+    wanted, delta_ = rounded_down(exact(epsilon, "epsilon")), exact_delta(delta)
     low, high = 0.0, 1.0
-    while epsilon_from_rho(high, delta) <= epsilon:
+    while epsilon_from_rho(high, delta_) <= wanted:
         low, high = high, 2 * high
         if high > 1e15:
             raise BudgetError(f"epsilon {epsilon} is too large to convert to rho. Use a smaller epsilon.")
     while (middle := (low + high) / 2) not in (low, high) and high > 1e-300:
-        low, high = (middle, high) if epsilon_from_rho(middle, delta) <= epsilon else (low, middle)
+        low, high = (middle, high) if epsilon_from_rho(middle, delta_) <= wanted else (low, middle)
     return low
 
 

@@ -55,7 +55,7 @@ def largest_delta(counts: Counts, epsilon: float) -> float:
     """Return the delta at which this epsilon holds between two datasets that differ in these counts, rounded up.
 
     >>> pair = ((Fraction(4), 2),)                              # two counts with variance 4
-    >>> 0.0170 < largest_delta(pair, 1.0) < 0.0175
+    >>> 0.03796 < largest_delta(pair, 1.0) < 0.03798
     True
     """
     if not counts:

@@ -19,7 +19,7 @@ import numpy as np
 from tallyveil.privacy.loss import Factors, Loss
 from tallyveil.privacy.loss_distribution import Counts
 
-Variances = Counter[Fraction]
+Parameters = Counter[Fraction]  # variance parameters, or epsilons of geometric noise
 Spans = tuple[int, ...]  # how many levels the unit of each level pays for, along a path
 
 
@@ -34,13 +34,18 @@ def differing_counts(loss: Loss) -> tuple[Counts, ...]:
     >>> differing_counts(Loss(strategy=plan))         # two counts of each query: replace-one neighbours
     (((Fraction(4, 3), 2), (Fraction(4, 1), 2)),)
     """
+    budget = loss.strategy.budget
+    return tuple(tuple((variance * budget, times) for variance, times in one) for one in noise_of_pairs(loss))
+
+
+def noise_of_pairs(loss: Loss) -> tuple[Counts, ...]:
+    """Return the largest sets of counts that differ between neighbours, by the parameter of their noise."""
     sets = {_as_counts(counts) for counts in _candidates(loss) if counts}
-    kept: list[Variances] = []
+    kept: list[Parameters] = []
     for counts in sorted(map(_as_counter, sets), key=lambda one: (-one.total(), _as_counts(one))):
         if not any(counts <= larger for larger in kept):
             kept.append(counts)
-    scaled = ({variance * loss.strategy.budget: times for variance, times in one.items()} for one in kept)
-    return tuple(_as_counts(Counter(one)) for one in scaled)
+    return tuple(map(_as_counts, kept))
 
 
 def at_budget(counts: Counts, budget: Fraction) -> Counts:
@@ -48,15 +53,15 @@ def at_budget(counts: Counts, budget: Fraction) -> Counts:
     return tuple((variance / budget, times) for variance, times in counts)
 
 
-def _as_counts(counts: Variances) -> Counts:
+def _as_counts(counts: Parameters) -> Counts:
     return tuple(sorted(counts.items()))
 
 
-def _as_counter(counts: Counts) -> Variances:
+def _as_counter(counts: Counts) -> Parameters:
     return Counter(dict(counts))
 
 
-def _candidates(loss: Loss) -> Iterator[Variances]:
+def _candidates(loss: Loss) -> Iterator[Parameters]:
     """Yield the counts that differ for every kind of pair."""
     if loss.spine is None:
         times = 2 if loss.strategy.neighbours == "replace-one" else 1
@@ -77,7 +82,7 @@ def _candidates(loss: Loss) -> Iterator[Variances]:
             yield below + shared + shared
 
 
-def _along(loss: Loss, spans: Spans, depths: Iterable[int], factors: Factors | None) -> Variances:
+def _along(loss: Loss, spans: Spans, depths: Iterable[int], factors: Factors | None) -> Parameters:
     """Return the noise of the counts that differ on part of a path, in records that differ in these factors."""
     return Counter(noise.parameter for depth in depths for noise in loss.noises(depth, spans[depth], factors))
 

@@ -18,8 +18,8 @@ from tallyveil.privacy.budget import Number, exact_delta, rounded_up, text, up_t
 from tallyveil.privacy.conversions import epsilon_from_rho
 from tallyveil.privacy.guarantee import Account, account_of, account_of_rho
 from tallyveil.privacy.loss import Loss
-
-Paths = tuple[tuple[tuple[Fraction, int], ...], ...]  # for each kind of path: parameters of noise, and how many counts
+from tallyveil.privacy.loss_distribution import Counts
+from tallyveil.privacy.neighbour_pairs import noise_of_pairs
 
 
 @final
@@ -39,8 +39,8 @@ class Cost:
         The delta at which the release reports epsilon (zCDP).
     measurement
         The identifier of the measurement, if it is known.
-    paths
-        The noise of the counts that can differ, for each kind of path; None if it is unknown.
+    pairs
+        The noise of the counts that differ, for each pair of neighbours that matters; None if it is unknown.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Cost:
     neighbours: str
     delta: Fraction | None = None
     measurement: str | None = None
-    paths: Paths | None = None
+    pairs: tuple[Counts, ...] | None = None
 
     def in_words(self) -> str:
         """The cost in the unit of its kind."""
@@ -59,7 +59,7 @@ class Cost:
         """Whether both are one measurement: the identifiers are equal, and so are the guarantees."""
         if self.measurement is None or self.measurement != other.measurement:
             return False
-        mine, theirs = ((c.accountant, c.loss, c.neighbours, c.paths) for c in (self, other))
+        mine, theirs = ((c.accountant, c.loss, c.neighbours, c.pairs) for c in (self, other))
         return mine == theirs
 
 
@@ -81,7 +81,6 @@ class Together:
 def cost_of(name: str, loss: Loss, measurement: str | None = None) -> Cost:
     """The cost of a measurement, from its strategy and the spine that was measured."""
     gaussian = loss.strategy.mechanism == "gaussian"
-    kinds = (Counter(noise.parameter for noise in path) for path in loss.paths())
     return Cost(
         name=name,
         accountant="zcdp" if gaussian else "pure",
@@ -89,7 +88,7 @@ def cost_of(name: str, loss: Loss, measurement: str | None = None) -> Cost:
         neighbours=loss.strategy.neighbours,
         delta=loss.strategy.delta if gaussian else None,
         measurement=measurement,
-        paths=tuple(tuple(sorted(kind.items())) for kind in kinds if kind),
+        pairs=noise_of_pairs(loss),
     )
 
 

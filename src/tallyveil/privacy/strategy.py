@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from os import PathLike
 from typing import Any, Literal, final
 
@@ -134,7 +135,7 @@ class Strategy:
         if self.epsilon is not None:
             put(self, "epsilon", exact(self.epsilon, "epsilon"))
         if self.epsilon is not None and not self.calibrated:
-            put(self, "budget", Fraction(rho_from_epsilon(self.epsilon, self.delta)))
+            put(self, "budget", _zcdp_rho(self.epsilon, self.delta))
         put(self, "budget", exact(self.budget, self.unit))
         put(self, "levels", exact_shares("levels", self.levels, zero=True))
         put(self, "groupings", Frozen(dict(self.groupings)))
@@ -265,7 +266,7 @@ class Strategy:
         if accounting == "pld":
             check_accounting(accounting, mechanism=self.mechanism, epsilon=1, calibrated=False)
             return replace(self, accounting="pld", epsilon=_same_epsilon(self.budget, self.delta))
-        safe = Fraction(rho_from_epsilon(self.epsilon, self.delta)) if self.epsilon is not None else self.budget
+        safe = _zcdp_rho(self.epsilon, self.delta) if self.epsilon is not None else self.budget
         return replace(self, accounting=accounting, epsilon=None, calibrated=False, budget=safe)
 
     def share(self, level: str, query: str) -> Fraction:
@@ -392,6 +393,11 @@ def _budget_fields(epsilon: Number | None, rho: Number | None, accounting: Accou
         return {"mechanism": "geometric" if rho is None else "gaussian", "budget": epsilon if rho is None else rho}
     wanted = epsilon if rho is None else _same_epsilon(exact(rho, "rho"), REPORTING_DELTA)
     return {"mechanism": "gaussian", "accounting": accounting, "epsilon": wanted}
+
+
+@lru_cache(maxsize=64)  # every copy of a strategy that is not calibrated needs it
+def _zcdp_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    return Fraction(rho_from_epsilon(epsilon, delta))
 
 
 def _same_epsilon(rho: Fraction, delta: Fraction) -> Fraction:

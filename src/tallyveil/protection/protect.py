@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tallyveil._workers import workers
+from tallyveil.blue.accuracy import unmeasured
+from tallyveil.blue.estimate import estimate_pieces, estimation_problem
 from tallyveil.engine.level import Progress
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.topdown import topdown
@@ -137,6 +139,7 @@ def protect_to_folder(
     source: Codebook | None = None,
     sign_with: Path | None = None,
     mdf: bool = False,
+    estimates: bool = False,
     resume: bool = False,
     about: About | None = None,
     ledger: Spending | None = None,
@@ -146,8 +149,10 @@ def protect_to_folder(
     """Protect counts and write the release as a new folder; measurements go to disk as they are drawn.
 
     The parameters are those of :func:`protect` and ``write_release``: ``source`` says how the data were read,
-    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file. ``ledger``
-    is the programme's ledger: the budget is reserved there before noise is drawn, and refused beyond its limit.
+    ``sign_with`` names a private key, and ``mdf`` adds the release as a microdata detail file. ``estimates`` adds the
+    best linear unbiased estimates of all levels with their standard deviations (``tv.estimate``), which are computed
+    from the same noisy answers and cost nothing more. ``ledger`` is the programme's ledger: the budget is reserved
+    there before noise is drawn, and refused beyond its limit.
 
     A run with a key file or a seed keeps its finished work beside the folder (``files.work_folder``). If it is
     interrupted, the same call resumes it; work of another run is removed, or with ``resume`` refused. ``say`` is called
@@ -165,6 +170,8 @@ def protect_to_folder(
     if mdf:
         refuse_unless_mdf(run.people, strategy)
     pairs = measured_pairs(strategy, measurements)
+    if estimates:
+        check_estimable(run)
     refuse_full_disk(folder, run.people, strategy, pairs, optimised=optimised)
     limits = run.limits()
     with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work, booking(ledger) as budget:
@@ -172,7 +179,10 @@ def protect_to_folder(
             run, limits, work, reserve=lambda made: budget.reserve(run.entry(Path(folder).name, made))
         )
         with _spent(run, work):
-            write_release(release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf)
+            write_release(
+                release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf,
+                estimates=estimate_pieces(noisy, facilities=run.facilities) if estimates else (),
+            )  # fmt: skip
         budget.confirm(Path(folder))
     return release
 
@@ -230,6 +240,16 @@ class _ProtectionRun:
         people = self.people
         loss = Loss(strategy=self.strategy, spine=people.spine, schema=people.schema, optimised=self.optimised)
         return entry_of(name, loss, certificate)
+
+
+def check_estimable(run: _ProtectionRun) -> None:
+    """Refuse estimates that the strategy's measurements do not determine, before any noise is drawn."""
+    people, strategy = run.people, run.strategy
+    blank = unmeasured(people.spine, people.schema, strategy, optimised=run.optimised)
+    problem, named = estimation_problem(blank, facilities=run.facilities, noise=False)
+    for level in named:
+        if run.optimised is None or run.optimised.keeps(level):
+            problem.place(level)
 
 
 def _facilities_used(

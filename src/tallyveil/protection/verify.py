@@ -52,6 +52,7 @@ from tallyveil.files.release_folder.strict import (
     read_spine_strictly,
     read_strategy_strictly,
 )
+from tallyveil.protection.estimate_checks import check_estimates
 from tallyveil.release.canonical import canonical_bytes
 from tallyveil.release.certificate import Observed
 
@@ -138,6 +139,7 @@ def _check_content(findings: Findings, release: ReadRelease, other: str | None) 
         findings.check(name, lambda check=check: (check(release), None))  # type: ignore[misc]
     findings.check("microdata", lambda: (check_mdf_files(release), None))
     findings.check("measurements", lambda: (check_measurements(release), None))
+    findings.check("estimates", lambda: (check_estimates(release), None))
     findings.check("declared", lambda: (check_declared(release), None))
     findings.check("post-processing", lambda: (_check_again(findings, release, other), None))
 

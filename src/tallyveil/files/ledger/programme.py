@@ -58,7 +58,7 @@ class Entry:
             "neighbours": cost.neighbours,
             "delta": None if cost.delta is None else text(cost.delta),
             "measurement": cost.measurement,
-            "noise": None if cost.paths is None else [{str(p): n for p, n in kind} for kind in cost.paths],
+            "noise": None if cost.pairs is None else [{str(p): n for p, n in pair} for pair in cost.pairs],
             "population": self.population,
             "reference": self.reference,
             "certificate": self.certificate,
@@ -188,8 +188,8 @@ def _after(state: Programme, line: Line) -> Programme:
 
 def _entry(content: Mapping[str, Any], line: int, status: Status) -> Entry:
     noise = content["noise"]
-    paths = None if noise is None else tuple(
-        tuple(sorted((Fraction(p), int(n)) for p, n in kind.items())) for kind in noise
+    pairs = None if noise is None else tuple(
+        tuple(sorted((Fraction(p), int(n)) for p, n in pair.items())) for pair in noise
     )  # fmt: skip
     if content["accountant"] not in ("pure", "zcdp"):
         raise ValueError(content["accountant"])
@@ -203,7 +203,7 @@ def _entry(content: Mapping[str, Any], line: int, status: Status) -> Entry:
             neighbours=content["neighbours"],
             delta=None if content["delta"] is None else exact_delta(content["delta"]),
             measurement=content["measurement"],
-            paths=paths,
+            pairs=pairs,
         ),
         population=content["population"],
         reference=content["reference"],

@@ -34,6 +34,9 @@ ALWAYS = (CERTIFICATE, PAGE, STRATEGY, CODEBOOK, RELEASE, SPINE)
 
 _CODES = pa.dictionary(pa.int32(), pa.string())
 MEASURED = pa.schema({"unit": _CODES, "cell": _CODES, "value": pa.int64(), "variance": pa.float64()})
+ESTIMATED = pa.schema(
+    {**dict.fromkeys(["level", "unit", "query", "cell"], _CODES), "estimate": pa.float64(), "sd": pa.float64()}
+)
 
 
 def level_name(level: str) -> str:
@@ -43,6 +46,15 @@ def level_name(level: str) -> str:
     'levels/block%20group.parquet'
     """
     return f"levels/{safe_name(level)}.parquet"
+
+
+def estimate_name(level: str) -> str:
+    """The file of a level's estimates, where there are any.
+
+    >>> estimate_name("county")
+    'estimates/county.parquet'
+    """
+    return f"estimates/{safe_name(level)}.parquet"
 
 
 def measurement_name(query: str, level: str, *, exact: bool = False) -> str:
@@ -65,8 +77,14 @@ def saved_pairs(folder: Path, strategy: Strategy) -> dict[Pair, Path]:
 
 
 def required_files(strategy: Strategy, schema: Schema, levels: Iterable[str], there: Collection[str]) -> set[str]:
-    """The files that a folder must have; ``there`` are those it has, since measurements require the exact answers."""
+    """The files that a folder must have; ``there`` are those it has.
+
+    Measurements require the exact answers, and estimates of a level those of every level.
+    """
+    levels = list(levels)
     names = {*ALWAYS, *map(level_name, levels)}
+    if any(name.startswith("estimates/") for name in there):
+        names |= set(map(estimate_name, levels))
     if any(isinstance(constraint, FacilityBounds) for constraint in strategy.constraints):
         names.add(FACILITIES)
     if any(name.startswith("measurements/") and name != MEASURED_SPINE for name in there):

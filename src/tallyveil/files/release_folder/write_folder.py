@@ -7,12 +7,14 @@ complete, and signed if it should be. The certificate is written last, since it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 
 from tallyveil._workers import workers
 from tallyveil.errors import FolderError
@@ -20,6 +22,7 @@ from tallyveil.files.atomic import new_folder
 from tallyveil.files.release_folder.certificate_file import write_certificate
 from tallyveil.files.release_folder.layout import (
     CODEBOOK,
+    ESTIMATED,
     FACILITIES,
     MEASURED_SPINE,
     PAGE,
@@ -27,6 +30,7 @@ from tallyveil.files.release_folder.layout import (
     SOURCE,
     SPINE,
     STRATEGY,
+    estimate_name,
     level_name,
     level_part,
     measurement_name,
@@ -60,6 +64,7 @@ def write_release(
     source: Codebook | None = None,
     sign_with: str | PathLike[str] | None = None,
     mdf: bool = False,
+    estimates: Iterable[tuple[str, pa.Table]] = (),
 ) -> None:
     """Write a release as a new folder.
 
@@ -79,6 +84,8 @@ def write_release(
         The file of a private key (``tallyveil keygen``) to sign the certificate with.
     mdf
         Also write the release as a microdata detail file, for counts on the schemas of 1940 and 2020.
+    estimates
+        Pieces of the estimates of all units, each with its level (``tallyveil.blue.estimate.estimate_pieces``).
     """
     if release.strategy is None:
         raise FolderError("a release without a strategy cannot be written as a folder. Write its counts: write_counts.")
@@ -109,6 +116,7 @@ def write_release(
             write_table(units_table(optimised.spine), place / MEASURED_SPINE)
         if kept is not None:
             _write_measurements(kept, pairs, place)
+        _write_estimates(estimates, place)
         write_text(certificate_html(certificate.to_json(), release.strategy), place / PAGE)
         write_certificate(certificate.to_json(), manifest_of(place), place, key=key)
 
@@ -181,6 +189,19 @@ def _write_measurements(measurements: Measurements, pairs: Sequence[Pair], place
         _write_pieces(measurements.pieces(query, level), place / measurement_name(query, level))
     for query, level in measurements.exact:
         _write_pieces(exact_pieces(measurements, query, level), place / measurement_name(query, level, exact=True))
+
+
+def _write_estimates(pieces: Iterable[tuple[str, pa.Table]], place: Path) -> None:
+    """Write pieces of estimates to the files of their levels; levels may take turns."""
+    with ExitStack() as files:
+        writers: dict[str, pyarrow.parquet.ParquetWriter] = {}
+        for level, piece in pieces:
+            if level not in writers:
+                path = place / estimate_name(level)
+                path.parent.mkdir(exist_ok=True)
+                writer = pyarrow.parquet.ParquetWriter(path, ESTIMATED, compression="zstd")
+                writers[level] = files.enter_context(writer)
+            writers[level].write_table(piece)
 
 
 def _write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:

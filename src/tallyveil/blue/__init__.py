@@ -1,0 +1,1 @@
+"""Best linear unbiased estimates over the whole tree, with exact variances, from measurements alone."""

@@ -1,0 +1,97 @@
+"""Accuracy before any noise: standard deviations depend on public inputs alone, so they are known before a run.
+
+The units' open cells, fan-out and shares of the budget decide the variance of every estimate. Nothing is drawn, and
+the people are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tallyveil._arrays import Floats, Integers
+from tallyveil.blue.downward import whole_tree
+from tallyveil.blue.estimate import estimation_problem
+from tallyveil.errors import InputError, SecretError
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.optimised_spine import OptimisedSpine
+from tallyveil.nouns.schema import Schema
+from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.strategy import Strategy
+from tallyveil.release.measurements import Measurements
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def expected_accuracy(
+    spine: Spine,
+    schema: Schema,
+    strategy: Strategy,
+    *,
+    facilities: Facilities | None = None,
+    optimised: OptimisedSpine | None = None,
+    queries: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """The standard deviations that ``tv.estimate`` will have, from public inputs alone.
+
+    Returns
+    -------
+    DataFrame
+        ``level``, ``query``, ``sd`` (root mean square over units and cells), ``least`` and ``most``. On an optimised
+        spine the units are those that are measured.
+
+    Examples
+    --------
+    >>> import tallyveil as tv
+    >>> spine = tv.Spine.from_columns({"block": ["1", "2", "3"]}, root="town")
+    >>> schema = tv.Schema(attributes={"age": ["child", "adult"]})
+    >>> expected_accuracy(spine, schema, tv.Strategy.default(spine, schema, rho=1), queries=["total"]).round(2)
+       level  query    sd  least  most
+    0   town  total  0.00   0.00  0.00
+    1  block  total  1.33   1.33  1.33
+    """
+    import pandas as pd
+
+    blank = unmeasured(spine, schema, strategy, optimised=optimised)
+    problem, named = estimation_problem(blank, facilities=facilities, queries=queries, noise=False)
+    at = {number: stage.stage.level for number, stage in enumerate(problem.stages) if stage.stage.level is not None}
+    if not at:
+        raise InputError("no level is determined by the strategy, so there is no accuracy to expect.")
+    sums: dict[tuple[str, str], list[float]] = {}
+    for found in whole_tree(problem, to=max(at)):
+        level = at.get(found.number)
+        if level is None:
+            continue
+        units = np.bincount(found.of, minlength=len(found.V))
+        for name in named[level]:
+            variance = problem.decomposition.marginal(schema.query(name)).variances(found.V)
+            _add(sums.setdefault((level, name), [0.0, 0.0, np.inf, 0.0]), variance, units)
+    rows = [
+        {"level": level, "query": name, "sd": np.sqrt(total / many), "least": np.sqrt(least), "most": np.sqrt(most)}
+        for (level, name), (total, many, least, most) in sums.items()
+    ]
+    order = {level: depth for depth, level in enumerate(spine.levels)}
+    return pd.DataFrame(sorted(rows, key=lambda row: order[str(row["level"])]))
+
+
+def unmeasured(
+    spine: Spine, schema: Schema, strategy: Strategy, *, optimised: OptimisedSpine | None = None
+) -> Measurements:
+    """Measurements of which only the variances are known: asking for an answer is an error."""
+
+    def refuse(level: str, query: str, index: Integers) -> Integers:  # noqa: ARG001
+        raise SecretError(f"{query}@{level} was requested before anything was measured.")
+
+    measured = spine if optimised is None else optimised.spine
+    return Measurements(spine=measured, schema=schema, strategy=strategy, ask=refuse, optimised=optimised)
+
+
+def _add(sums: list[float], variance: Floats, units: Integers) -> None:
+    """Add the variances of some units to a sum, a number, the least and the most."""
+    sums[0] += float(units @ variance.sum(axis=1))
+    sums[1] += float(units.sum() * variance.shape[1])
+    sums[2] = min(sums[2], float(variance.min(initial=np.inf)))
+    sums[3] = max(sums[3], float(variance.max(initial=0.0)))

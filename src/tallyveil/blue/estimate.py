@@ -1,0 +1,311 @@
+"""``tv.estimate``: any count with its margin, from measurements alone.
+
+Units of the measured spine come from one pass up and one down. Areas, published units that the measured spine does not
+have, and covariances come from places that are carried up the tree. Nothing here can ask the truth for more than the
+noisy answers that the strategy pays for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tallyveil._arrays import Floats, Integers
+from tallyveil.blue.decomposition import Marginal
+from tallyveil.blue.downward import estimate_places, whole_tree
+from tallyveil.blue.figures import covariance_of_rows
+from tallyveil.blue.information import information_words
+from tallyveil.blue.places import places_of
+from tallyveil.blue.problem import Problem, problem_of
+from tallyveil.blue.result import TreeEstimates
+from tallyveil.errors import InputError
+from tallyveil.nouns.areas import Areas
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.spine import Spine
+from tallyveil.nouns.tables import code_array
+from tallyveil.release.measurements import Measurements
+from tallyveil.release.plan import level_queries
+from tallyveil.release.release import Release
+
+PLACES_AT_ONCE = 1 << 10  # places carried up the tree together
+LARGEST_JOINT = 2_000  # figures whose covariances are computed together
+
+
+def estimate(
+    source: Release | Measurements,
+    *,
+    levels: Sequence[str] | None = None,
+    queries: Sequence[str] | None = None,
+    areas: Areas | None = None,
+    facilities: Facilities | None = None,
+    confidence: float = 0.9,
+    covariance: bool = False,
+) -> TreeEstimates:
+    """Best linear unbiased estimates of counts with exact standard deviations, from noisy measurements.
+
+    Parameters
+    ----------
+    source
+        A release that kept its measurements, or measurements.
+    levels
+        Published levels whose units are estimated; by default all levels, or none if ``areas`` are given.
+    queries
+        The queries; by default those of the release's tables by level: the measured ones except ``detailed``.
+    areas
+        Areas off the spine, each made of whole leaves.
+    facilities
+        The public facilities that the strategy's bounds refer to; by default those of the release.
+    confidence
+        Of the intervals.
+    covariance
+        Also compute the covariances of all figures, for shares, differences, ranks and simultaneous intervals.
+
+    Examples
+    --------
+    >>> import tallyveil as tv
+    >>> spine = tv.Spine.from_columns({"block": ["1", "2"]}, root="town")
+    >>> schema = tv.Schema(attributes={"age": ["child", "adult"]})
+    >>> people = tv.Histogram.from_entries(spine, schema, unit=[0, 0, 1], cell=[0, 1, 1], count=[10, 40, 7])
+    >>> release = tv.protect(people, tv.Strategy.default(spine, schema, rho=1), seed=1, measurements=None)
+    >>> tv.estimate(release, queries=["total"]).to_pandas()[["level", "unit", "estimate", "sd"]].round(2)
+       level  unit  estimate    sd
+    0   town  town     57.00  0.00
+    1  block     1     50.33  1.15
+    2  block     2      6.67  1.15
+    """
+    measurements, built = measurements_of(source, facilities)
+    spine, schema = measurements.published, measurements.schema
+    if areas is not None and areas.spine != spine:
+        raise InputError(f"the areas are on another spine ({areas.spine}) than the counts ({spine}). Build them on it.")
+    chosen = list(levels) if levels is not None else [] if areas is not None else list(spine.levels)
+    for level in chosen:
+        spine.depth(level)  # an unknown level is refused before the work
+    named = queries_by_level(measurements, chosen, queries)
+    of_areas = list(
+        dict.fromkeys(name for level in spine.levels for name in level_queries(measurements.strategy, schema, level))
+    )
+    area_queries = [schema.query(name).name for name in queries or of_areas] if areas is not None else []
+    asked = [schema.query(name) for names in [*named.values(), area_queries] for name in names]
+    problem = problem_of(measurements, asked, facilities=built)
+    words = information_words(problem, measurements)
+    if covariance:
+        table, matrix = _jointly(problem, measurements, named, areas, area_queries)
+        return TreeEstimates.of(table, information=words, confidence=confidence, covariance=matrix)
+    parts = [table for _, table in _level_pieces(problem, measurements, named)]
+    if areas is not None:
+        parts += _area_pieces(problem, measurements, areas, area_queries)
+    return TreeEstimates.of(
+        pa.concat_tables(parts, promote_options="default"), information=words, confidence=confidence
+    )
+
+
+def estimate_pieces(
+    measurements: Measurements, *, facilities: Facilities | None = None, queries: Sequence[str] | None = None
+) -> Iterator[tuple[str, pa.Table]]:
+    """The estimates of all units of all published levels in pieces, each with its level; for files."""
+    problem, named = estimation_problem(measurements, facilities=facilities, queries=queries)
+    yield from _level_pieces(problem, measurements, named)
+
+
+def estimation_problem(
+    measurements: Measurements,
+    *,
+    facilities: Facilities | None = None,
+    queries: Sequence[str] | None = None,
+    noise: bool = True,
+) -> tuple[Problem, dict[str, list[str]]]:
+    """The problem of all published levels, and the queries to estimate at each level."""
+    named = queries_by_level(measurements, list(measurements.published.levels), queries)
+    asked = [measurements.schema.query(name) for names in named.values() for name in names]
+    return problem_of(measurements, asked, facilities=facilities, noise=noise), named
+
+
+def measurements_of(
+    source: Release | Measurements, facilities: Facilities | None
+) -> tuple[Measurements, Facilities | None]:
+    """The measurements of a source, with the facilities."""
+    if isinstance(source, Measurements):
+        return source, facilities
+    if source.measurements is None:
+        raise InputError(
+            "the release kept no measurements, and estimates with margins come from them. Protect again with the same "
+            "key and --measurements all."
+        )
+    return source.measurements, source.facilities if facilities is None else facilities
+
+
+def queries_by_level(
+    measurements: Measurements, levels: Sequence[str], queries: Sequence[str] | None
+) -> dict[str, list[str]]:
+    """The queries to estimate at each level, each once."""
+    schema, strategy = measurements.schema, measurements.strategy
+    return {
+        level: list(
+            dict.fromkeys(schema.query(name).name for name in queries or level_queries(strategy, schema, level))
+        )
+        for level in levels
+    }
+
+
+def _level_pieces(
+    problem: Problem, measurements: Measurements, named: Mapping[str, list[str]]
+) -> Iterator[tuple[str, pa.Table]]:
+    """The estimates of published levels in pieces: from the tree where it has their units, else as places."""
+    optimised, spine = measurements.optimised, measurements.published
+    kept = {level: problem.place(level) for level in named if optimised is None or optimised.keeps(level)}
+    marginals = {
+        name: problem.decomposition.marginal(measurements.schema.query(name))
+        for names in named.values()
+        for name in names
+    }
+    if kept:
+        at = {number: level for level, number in kept.items()}
+        for found in whole_tree(problem, to=max(at)):
+            level = at.get(found.number)
+            if level is None:
+                continue
+            units = found.units if optimised is None else optimised.part_of[level][found.units]
+            codes = code_array(spine, level, units)
+            for name in named[level]:
+                numbers = _numbers(marginals[name], found.x, found.V, found.of)
+                yield level, _table(codes, marginals[name], numbers, level=level)
+    for level in named:
+        if level not in kept:
+            owner = _owners(spine, level)
+            codes = code_array(spine, level, np.arange(spine.size(level)))
+            for name, first, numbers in _of_leaf_places(problem, measurements, owner, marginals, named[level]):
+                part = codes.slice(first, len(numbers[0]))
+                yield level, _table(part, marginals[name], numbers, level=level)
+
+
+def _area_pieces(problem: Problem, measurements: Measurements, areas: Areas, names: Sequence[str]) -> list[pa.Table]:
+    marginals = {name: problem.decomposition.marginal(measurements.schema.query(name)) for name in names}
+    tables, codes = [], pa.array(areas.names, pa.string())
+    owner = areas.of_leaf.astype(np.int64)
+    for name, first, numbers in _of_leaf_places(problem, measurements, owner, marginals, names):
+        part = codes.slice(first, len(numbers[0]))
+        tables.append(_table(part, marginals[name], numbers, area=True))
+    return tables
+
+
+def _of_leaf_places(
+    problem: Problem,
+    measurements: Measurements,
+    owner: Integers,
+    marginals: Mapping[str, Marginal],
+    names: Sequence[str],
+) -> Iterator[tuple[str, int, tuple[Floats, Floats]]]:
+    """Estimates of places made of published leaves (-1 for none), some places at a time."""
+    count = int(owner.max(initial=-1)) + 1
+    for first in range(0, count, PLACES_AT_ONCE):
+        last = min(first + PLACES_AT_ONCE, count)
+        inside = np.where((owner >= first) & (owner < last), owner - first, -1)
+        members = [members_of_leaves(problem, measurements, inside)]
+        found = estimate_places(problem, places_of(problem, members, last - first, joint=False))
+        for name in names:
+            yield name, first, _numbers(marginals[name], found.x, found.V, np.arange(last - first))
+
+
+def members_of_leaves(problem: Problem, measurements: Measurements, owner: Integers) -> tuple[int, Integers, Integers]:
+    """Places made of published leaves as units of the last stage that the measurements determine."""
+    spine, optimised = measurements.spine, measurements.optimised
+    mine = owner if optimised is None else owner[optimised.leaf]
+    level = problem.stages[problem.last].stage.level
+    assert level is not None
+    first = spine.leaves_under(level)
+    place = mine[first[:-1]]
+    if (np.repeat(place, np.diff(first)) != mine).any():
+        raise InputError(
+            f"what was measured below level {level!r} does not determine the requested queries, and an area cuts units "
+            f"of that level. Ask for coarser queries, or save more measurements (protect --measurements all)."
+        )
+    inside = np.flatnonzero(place >= 0)
+    return problem.last, inside, place[inside]
+
+
+def _jointly(
+    problem: Problem,
+    measurements: Measurements,
+    named: Mapping[str, list[str]],
+    areas: Areas | None,
+    area_queries: Sequence[str],
+) -> tuple[pa.Table, Floats]:
+    """All figures with their covariances, level by level, unit by unit, query by query."""
+    spine, schema = measurements.published, measurements.schema
+    groups = [
+        (level, code_array(spine, level, np.arange(spine.size(level))), _owners(spine, level), names)
+        for level, names in named.items()
+    ]
+    if areas is not None:
+        groups.append(("", pa.array(areas.names, pa.string()), areas.of_leaf.astype(np.int64), list(area_queries)))
+    figures = sum(len(codes) * sum(schema.query(name).size for name in names) for _, codes, _, names in groups)
+    if figures > LARGEST_JOINT:
+        raise InputError(
+            f"covariances of {figures:,} figures would be {figures**2:,} numbers; at most {LARGEST_JOINT:,} figures "
+            f"are computed together. Name fewer levels, areas or queries."
+        )
+    members, start = [], 0
+    for _, codes, owner, _ in groups:
+        number, units, place = members_of_leaves(problem, measurements, owner)
+        members.append((number, units, place + start))
+        start += len(codes)
+    found = estimate_places(problem, places_of(problem, members, start, joint=True))
+    assert found.x is not None
+    names = list(dict.fromkeys(name for _, _, _, names in groups for name in names))
+    marginals = {name: problem.decomposition.marginal(schema.query(name)) for name in names}
+    whole = covariance_of_rows(problem.decomposition, list(marginals.values()), found.V)
+    rows = np.cumsum([0, *(marginal.query.size for marginal in marginals.values())])
+    tables, chosen, start = [], [], 0
+    for level, codes, _, wanted in groups:
+        for unit in range(len(codes)):
+            for name in wanted:
+                at = names.index(name)
+                index = (start + unit) * rows[-1] + np.arange(rows[at], rows[at + 1])
+                chosen.append(index)
+                answers = marginals[name].answers(found.x[start + unit][None])
+                sd = np.sqrt(np.maximum(np.diag(whole)[index], 0.0))[None]
+                code = codes.slice(unit, 1)
+                tables.append(_table(code, marginals[name], (answers, sd), level=level or None, area=not level))
+        start += len(codes)
+    order = np.concatenate(chosen)
+    return pa.concat_tables(tables, promote_options="default"), whole[np.ix_(order, order)]
+
+
+def _owners(spine: Spine, level: str) -> Integers:
+    """The unit of a level that each leaf lies in."""
+    bounds = spine.leaves_under(level)
+    return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+
+
+def _numbers(marginal: Marginal, x: Floats | None, V: Floats, of: Integers) -> tuple[Floats, Floats]:
+    """Estimates and standard deviations of a query: units x rows."""
+    assert x is not None
+    return marginal.answers(x), np.sqrt(marginal.variances(V))[of]
+
+
+def _table(
+    codes: pa.Array,
+    marginal: Marginal,
+    numbers: tuple[Floats, Floats],
+    *,
+    level: str | None = None,
+    area: bool = False,
+) -> pa.Table:
+    """Estimates of a query as a table: ``level`` or ``area``, ``unit``, ``query``, ``cell``, ``estimate``, ``sd``."""
+    labels = marginal.query.labels()
+    size = len(codes) * len(labels)
+    unit = np.repeat(np.arange(len(codes), dtype=np.int32), len(labels))
+    cell = np.tile(np.arange(len(labels), dtype=np.int32), len(codes))
+    none = pa.array(np.zeros(size, np.int32))
+    units = pa.DictionaryArray.from_arrays(pa.array(unit), codes)
+    columns = {"area": units} if area else {"level": pa.DictionaryArray.from_arrays(none, pa.array([level]))}
+    columns |= {
+        "unit": units,
+        "query": pa.DictionaryArray.from_arrays(none, pa.array([marginal.query.name])),
+        "cell": pa.DictionaryArray.from_arrays(pa.array(cell), pa.array(labels, pa.string())),
+        "estimate": pa.array(numbers[0].reshape(-1)),
+        "sd": pa.array(numbers[1].reshape(-1)),
+    }
+    return pa.table(columns)

@@ -1,0 +1,46 @@
+"""What an estimate is made from, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tallyveil.blue.problem import Problem, available_queries
+from tallyveil.release.measurements import Measurements
+
+
+def information_words(problem: Problem, measurements: Measurements) -> str:
+    """The measurements and exact answers that estimates use.
+
+    The words name levels whose measurements were not saved, and levels that are too coarsely measured to be used.
+    """
+    levels = measurements.spine.levels
+    wanted = {level: list(measurements.strategy.queries[level]) for level in levels}
+    there = {level: available_queries(measurements, level) for level in levels}
+    used = [level for level in levels if there[level] and level not in problem.dropped]
+    if all(there[level] == wanted[level] for level in levels) and not problem.dropped:
+        words = f"all measurements of all levels ({', '.join(used)})"
+    else:
+        parts = []
+        for level in used:
+            some = "all measurements" if there[level] == wanted[level] else _listed(there[level])
+            parts.append(f"{some} of {level}")
+        words = "; ".join(parts)
+        missing = [level for level in levels if wanted[level] and not there[level]]
+        if missing:
+            words += f"; nothing was saved from {_listed(missing)}"
+        if coarse := [level for level in problem.dropped if level not in missing]:
+            words += f"; {_listed(coarse)} left out, since what was measured there does not determine these queries"
+    exact = [
+        f"{known.marginal.query.name} of {stage.stage.level or 'whole units'}"
+        for stage in problem.stages
+        for known in stage.known
+    ]
+    if exact:
+        words += f"; exact: {_listed(exact)}"
+    if any(not stage.opened.all() for stage in problem.stages):
+        words += "; cells that constraints say are empty"
+    return words
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,282 @@
+"""The least-squares problem of a tree: what is measured where, with which variance, and what is known exactly.
+
+Everything but the noisy answers themselves is public and known before any noise is drawn, and so are all variances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from tallyveil._arrays import Bools, Floats, Integers
+from tallyveil.blue.decomposition import Decomposition, Marginal
+from tallyveil.blue.linear import inverse_on
+from tallyveil.blue.tree import Stage, stages_of
+from tallyveil.blue.zeros import attributes_with_zeros, open_cells, possible_cells
+from tallyveil.errors import InputError
+from tallyveil.nouns.counts import Counts
+from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.schema import TOTAL, Query
+from tallyveil.privacy.constraints import Invariant
+from tallyveil.release.measurements import Ask, Measurements, SavedAnswers
+
+NO_NOISE = 1e-9  # smaller variances are replaced by this one
+SINGULAR = 1e-10  # information below this share of the largest determines nothing
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Known:
+    """The answers to a query that are known exactly for all units of a stage; ``answers`` only once there are any."""
+
+    marginal: Marginal
+    answers: Counts | None
+    unit: Integers | None  # where each unit's answers are, if units are in another order
+
+    def coordinates(self, units: Integers) -> Floats:
+        """The known answers of some units in the coordinates of the decomposition: units x dense rows x columns."""
+        assert self.answers is not None
+        table = self.answers.taken(units if self.unit is None else self.unit[units]).dense().astype(np.float64)
+        marginal = self.marginal
+        shaped = table[:, marginal.rows.reshape(-1)]
+        out = marginal.coordinates(shaped, np.arange(len(marginal.rows)))
+        for columns, length in zip(marginal.decomposition.slices, marginal.gram, strict=True):
+            out[:, :, columns] /= length or 1.0
+        return out
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StageInformation:
+    """What is measured at a stage.
+
+    Attributes
+    ----------
+    measured
+        The measured queries as the strategy spells them, each with the variance of its noise by span.
+    spans
+        For how many levels each unit pays; 0 means that it is not measured.
+    kind
+        The kind of each unit: units of a kind have the same open cells and the same span.
+    opened, span
+        The open cells and the span of each kind.
+    known
+        The queries that are known exactly.
+    bare
+        The units about which neither they nor the units below them say anything: their parent is their only source.
+    base
+        The units whose estimate from below starts from their own measurements: leaves, and units above bare ones.
+    """
+
+    stage: Stage
+    decomposition: Decomposition
+    measured: Mapping[str, tuple[Marginal, Floats]]
+    spans: Integers
+    kind: Integers
+    opened: Bools
+    span: Integers
+    known: Sequence[Known] = ()
+    bare: Bools
+    base: Bools
+
+    @cached_property
+    def information(self) -> Floats:
+        """The information of each kind: kinds x subsets x dense cells x dense cells."""
+        cells, subsets = self.decomposition.dense_cells, len(self.decomposition.subsets)
+        out = np.zeros((len(self.span), subsets, cells, cells))
+        for marginal, variance in self.measured.values():
+            weight = 1.0 / variance[self.span]
+            out += weight[:, None, None, None] * marginal.gram[:, None, None] * (marginal.dense.T @ marginal.dense)
+        return out
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """The inverse of the information of each kind, on its open cells; only for kinds of base units."""
+        kinds = np.unique(self.kind[self.base])
+        out = np.zeros_like(self.information)
+        out[kinds] = inverse_on(self.opened[kinds], self.information[kinds])
+        return out
+
+    def determined(self) -> bool:
+        """Whether the measurements of every base unit determine its cells."""
+        for kind in np.unique(self.kind[self.base]):
+            opened = self.opened[kind]
+            values = np.linalg.eigvalsh(self.information[kind][:, opened][:, :, opened])
+            if values.size and (values[:, 0] <= SINGULAR * values[:, -1]).any():
+                return False
+        return True
+
+    def vector(self, ask: Ask, units: Integers, opened: Bools) -> Floats:
+        """The information sum_q M_q' y_q / variance of units with the same open cells: units x open x columns."""
+        out = np.zeros((len(units), int(opened.sum()), self.decomposition.columns))
+        there = np.flatnonzero(self.spans[units] > 0)
+        if not len(there) or not out.size:
+            return out
+        assert self.stage.level is not None
+        total = np.zeros((len(there), *out.shape[1:]))
+        for name, (marginal, variance) in self.measured.items():
+            dense_rows = np.flatnonzero(marginal.dense[:, opened].any(axis=1))
+            rows = marginal.rows[dense_rows].reshape(-1)
+            index = (units[there, None] * marginal.query.size + rows).reshape(-1)
+            noisy = ask(self.stage.level, name, index).astype(np.float64).reshape(len(there), -1)
+            noisy /= variance[self.spans[units[there]], None]
+            total += marginal.dense[np.ix_(dense_rows, opened)].T @ marginal.coordinates(noisy, dense_rows)
+        out[there] = total
+        return out
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    """A tree with what is measured at each stage; without ``ask`` only variances can be computed."""
+
+    decomposition: Decomposition
+    stages: Sequence[StageInformation]
+    ask: Ask | None
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> int:
+        """The last stage."""
+        return len(self.stages) - 1
+
+    def place(self, level: str) -> int:
+        """The stage of a level; an error if the measurements do not reach it."""
+        for number, information in enumerate(self.stages):
+            if information.stage.level == level:
+                return number
+        raise InputError(
+            f"what was measured at level {level!r} does not determine the requested queries. Ask for a coarser level "
+            f"or fewer attributes, or save more measurements (protect --measurements all)."
+        )
+
+    def exactly(self, number: int) -> Bools:
+        """Which subsets have exact answers at this stage or below."""
+        out = np.zeros(len(self.decomposition.subsets), np.bool_)
+        for information in self.stages[number:]:
+            for known in information.known:
+                out |= known.marginal.gram > 0
+        return out
+
+
+def problem_of(
+    measurements: Measurements,
+    asked: Sequence[Query],
+    *,
+    facilities: Facilities | None = None,
+    noise: bool = True,
+) -> Problem:
+    """The problem that answers some queries from measurements.
+
+    Without ``noise`` no answer is ever requested, and the answers that would be known are taken from the strategy.
+    """
+    spine, schema, strategy = measurements.spine, measurements.schema, measurements.strategy
+    optimised = measurements.optimised
+    available = {level: available_queries(measurements, level) for level in spine.levels}
+    known = dict(measurements.exact) if noise else dict.fromkeys(_exact_pairs(measurements))
+    queries = [schema.query(name) for names in available.values() for name in names]
+    possible = possible_cells(schema, strategy)
+    decomposition = Decomposition.of(
+        schema,
+        measured=[*queries, *(schema.query(name) for name, _ in known)],
+        asked=asked,
+        zeros=attributes_with_zeros(schema, strategy, possible),
+    )
+    split = {level for _, level in known if optimised is not None and not optimised.keeps(level)}
+    stages = stages_of(spine, optimised, shared=next(iter(split), None))
+    tables = open_cells(
+        stages, decomposition, strategy, possible,
+        facilities=facilities, published=measurements.published, optimised=optimised,
+    )  # fmt: skip
+    informations = []
+    for stage, table in zip(stages, tables, strict=True):
+        informations.append(_information(measurements, stage, table, decomposition, available))
+    for (name, level), answers in known.items():
+        number = next(i for i, s in enumerate(stages) if (s.level is None if level in split else s.level == level))
+        unit = None if optimised is None or level in split else optimised.part_of.get(level)
+        one = Known(marginal=decomposition.marginal(schema.query(name)), answers=answers, unit=unit)
+        informations[number] = replace(informations[number], known=(*informations[number].known, one))
+    return _reaching(informations, decomposition, measurements.ask if noise else None)
+
+
+def _exact_pairs(measurements: Measurements) -> list[tuple[str, str]]:
+    """The (query, level) pairs that are published exactly."""
+    strategy, schema = measurements.strategy, measurements.schema
+    pairs = [(one.query, one.level) for one in strategy.constraints if isinstance(one, Invariant)]
+    if strategy.neighbours == "replace-one":
+        pairs.append((TOTAL, measurements.published.levels[0]))
+    return [(schema.query(query).name, level) for query, level in pairs]
+
+
+def available_queries(measurements: Measurements, level: str) -> list[str]:
+    """The measured queries of a level whose noisy answers are there."""
+    names = list(measurements.strategy.queries[level])
+    if isinstance(measurements.ask, SavedAnswers):
+        return [name for name in names if (name, level) in measurements.ask.tables]
+    return names
+
+
+def _information(
+    measurements: Measurements,
+    stage: Stage,
+    opened: Bools,
+    decomposition: Decomposition,
+    available: Mapping[str, list[str]],
+) -> StageInformation:
+    measured = {}
+    spans = np.zeros(stage.size, np.int64)
+    if stage.level is not None:
+        for name in available[stage.level]:
+            variance = np.maximum(measurements.variances(stage.level, name), NO_NOISE)
+            measured[name] = (decomposition.marginal(measurements.schema.query(name)), variance)
+        spans = measurements.shares[stage.level].spans.astype(np.int64)
+    packed = np.packbits(opened, axis=1)
+    keys = np.concatenate([packed, spans[:, None].astype(np.uint8)], axis=1)
+    _, first, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    none = np.zeros(stage.size, np.bool_)
+    return StageInformation(
+        stage=stage,
+        decomposition=decomposition,
+        measured=measured,
+        spans=spans,
+        kind=kind.reshape(-1).astype(np.int64),
+        opened=opened[first],
+        span=spans[first],
+        bare=none,
+        base=none,
+    )
+
+
+def _reaching(informations: list[StageInformation], decomposition: Decomposition, ask: Ask | None) -> Problem:
+    """The problem down to the finest level at which the measurements determine every unit."""
+    dropped: list[str] = []
+    while informations:
+        marked = _marked(informations)
+        if marked is not None and all(information.determined() for information in marked):
+            return Problem(decomposition=decomposition, stages=marked, ask=ask, dropped=tuple(dropped))
+        level = informations.pop().stage.level
+        dropped[:0] = [] if level is None else [level]
+    raise InputError(
+        "the measurements do not determine the requested queries at any level. Ask for coarser queries, or save more "
+        "measurements (protect --measurements all)."
+    )
+
+
+def _marked(informations: Sequence[StageInformation]) -> list[StageInformation] | None:
+    """Mark bare units (an unmeasured leaf, or an unmeasured unit with a bare only child) and base units.
+
+    None if a bare unit is not an only child, so that nothing determines it.
+    """
+    marked: list[StageInformation] = []
+    for here in reversed(informations):
+        above_bare = np.ones(here.stage.size, np.bool_)
+        if marked:
+            child, number = here.stage.children(np.arange(here.stage.size))
+            bare_child = marked[0].bare[child]
+            if (bare_child & np.repeat(number > 1, number)).any():
+                return None
+            assert here.stage.first_child is not None
+            above_bare = bare_child[here.stage.first_child[:-1]]
+        bare = above_bare & ((here.spans == 0) | (not here.measured))
+        marked.insert(0, replace(here, bare=bare, base=above_bare & ~bare))
+    return None if marked[0].bare.any() else marked
