@@ -27,7 +27,7 @@ demo: $(VENV)/kernels   ## protect a synthetic census, and see the error by leve
 	rm -rf tallyveil-demo && $(BIN)/tallyveil demo
 
 test: $(VENV)/dev       ## every test that runs in minutes (2 cores)
-	$(BIN)/tallyveil compile && $(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/tallyveil compile && $(BIN)/pytest -n 2 --dist loadscope -m "not slow"
 
 test-all: $(VENV)/dev   ## the slow tests too
 	$(BIN)/tallyveil compile && HYPOTHESIS_PROFILE=new $(BIN)/pytest -n 2

@@ -9,9 +9,9 @@ def levels_seen(monkeypatch) -> dict[str, Counts]:
     seen: dict[str, Counts] = {}
     work = engine.Level
 
-    def record(measurements, level, above, limits):
+    def record(measurements, level, above, *rest):
         seen[measurements.spine.levels[measurements.spine.depth(level) - 1]] = above
-        return work(measurements, level, above, limits)
+        return work(measurements, level, above, *rest)
 
     monkeypatch.setattr(engine, "Level", record)
     return seen

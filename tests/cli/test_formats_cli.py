@@ -293,5 +293,4 @@ def test_reading_a_large_extract_shows_its_progress(place, monkeypatch):
     words = ["evaluate", str(place / "EXT1940USCB.dat"), str(place / "run0"), "--query", "total", "--json"]
     assert run(*words).stderr == ""
     monkeypatch.setattr(progress, "LARGE", 1)
-    size = (place / "EXT1940USCB.dat").stat().st_size
-    assert run(*words).stderr.startswith(f"EXT1940USCB.dat: {size:,} bytes done after ")
+    assert run(*words).stderr.startswith("EXT1940USCB.dat: done after ")

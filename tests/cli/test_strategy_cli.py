@@ -225,7 +225,7 @@ def test_a_plan_shows_what_is_exact_without_noise_or_a_smallest_usable_count(lan
     words = ["--units", str(land / "units.csv"), "--epsilon", "1", "--invariant", "total@district", "--plan"]
     done = on(land, "protect", "counts.csv", *words)
     totals = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("total ")]
-    assert [row[:3] for row in totals] == [["exact"] * 3] * 2  # both tables
+    assert [row[:3] for row in totals] == [["exact"] * 3] * 3  # of the noise, of usable counts and of expected errors
     assert all("exact" not in row[3:] for row in totals)
     plan = json.loads(on(land, "protect", "counts.csv", *words, "--json").stdout)
     county = {one["query"]: one for one in plan["noise"] if one["level"] == "district"}

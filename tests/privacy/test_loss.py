@@ -89,7 +89,7 @@ def test_every_declared_figure_is_the_worst_over_all_neighbours_in_thousands_of_
     check_account(world, account_on(world))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(worlds(mechanisms=("gaussian",)) | optimised_worlds(mechanisms=("gaussian",)))
 def test_the_epsilon_by_privacy_loss_distribution_covers_every_pair_and_is_never_above_zcdp(world):
     check_distribution(world)

@@ -19,7 +19,7 @@ from tallyveil import Strategy
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import DiscreteGaussian, RunKey, draw
 
-HASH_SEEDS = range(6)
+HASH_SEEDS = range(4)
 TOGETHER = 2  # processes at a time
 
 

@@ -237,11 +237,11 @@ def test_verify_prints_a_line_per_check_and_ends_with_its_conclusion(folder, key
     lines = said.splitlines()
     assert code == 0
     assert all(line.split()[0] in ("holds", "unchecked") for line in lines[:-1])
-    assert lines[-1] == "The folder passes 24 checks; signature and post-processing were not checked."
+    assert lines[-1] == "The folder passes 25 checks; signature and post-processing were not checked."
     sign_release(folder, key)
     said = run("verify", folder, "--public-key", f"{key}.pub")[1]
     assert said.splitlines()[-1] == (
-        "The folder is signed with this key and passes 25 checks; post-processing was not checked."
+        "The folder is signed with this key and passes 26 checks; post-processing was not checked."
     )
     (folder / "truth.csv").write_text("37")
     code, said = run("verify", folder)

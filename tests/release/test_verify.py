@@ -555,9 +555,9 @@ def test_figures_of_solving_that_do_not_add_up_are_found(folder):
     reseal(folder, lambda c: c["observed"]["totals"].update(general=1))
     for change, line in [
         (lambda o: o.update(truth=37), "observed truth: 37, but the levels give None"),
-        (lambda o: o["levels"][0].update(truth=37), "observed levels 1: truth is unknown"),
-        (lambda o: o["levels"][0].pop("fast"), "observed levels 1: fast is missing"),
-        (lambda o: o["levels"][0].pop("gap"), "observed levels 1: gap is missing"),
+        (lambda o: o["levels"][0].update(truth=37), "observed levels, item 1: truth is unknown"),
+        (lambda o: o["levels"][0].pop("fast"), "observed levels, item 1: fast is missing"),
+        (lambda o: o["levels"][0].pop("gap"), "observed levels, item 1: gap is missing"),
         (lambda o: o["worst"].update(gap=0.0), "observed worst gap: 0.0, but the levels give 1e-09"),
         (lambda o: o["totals"].update(relaxed_persons=0), "observed totals relaxed_persons: 0, but the levels give 2"),
     ]:
