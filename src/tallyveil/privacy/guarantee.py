@@ -13,7 +13,7 @@ from tallyveil.privacy.budget import Number, exact, exact_delta, rounded_up
 from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.conversions import epsilon_from_rho, implied_epsilon, rho_from_epsilon
 from tallyveil.privacy.loss import Loss
-from tallyveil.privacy.pld import pld_epsilon
+from tallyveil.privacy.pld import pld_delta, pld_epsilon
 from tallyveil.privacy.strategy import REPORTING_DELTA, Strategy
 
 if TYPE_CHECKING:
@@ -141,7 +141,10 @@ def account_of(
 
     by_pld = strategy.accounting == "pld"
     tight, reason = pld_epsilon(loss, delta_) if gaussian and (pld or by_pld) else (None, None)
-    in_all = _guaranteed(strategy, tight, delta_) if by_pld and tight is not None else from_rho(whole)
+    in_all = tight if by_pld and tight is not None else from_rho(whole)
+    if by_pld and tight is not None and _holds_as_calibrated(loss, delta_):
+        in_all = rounded_up(strategy.epsilon or Fraction(0))
+        tight = min(tight, in_all)  # the search for it stops near the smallest
     most = in_all if strategy.neighbours == "replace-one" else math.inf
     return Account(
         epsilon=in_all,
@@ -158,8 +161,7 @@ def account_of(
     )
 
 
-def _guaranteed(strategy: Strategy, tight: float, delta: Fraction) -> float:
-    """Return the epsilon that a strategy was calibrated to if it holds at this delta, otherwise the one that holds."""
-    assert strategy.epsilon is not None
-    wanted = rounded_up(strategy.epsilon)
-    return wanted if delta == strategy.delta and tight <= wanted else tight
+def _holds_as_calibrated(loss: Loss, delta: Fraction) -> bool:
+    """Whether delta is that of the strategy, and the epsilon that it was calibrated to holds there."""
+    wanted = loss.strategy.epsilon
+    return wanted is not None and delta == loss.strategy.delta and pld_delta(loss, wanted) <= delta

@@ -21,7 +21,9 @@ from tallyveil.privacy.neighbour_pairs import at_budget, differing_counts
 LARGEST_RHO = 1000  # far beyond any use; the distribution grows with rho
 SMALLEST_DELTA = 1e-100
 MOST_PAIRS = 1000  # of different sets of counts; each takes some hundredths of a second
-DIGITS = 6  # of a calibrated rho, so that it does not depend on the last bits of a platform's arithmetic
+DIGITS = (
+    8  # of a calibrated rho: not the last bits of a platform, but enough where a loss of coarse noise is near epsilon
+)
 
 
 def pld_epsilon(loss: Loss, delta: Fraction) -> tuple[float | None, str | None]:
@@ -109,7 +111,7 @@ def _largest_rho(pairs: tuple[Counts, ...], epsilon: Fraction, delta: Fraction) 
     outside = _first_outside(partial(excess, pairs[0]), low)
     worst: Counts | None = pairs[0]
     while worst is not None:
-        outside = _boundary(partial(excess, worst), inside=low, outside=outside, tolerance=1e-7)
+        outside = _boundary(partial(excess, worst), inside=low, outside=outside, tolerance=1e-9)
         rho = _few_digits_down(math.exp(outside))
         outside = math.log(rho)
         worst = next((pair for pair in pairs if largest_delta(at_budget(pair, rho), epsilon_) > delta), None)
@@ -145,8 +147,8 @@ def _boundary(excess: Callable[[float], float], *, inside: float, outside: float
 def _few_digits_down(value: float) -> Fraction:
     """Return a positive number rounded down to ``DIGITS`` significant digits.
 
-    >>> _few_digits_down(2.73999999)
-    Fraction(273999, 100000)
+    >>> _few_digits_down(2.7399999999)
+    Fraction(27399999, 10000000)
     """
     unit = Fraction(10) ** (math.floor(math.log10(value)) + 1 - DIGITS)
     return Fraction(value) // unit * unit
