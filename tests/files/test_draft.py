@@ -2,6 +2,7 @@
 
 import tomllib
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -337,7 +338,7 @@ def test_a_total_is_known_by_its_sums_whatever_it_is_called():
     table[["a", "b", "c"]] = rows
     draft = draft_table(table)
     assert draft.book.total == "zusammen"
-    assert comments(draft, "table.total") == {None: "taken as the total: the cells sum to it in nearly every row"}
+    assert comments(draft, "table.total") == {None: "taken as the total: the cells sum to it"}
 
 
 def test_years_in_rows_are_not_added_up_without_a_word():
@@ -625,6 +626,18 @@ def test_thousands_separated_by_dots_are_counts_and_the_reader_says_what_to_do()
         read_counts(table, draft.book)
     shares = draft_table(table.assign(weiblich=[f"0.{i:03d}" for i in range(24)]))
     assert "weiblich" in shares.book.ignore
+
+
+def test_fractions_with_a_decimal_comma_are_no_labels_and_leave_the_counts_alone():
+    rows = []
+    for i, (post, sex) in enumerate(product(range(40), ("mies", "nainen"))):
+        young, old = 90 + 7 * i, 38 + i * i % 61
+        rows.append([f"R{post // 8}", f"{post:05d}", sex, young, old, young + old, f"{i % 7},{10 + i}"])
+    table = pd.DataFrame(rows, columns=["region", "post", "sex", "age_0_14", "age_15_", "sum", "loans"]).astype(str)
+    draft = draft_table(table)
+    assert (draft.book.layout, draft.book.total) == ("wide", "sum")
+    assert draft.book.ignore == ("loans",)
+    assert "sex" in draft.book.attributes
 
 
 def test_rows_of_totals_among_labels_and_units_are_named_since_they_would_be_counted_twice():

@@ -153,7 +153,7 @@ def _wide(
         "total": reading.total,
     }
     if reading.total is not None and not is_total(reading.total):
-        more.append(Note(field=("table", "total"), text="taken as the total: the cells sum to it in nearly every row"))
+        more.append(Note(field=("table", "total"), text="taken as the total: the cells sum to it"))
     unnamed = [name for name in names if name.startswith("attribute_")]
     more += [
         Note(field=("attributes", name), text="give this attribute a name, here and in column") for name in unnamed

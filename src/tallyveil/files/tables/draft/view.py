@@ -18,6 +18,8 @@ from tallyveil.files.tables.sources import Source, batches
 _MOST_VALUES = 250_000_000  # values that are kept, of four bytes each: the rows after them are not looked at
 _NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?$|^[0-9]{1,3}([., '\x{a0}\x{202f}][0-9]{3})+$"  # the reader refuses separators
 _DOTS = r"^[1-9][0-9]{0,2}(\.[0-9]{3})+$"
+_COMMAS = r"^[+-]?[0-9]+,[0-9]+$"
+_THOUSANDS = r"^[0-9]{1,3}(,[0-9]{3})+$"
 _DATE = r"^[0-9]{4}[-/.][0-9]{1,2}([-/.][0-9]{1,2}([T ].*)?)?$|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4}$"
 
 
@@ -73,9 +75,10 @@ class Column:
     @cached_property
     def numbers(self) -> Floats:
         """Each distinct value as a number, or NaN."""
+        texts = pc.replace_substring(self.texts, ",", ".") if self._has_decimal_commas else self.texts
         marks = r"[, '\x{a0}\x{202f}.]" if self._has_dots_for_thousands else r"[, '\x{a0}\x{202f}]"
-        whole = pc.replace_substring_regex(self.texts, marks, "")
-        digits = pc.if_else(pc.match_substring_regex(self.texts, _NUMBER), whole, None)
+        whole = pc.replace_substring_regex(texts, marks, "")
+        digits = pc.if_else(pc.match_substring_regex(texts, _NUMBER), whole, None)
         return np.asarray(digits.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
 
     @cached_property
@@ -83,6 +86,14 @@ class Column:
         """Whether every dot is followed by three digits and no number begins with zero: 1.234 in a German table."""
         dotted = self.occurring.filter(pc.match_substring(self.occurring, "."))
         return len(dotted) > 1 and bool(pc.all(pc.match_substring_regex(dotted, _DOTS)).as_py())
+
+    @cached_property
+    def _has_decimal_commas(self) -> bool:
+        """Whether numbers have commas that cannot all separate thousands: 2,52 in a Finnish table."""
+        written = self.occurring.filter(pc.match_substring(self.occurring, ","))
+        numbers = pc.all(pc.match_substring_regex(written, _COMMAS)).as_py()
+        thousands = pc.all(pc.match_substring_regex(written, _THOUSANDS)).as_py()
+        return len(written) > 0 and bool(numbers) and not thousands
 
     @cached_property
     def is_number(self) -> bool:
