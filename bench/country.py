@@ -101,7 +101,7 @@ def plain(place: Path, _: int, rows: list[Row]) -> None:
     levels = ["state", "county", "tract", "block_group", "block"]
     attributes = ["hhgq", "votingage", "hispanic", "cenrace"]
     with timed("plain pass", rows):
-        table = pq.read_table(place / "people.parquet", read_dictionary=[*levels, *attributes])
+        table = pq.read_table(place / "people.parquet", read_dictionary=[*levels, *attributes]).unify_dictionaries()
         pq.write_table(table, place / "plain_block.parquet")
         for depth in range(len(levels) - 1, 0, -1):
             table = table.group_by([*levels[:depth], *attributes]).aggregate([("count", "sum")])

@@ -1,8 +1,8 @@
 """The tables of one level of a release: a wide one with a row per unit, and a tidy one with a row per number.
 
 In a tidy table every attribute has a column. ``_T``, SDMX's code for the total of a dimension, stands where a query
-does not distinguish it. If the detailed query has many rows, those that are zero are left out, as in
-``release.parquet``: there may be thousands of them for each unit.
+does not distinguish it. The zeros of queries with many rows are left out, as in ``release.parquet``: there may be
+thousands of them for each unit.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from tallyveil.files.release_folder.margin_columns import MarginsOf
 from tallyveil.files.tables.columns import first_line
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.nouns.schema import DETAILED, TOTAL, Query
+from tallyveil.nouns.schema import TOTAL, Query
 from tallyveil.nouns.tables import path_columns
 from tallyveil.release.plan import level_queries
 from tallyveil.release.release import Release
 
 ALL = "_T"
-DENSE = 100  # rows of the detailed query up to which zeros are included
-NUMBERS = 1_000_000  # numbers that are held in memory at a time, and that fit on an Excel sheet
+DENSE = 100  # rows of a query up to which zeros are included
+NUMBERS = 1_000_000  # numbers of a piece of a tidy table, which fit on an Excel sheet
+WIDER = 4  # how many times more numbers a piece of a wide table has, where each takes less memory
 
 
 @final
@@ -93,7 +94,7 @@ class LevelTables:
         """One row per unit, one column per answer (``query:label*label``), each followed by its margin of error."""
         names = [query.name for query in self.queries]
         query_of = {name: query for query in self.queries for name in query_columns(query)}
-        for units in self._pieces():
+        for units in self._pieces(WIDER * NUMBERS):
             table = level_part(self.people, self._counts, self.level, names, units)
             columns: dict[str, Any] = self._whole_code(units)
             for name in table.column_names:
@@ -111,19 +112,24 @@ class LevelTables:
 
     def tidy_with_units(self) -> Iterator[tuple[Integers, pa.Table]]:
         """The pieces of the tidy table, each with the unit of every row."""
-        for units in self._pieces():
-            parts = [self._tidy(query, units) for query in self.queries]
+        for units in self._pieces(NUMBERS):
+            paths = self._whole_code(units) | path_columns(self.people.spine, self.level, units, names=True)
+            parts = [self._tidy(query, units, paths) for query in self.queries]
             yield np.concatenate([unit for unit, _ in parts]), pa.concat_tables([table for _, table in parts])
 
-    def _tidy(self, query: Query, units: Integers) -> tuple[Integers, pa.Table]:
+    def _tidy(
+        self, query: Query, units: Integers, paths: Mapping[str, pa.DictionaryArray]
+    ) -> tuple[Integers, pa.Table]:
         counts = self._counts.taken(units).merged(np.arange(len(units) + 1), query.row_of_cell, query.size)
         if is_sparse(query):
             unit, row, count = counts.unit(), counts.cell.astype(np.int64), counts.count.astype(np.int64)
         else:
             unit, row = np.divmod(np.arange(len(units) * query.size), query.size)
             count = counts.dense().reshape(-1).astype(np.int64)
-        columns: dict[str, Any] = self._whole_code(units[unit])
-        columns |= path_columns(self.people.spine, self.level, units[unit], names=True)
+        columns: dict[str, Any] = {
+            name: pa.DictionaryArray.from_arrays(path.indices.take(pa.array(unit)), path.dictionary)
+            for name, path in paths.items()
+        }
         columns["query"] = _constant(_published_name(query), len(row))
         labels = list(product(*query.row_labels))
         for factor in self.factors:
@@ -164,9 +170,9 @@ class LevelTables:
         merged = self._counts.merged(np.arange(self.units + 1), query.row_of_cell, query.size)
         return int(merged.entries)
 
-    def _pieces(self) -> Iterator[Integers]:
+    def _pieces(self, numbers: int) -> Iterator[Integers]:
         """The units in pieces that need not fit into memory together; a piece ends with the units of a parent."""
-        size = max(1, NUMBERS // max(1, sum(query.size for query in self.queries)))
+        size = max(1, numbers // max(1, sum(query.size for query in self.queries)))
         depth = self.people.spine.depth(self.level)
         ends = self.people.spine.first_child[depth - 1] if depth else np.array([0, self.units])
         first = 0
@@ -187,7 +193,7 @@ class LevelTables:
 
 def is_sparse(query: Query) -> bool:
     """Whether only the non-zero rows of a query are in a tidy table."""
-    return query.name == DETAILED and query.size > DENSE
+    return query.size > DENSE
 
 
 def level_tables(

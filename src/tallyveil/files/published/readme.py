@@ -27,8 +27,9 @@ def readme_lines(release: Release, tables: Sequence[LevelTables], *, name: str) 
         "The wide table of a level has one row per unit. A column is named query:label, with labels joined by *.",
         f"The tidy table has one row per number and a column for each attribute; {ALL} means all labels together.",
     ]
-    if any(is_sparse(query) for one in tables for query in one.queries):
-        lines.append("In the tidy table, the rows of the query called detailed are the non-zero ones.")
+    sparse = dict.fromkeys(query.name for one in tables for query in one.queries if is_sparse(query))
+    if sparse:
+        lines.append(f"The tidy table leaves out the zeros of {', '.join(sparse)}.")
     if any(one.has_margins for one in tables):
         lines.append(
             "moe90 is the margin of error at 90%: about nine in ten released counts of a given size are within it of "

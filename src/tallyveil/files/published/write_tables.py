@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tallyveil._workers import workers
 from tallyveil.errors import InputError
 from tallyveil.files.atomic import new_folder
 from tallyveil.files.published.level_tables import LevelTables, level_tables
@@ -75,8 +76,13 @@ def write_tables(
     readme = readme_lines(release, tables, name=place.resolve().name)
     with new_folder(target) as made:
         write_text("".join(f"{line}\n" for line in readme), made / "README.txt")
-        for one in tables:
-            _write_level(one, made / file_stem(one.level), format, readme, name=place.resolve().name)
+        jobs = [
+            job
+            for one in reversed(tables)  # the largest tables begin first
+            for job in _jobs(one, made / file_stem(one.level), format, readme, name=place.resolve().name)
+        ]
+        with workers() as run:
+            list(run(lambda job: job(), jobs))
         names = sorted(path.name for path in made.iterdir())
     return [target / name for name in names]
 
@@ -90,16 +96,23 @@ def file_stem(level: str) -> str:
     return level if re.fullmatch(r"[\w\-]([\w\- .]*[\w\-])?", level) and level != "README" else safe_name(level)
 
 
-def _write_level(tables: LevelTables, path: Path, kind: TableFormat, readme: Sequence[str], *, name: str) -> None:
+def _jobs(
+    tables: LevelTables, path: Path, kind: TableFormat, readme: Sequence[str], *, name: str
+) -> list[Callable[[], None]]:
+    """What writes the files of a level, a file each."""
     if kind == "xlsx":
-        write_workbook(tables, path.with_name(f"{path.name}.xlsx"), readme)
-    elif kind == "sdmx-csv":
-        pieces = sdmx_pieces(tables, structure=structure_of(None, name))
-        write_table(map(without_formulas, pieces), path.with_name(f"{path.name}.csv"))
-    else:
-        for pieces, ending in ((tables.wide(), ""), (tables.tidy(), "_tidy")):
-            safe: Iterator[pa.Table] = map(without_formulas, pieces) if kind == "csv" else pieces
-            write_table(safe, path.with_name(f"{path.name}{ending}.{kind}"))
+        return [lambda: write_workbook(tables, path.with_name(f"{path.name}.xlsx"), readme)]
+    if kind == "sdmx-csv":
+        structure = structure_of(None, name)
+        return [lambda: _write(sdmx_pieces(tables, structure=structure), path.with_name(f"{path.name}.csv"))]
+    return [
+        lambda: _write(tables.wide(), path.with_name(f"{path.name}.{kind}")),
+        lambda: _write(tables.tidy(), path.with_name(f"{path.name}_tidy.{kind}")),
+    ]
+
+
+def _write(pieces: Iterator[pa.Table], path: Path) -> None:
+    write_table(map(without_formulas, pieces) if path.suffix == ".csv" else pieces, path)
 
 
 def without_formulas(table: pa.Table) -> pa.Table:

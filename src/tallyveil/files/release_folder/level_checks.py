@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallyveil._arrays import Integers
+from tallyveil._workers import workers_ahead
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.layout import level_columns, level_name, level_part, with_margins
 from tallyveil.files.release_folder.strict import ReadRelease
@@ -16,6 +17,8 @@ from tallyveil.files.tables.geography import unit_code
 from tallyveil.release.plan import level_queries
 
 Columns = dict[str, Integers]
+
+PIECE = 1 << 14  # rows that are compared together
 
 
 @dataclass(eq=False)
@@ -27,19 +30,22 @@ class LevelProblems:
 
 
 def read_levels(release: ReadRelease) -> LevelProblems:
-    """Compare every table by level with the counts, and with the table of the level below it."""
-    problems, below = LevelProblems(), None
+    """Compare every table by level with the counts.
+
+    Tables that are all sums of the same counts agree with each other, so children are compared with parents only where
+    a table differs.
+    """
+    problems = LevelProblems()
     for level in reversed(release.spine.levels):
         try:
-            table = _level_table(release, level)
-            own = _level_sums(release, level, table, below, problems)
+            _compare_with_counts(release, level, _level_table(release, level))
+        except (BrokenError, UncheckedError) as problem:
+            problems.levels.append(problem)
         except Exception as problem:  # whatever the file holds
-            known = isinstance(problem, BrokenError | UncheckedError)
             why = f"{level_name(level)} cannot be read: {type(problem).__name__}, {problem}"
-            problems.levels.append(problem if known else BrokenError(why))
-            problems.children.append(UncheckedError(f"{level_name(level)} cannot be compared"))
-            own = None
-        below = own
+            problems.levels.append(BrokenError(why))
+    if problems.levels:
+        problems.children = _children_problems(release)
     return problems
 
 
@@ -62,70 +68,72 @@ def _level_table(release: ReadRelease, level: str) -> CheckedTable:
     return table
 
 
-def _level_sums(
-    release: ReadRelease, level: str, table: CheckedTable, below: Columns | None, problems: LevelProblems
-) -> Columns:
-    """Compare a level's table with the counts and with the level below, and sum its columns by parent."""
+def _compare_with_counts(release: ReadRelease, level: str, table: CheckedTable) -> None:
+    """Refuse a table that is not the sum of the counts, piece by piece, several pieces at a time."""
     counts, queries = release.people.at(level), level_queries(release.strategy, release.schema, level)
-    depth = release.spine.depth(level)
+
+    def compare(numbered: tuple[int, pa.Table]) -> None:
+        first, piece = numbered
+        units = np.arange(first, first + piece.num_rows)
+        _compare(release, level, piece, level_part(release.people, counts, level, queries, units), first)
+
+    with workers_ahead() as run:
+        for _ in run(compare, table.pieces(PIECE)):
+            pass
+
+
+def _compare(release: ReadRelease, level: str, piece: pa.Table, expected: pa.Table, first: int) -> None:
+    """Refuse a value that differs from the release, and a margin of error that is impossible."""
+    name, known = level_name(level), dict(zip(expected.column_names, expected.columns, strict=True))
+    for column, values in zip(piece.column_names, piece.columns, strict=True):
+        if column not in known:
+            _check_margins(name, values, column)
+        elif pa.types.is_integer(values.type):
+            stated, right = values.to_numpy(), known[column].to_numpy()
+            if (stated != right).any():
+                row = int(np.argmax(stated != right))
+                unit = unit_code(release.spine, level, first + row)
+                raise BrokenError(
+                    f"{name}, {level} {unit}, {column}: {stated[row]}, but release.parquet gives {right[row]}"
+                )
+        else:
+            refuse_differing(name, values, known[column], column=column, first=first)
+
+
+def _children_problems(release: ReadRelease) -> list[Exception]:
+    """Where the tables of two levels disagree, from the finest level to the coarsest."""
+    problems: list[Exception] = []
+    below: Columns | None = None
+    for level in reversed(release.spine.levels):
+        try:
+            below = _compare_children(release, level, below, problems)
+        except Exception:  # whatever the file holds
+            problems.append(UncheckedError(f"{level_name(level)} cannot be compared"))
+            below = None
+    return problems
+
+
+def _compare_children(release: ReadRelease, level: str, below: Columns | None, problems: list[Exception]) -> Columns:
+    """Compare a level's table with the sums of the level below, and return the sums of its columns by parent."""
+    table, depth = _level_table(release, level), release.spine.depth(level)
+    columns = level_columns(release.spine, release.schema, release.strategy, level)
+    counted = [field.name for field in columns if pa.types.is_integer(field.type)]
     parents = release.spine.parents(level) if depth else np.zeros(1, dtype=np.int64)
     sums: Columns = {}
-    for first, piece in table.pieces(1 << 14):
+    for first, piece in table.pieces(PIECE):
         units = np.arange(first, first + piece.num_rows)
-        expected = level_part(release.people, counts, level, queries, units)
-        _compare(release, level, piece, expected, first, problems)
-        counted = {field.name for field in expected.schema if pa.types.is_integer(field.type)}
-        for name, values in zip(piece.column_names, piece.columns, strict=True):
-            if name in counted:
-                numbers = values.to_numpy()
-                _add_up(sums.setdefault(name, np.zeros(parents[-1] + 1, np.int64)), parents[units], numbers)
-                if below is not None and name in below:
-                    _compare_children(release, depth, name, numbers, below[name][units], first, problems)
-    return sums
-
-
-def _compare(
-    release: ReadRelease, level: str, piece: pa.Table, expected: pa.Table, first: int, problems: LevelProblems
-) -> None:
-    """Record the first value that differs from the release, or a margin of error that is impossible."""
-    if any(isinstance(problem, BrokenError) for problem in problems.levels):
-        return
-    name, known = level_name(level), dict(zip(expected.column_names, expected.columns, strict=True))
-    try:
-        for column, values in zip(piece.column_names, piece.columns, strict=True):
-            if column not in known:
-                _check_margins(name, values, column)
-            elif pa.types.is_integer(values.type):
-                stated, right = values.to_numpy(), known[column].to_numpy()
-                if (stated != right).any():
-                    row = int(np.argmax(stated != right))
-                    unit = unit_code(release.spine, level, first + row)
-                    raise BrokenError(
-                        f"{name}, {level} {unit}, {column}: {stated[row]}, but release.parquet gives {right[row]}"
+        for name in counted:
+            numbers = piece.column(name).to_numpy()
+            _add_up(sums.setdefault(name, np.zeros(parents[-1] + 1, np.int64)), parents[units], numbers)
+            if below is not None and name in below and (below[name][units] != numbers).any():
+                row = int(np.argmax(below[name][units] != numbers))
+                problems.append(
+                    BrokenError(
+                        f"{level} {unit_code(release.spine, level, first + row)}, {name}: {numbers[row]:,}, but its "
+                        f"{release.spine.levels[depth + 1]} rows sum to {below[name][units[row]]:,}"
                     )
-            else:
-                refuse_differing(name, values, known[column], column=column, first=first)
-    except BrokenError as problem:
-        problems.levels.append(problem)
-
-
-def _compare_children(
-    release: ReadRelease,
-    depth: int,
-    column: str,
-    parents: Integers,
-    sums: Integers,
-    first: int,
-    problems: LevelProblems,
-) -> None:
-    if (sums != parents).any() and not any(isinstance(problem, BrokenError) for problem in problems.children):
-        row, level = int(np.argmax(sums != parents)), release.spine.levels[depth]
-        problems.children.append(
-            BrokenError(
-                f"{level} {unit_code(release.spine, level, first + row)}, {column}: {parents[row]:,}, but its "
-                f"{release.spine.levels[depth + 1]} rows sum to {sums[row]:,}"
-            )
-        )
+                )
+    return sums
 
 
 def _add_up(sums: Integers, parent: Integers, numbers: Integers) -> None:
