@@ -48,3 +48,15 @@ def words_of(text: str) -> list[str | float]:
     """The words of a text, numbers and percentages as numbers."""
     number = re.compile(r"[\d,]+%?")
     return [float(w.rstrip("%").replace(",", "")) if number.fullmatch(w) else w for w in text.split()]
+
+
+WALKS = runpy.run_path(str(DOCS / "generate_walks.py"))
+
+
+@pytest.mark.parametrize("page", WALKS["pages"](), ids=lambda page: page.stem)
+def test_the_commands_of_a_walk_print_what_the_page_shows(page):
+    """Progress and seconds aside; another machine may round a few counts otherwise."""
+    shown = page.read_text()
+    pairs = zip(words_of(shown), words_of(WALKS["made"](shown, WALKS["in_a_shell"])), strict=True)
+    for mine, theirs in pairs:
+        assert theirs == (mine if isinstance(mine, str) else pytest.approx(mine, rel=0.2, abs=3))

@@ -1,0 +1,70 @@
+"""Run the commands that pages of the manual show, and write down what they print.
+
+A page names the files it needs in a comment (``<!-- files: examples/messy/schools.csv -->``). Its ``console`` blocks
+are run in order in one empty folder: lines that begin with ``$`` are commands, and what follows is what they print,
+without the lines about progress. A page that is up to date is not changed by this script; a test checks that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+FILES = re.compile(r"<!-- files: (.*?) -->")
+PROGRESS = re.compile(r": done after [\d.]+ |re-runs done|kernels")
+
+Execute = Callable[[str, Path], str]
+
+
+def pages() -> list[Path]:
+    """The pages that show commands with what they print."""
+    return [
+        path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts and BLOCK.search(path.read_text())
+    ]
+
+
+def made(text: str, execute: Execute) -> str:
+    """The text of a page with the output of its commands, each run by ``execute`` in the same folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        for names in FILES.findall(text):
+            for name in names.split():
+                shutil.copy(DOCS.parent / name, folder)
+        return BLOCK.sub(lambda block: f"```console\n{_ran(block[1], execute, Path(folder))}```", text)
+
+
+def in_a_shell(command: str, folder: Path) -> str:
+    """What a command prints when it is run as a reader would."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "COLUMNS": "110"}
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(command, shell=True, cwd=folder, env=environment, text=True, check=True, **streams)
+    return done.stdout
+
+
+def _ran(block: str, execute: Execute, folder: Path) -> str:
+    commands = [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
+    return "".join(f"$ {command}\n{_tidy(execute(command, folder))}" for command in commands)
+
+
+def _tidy(output: str) -> str:
+    """Output without lines about progress or spaces at the ends of lines, and ending in one line break."""
+    text = "\n".join(line.rstrip() for line in output.splitlines() if not PROGRESS.search(line)).strip("\n")
+    return f"{text}\n" if text else ""
+
+
+def main() -> None:
+    """Bring all pages up to date."""
+    for path in pages():
+        path.write_text(made(path.read_text(), in_a_shell))
+
+
+if __name__ == "__main__":
+    main()
