@@ -97,7 +97,7 @@ def _no_use(column: Column, *, forced: bool, only: bool) -> str | None:
             return "dates"
         if column.is_free_text or (is_remark(column.name) and not column.is_number):
             return "free text"
-        if column.is_number and not column.is_whole:
+        if column.is_number and not column.is_whole and not is_age(column.name):
             return "fractions or negative numbers, so not counts"
         if column.is_number and not _is_coded(column):
             is_row_number = is_identifier(column.name) and column.is_unique

@@ -11,20 +11,18 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
-from tallyveil._arrays import Bools, Floats
+from tallyveil._arrays import Bools
 from tallyveil.files.tables.draft.notes import Note
+from tallyveil.files.tables.draft.sums import marked_rows, total_marks
 from tallyveil.files.tables.draft.view import Column, View
-from tallyveil.files.tables.draft.words import says_total
 from tallyveil.files.tables.excel import is_workbook, sheet_rows
 from tallyveil.files.tables.form import PLAIN, FileForm, Row, is_filled, joined_names
 from tallyveil.files.tables.sources import is_parquet, text_rows
 
 _LOOKED_AT = 60  # rows at the start and at the end of a file
 _MOST_BYTES = 1 << 26  # of a text file; in larger ones only the start is looked at
-_MOST_TIMES = 6  # totals of totals: how often people may be repeated
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,'\s\u00a0\u202f]*%?")
 
 
@@ -51,9 +49,8 @@ def form_of_file(path: Path, sheet: str | None) -> tuple[FileForm, list[Note]]:
 
 def form_of_table(view: View, form: FileForm) -> tuple[FileForm, list[Note]]:
     """Which rows of a table are totals of others, and which cells are empty because the value above holds for them."""
-    marks = _totals(view)
-    kept = ~_any([_marked(view.columns[name], values) for name, values in marks.items()], view.rows)
-    down = _merged(list(view.columns.values()), kept)
+    marks = total_marks(view)
+    down = _merged(list(view.columns.values()), ~marked_rows(view, marks))
     notes = []
     if marks:
         words = "rows that only repeat people of other rows, so they are left out"
@@ -139,44 +136,6 @@ def _continues(row: Row) -> bool:
 
 def _is_number(cell: str) -> bool:
     return _NUMBER.fullmatch(cell.strip()) is not None
-
-
-def _totals(view: View) -> dict[str, tuple[str, ...]]:
-    """The labels of rows that are called totals, by column, if the numbers confirm that they repeat other rows."""
-    texts = [column for column in view.columns.values() if not column.is_number and column.size > 1]
-    marks = {column.name: tuple(label for label in column.labels if says_total(label)) for column in texts}
-    rows = {name: _marked(view.columns[name], values) for name, values in marks.items() if values}
-    kept = ~_any(list(rows.values()), view.rows)
-    numbers = [_numbers(column) for column in view.columns.values() if column.is_whole]
-    found = {}
-    for name, marked in rows.items():
-        alone = marked & ~_any([others for other, others in rows.items() if other != name], view.rows)
-        if any(_repeats(number, alone, kept) for number in numbers):
-            found[name] = marks[name]
-    return found
-
-
-def _any(masks: Sequence[Bools], rows: int) -> Bools:
-    """The rows that any of some masks has."""
-    found: Bools = np.any([np.zeros(rows, dtype=np.bool_), *masks], axis=0)
-    return found
-
-
-def _repeats(numbers: Floats, totals: Bools, kept: Bools) -> bool:
-    """Whether rows of totals repeat all people of the others, once or several times, but for a few mistakes."""
-    people = float(numbers[kept].sum())
-    times = float(numbers[totals].sum()) / people if people else 0.0
-    return 1 <= round(times) <= _MOST_TIMES and abs(times - round(times)) < 0.005
-
-
-def _marked(column: Column, labels: Sequence[str]) -> Bools:
-    """The rows that have one of these labels."""
-    marked: Bools = np.isin(np.array(column.texts.to_pylist()), labels)[column.of_row]
-    return marked
-
-
-def _numbers(column: Column) -> Floats:
-    return np.nan_to_num(column.numbers)[column.of_row]
 
 
 def _merged(columns: Sequence[Column], kept: Bools) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from tallyveil.files.tables.draft.form import form_of_file, form_of_table
 from tallyveil.files.tables.draft.geography import Geography, find_geography
 from tallyveil.files.tables.draft.layout import FILL_IN, Layout, find_layout
 from tallyveil.files.tables.draft.notes import Note, commented
+from tallyveil.files.tables.draft.sums import cuts_of
 from tallyveil.files.tables.draft.view import View, view_table
 from tallyveil.files.tables.draft.words import is_sum_label
 from tallyveil.files.tables.entries import wide_columns
@@ -81,7 +82,8 @@ def draft_table(
     view, form, form_notes = _viewed(source, sheet)
     asked = Asked(levels=tuple(levels), attributes=tuple(attributes), count=count, words=dictionary or {})
     _check(view, asked)
-    geography = find_geography(view, asked)
+    cuts = {name: cuts_of(view.columns[name], marks) for name, marks in form.total_rows.items()}
+    geography = find_geography(view, asked, {name: sizes for name, sizes in cuts.items() if sizes})
     layout = find_layout(geography, asked)
     missing = _missing(view, geography, layout)
     sums, notes = _rows_of_totals(geography, layout), _notes(view, geography, layout)

@@ -32,6 +32,7 @@ _PLACES = _words("""
     departement mun munic aldeia povoado bairro localidad localidade parroquia corregimiento vereda colonia
     wilaya daira oblast rayon raion okrug voivodeship wojewodztwo powiat gmina kraj okres obec fylke kommune kommun
     maakunta kunta ilce mahalle provinsi kabupaten kecamatan kelurahan desa barangay upazila thana mouza tehsil taluk
+    aire groupement chefferie collectivite fokontany payam boma lokalite nomos dimos subcounty sublocation estate
     mandal panchayat woreda kebele cercle prefektur catchment healthzone postcode plz zip
 """)
 _TIMES = _words("year annee ano jahr anno month mois mes monat wave quarter")
@@ -179,7 +180,11 @@ _REMARKS = _words(
     "comment comments remark remarks note notes observation observations observacoes bemerkung comentario"
 )
 MISSING = _words("na n/a nan null #n/a - . .. ?")  # what stands for a missing value
-_TOTALS = {*TOTALS, *_words("ensemble insgesamt gesamt total_general")}
+_TOTALS = {
+    *TOTALS,
+    *_words("ensemble insgesamt gesamt total_general yhteensa totalt summe totale enrolment enrollment all"),
+    *("grand total", "total geral", "total general", "all persons", "all people", "both sexes", "total population"),
+}
 
 
 @cache
