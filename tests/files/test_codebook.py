@@ -9,6 +9,7 @@ from small_tables import LAYOUTS, same
 
 from tallyveil.errors import InputError
 from tallyveil.files import Codebook, codebook_from_toml, codebook_to_toml, draft_codebook, read_codebook, read_counts
+from tallyveil.files.tables.form import FileForm
 from tallyveil.files.tables.write import codebook_for, write_table
 from tallyveil.nouns.histogram import Filter
 
@@ -155,6 +156,16 @@ labels = st.lists(st.text("abcd_ é", min_size=1, max_size=4), min_size=1, max_s
             "where_is_public": st.booleans(),
             "stamps": st.lists(st.text('ab"\n#é ', min_size=1).filter(str.strip)).map(tuple),
             "sheet": st.sampled_from([None, "Sheet 1"]),
+            "form": st.builds(
+                FileForm,
+                encoding=st.sampled_from([None, "cp1252"]),
+                title_rows=st.integers(0, 2),
+                header_rows=st.integers(1, 3),
+                note_rows=st.integers(0, 2),
+                thousands=st.sampled_from([None, ".", " "]),
+                fill_down=st.sampled_from([(), ("a b", "é")]),
+                total_rows=st.sampled_from([{}, {"a b": ("All", "")}]),
+            ),
             "named": st.booleans(),
             "filtered": st.sampled_from([None, Filter(where={"hiv": "yes"}), Filter(where={"a b": ""}, public=True)]),
         }

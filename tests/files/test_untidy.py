@@ -252,3 +252,80 @@ def test_a_release_of_an_untidy_file_is_evaluated_without_a_codebook(tmp_path):
     from tallyveil.files.release_folder.read_folder import read_source
 
     assert read_source(tmp_path / "release") == book
+
+
+def portal(*, rounded=False, names=True):
+    """A download from a statistical portal: totals of sexes, ages and units are rows like all others."""
+    rng = np.random.default_rng(11)
+    leaves = [f"P{p}{m}" for p in range(1, 4) for m in "abcde"]
+    base = {cell: int(rng.integers(0, 900)) for cell in product(leaves, "MF", ("Y0-14", "Y15-64", "Y65+"))}
+    units = ["XX", "P1", "P2", "P3", *leaves]
+    rows = []
+    for geo, sex, age in product(units, "TMF", ("TOTAL", "Y0-14", "Y15-64", "Y65+")):
+        whole = {"XX": "P", "T": "MF", "TOTAL": "Y"}
+        parts = [n for (g, s, a), n in base.items() if g.startswith(whole.get(geo, geo))
+                 and s in whole.get(sex, sex) and a.startswith(whole.get(age, age))]  # fmt: skip
+        rows.append((geo, f"Unit {geo}", sex, age, 2021, sum(parts) // 5 * 5 if rounded else sum(parts)))
+    table = pd.DataFrame(rows, columns=["geo", "geo_name", "sex", "age", "time", "value"])
+    return (table if names else table.drop(columns="geo_name")), base
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_totals_among_labels_and_codes_of_coarser_units_are_found_by_their_sums(names):
+    table, base = portal(names=names)
+    draft = draft_table(table)
+    assert {name: set(marks) for name, marks in draft.book.form.total_rows.items()} == {
+        "geo": {"XX", "P1", "P2", "P3"}, "sex": {"T"}, "age": {"TOTAL"}
+    }  # fmt: skip
+    assert (draft.book.code, dict(draft.book.lengths)) == ("geo", {"geo_2": 2, "geo": 3})
+    read = read_counts(table, draft.book)
+    assert read.total() == sum(base.values())
+    assert counted(read, ["geo", "sex", "age"]).to_dict() == {cell: n for cell, n in base.items() if n}
+    assert read.spine.labels("geo_2") == ["P1", "P2", "P3"]
+
+
+def test_rows_are_kept_if_their_numbers_do_not_add_up_and_are_doubted_if_they_are_called_totals():
+    table, _ = portal()
+    table.loc[table.sex == "T", "value"] += 1
+    assert "sex" not in draft_table(table).book.form.total_rows
+    rounded, _ = portal(rounded=True)
+    found = draft_table(rounded).book.form.total_rows
+    assert set(found["age"]) == {"TOTAL"}  # by its name, and sums that are close
+
+
+def test_a_place_that_begins_like_another_is_not_above_it():
+    rows = [("Volta", town, sex, n) for town, n in (("Ho", 40), ("Hohoe", 40), ("Keta", 60)) for sex in "MF"] * 4
+    table = pd.DataFrame(rows, columns=["region", "town", "sex", "n"])
+    assert draft_table(table).book.form.total_rows == {}
+
+
+def test_columns_of_subtotals_are_no_labels_and_labels_name_their_attribute(tmp_path):
+    book, rng = openpyxl.Workbook(), np.random.default_rng(2)
+    sheet, grades = book.active, ["Grade 1", "Grade 2", "Grade 3"]
+    sheet.append(["Region", "District", "School", "Boys", *[None] * 3, "Girls", *[None] * 3, "Grand total"])
+    sheet.append([*[None] * 3, *grades, "Total", *grades, "Total", None])
+    counts = rng.integers(5, 60, (12, 2, 3))
+    for i, (boys, girls) in enumerate(counts.tolist()):
+        region, district = (["Ashanti", "Volta"][i // 6], f"D{i // 3}") if i % 3 == 0 else (None, None)
+        region = region if i % 6 == 0 else None
+        row = [*boys, sum(boys), *girls, sum(girls), sum(boys) + sum(girls)]
+        sheet.append([region, district, f"School {i}", *row])
+        if i % 6 == 5:
+            sheet.append([f"Total {i}", *[None] * 10, int(counts[i - 5 : i + 1].sum())])
+    book.save(tmp_path / "t.xlsx")
+    draft = draft_table(tmp_path / "t.xlsx")
+    assert draft.book.attributes == {"sex": ("Boys", "Girls"), "grade": tuple(grades)}
+    assert draft.book.levels == ("Region", "District", "School")
+    assert draft.book.form.fill_down == ("Region", "District")
+    assert {"Boys: Total", "Girls: Total"} <= set(draft.book.ignore)
+    assert read_counts(tmp_path / "t.xlsx", draft.book).total() == counts.sum()
+
+
+def test_codes_of_few_units_beside_their_names_stay_the_codes():
+    rows = [
+        (f"M{i // 3}", f"Kunta {i}", f"{7 * i + 4:03}", f"{i + 1} 05{i}", f"{i} 300", f"{2 * i + 1} 35{i}")
+        for i in range(9)
+    ]
+    draft = draft_table(pd.DataFrame(rows, columns=["Maakunta", "Kunta", "Kuntakoodi", "Miehet", "Naiset", "Yhteensä"]))
+    assert (draft.book.levels, draft.book.names) == (("Maakunta", "Kuntakoodi"), {"Kuntakoodi": "Kunta"})
+    assert draft.book.total == "Yhteensä"

@@ -47,9 +47,9 @@ def form_of_file(path: Path, sheet: str | None) -> tuple[FileForm, list[Note]]:
     return form, [Note(field=("file", name), text=words[name] or "") for name in stated]
 
 
-def form_of_table(view: View, form: FileForm) -> tuple[FileForm, list[Note]]:
+def form_of_table(view: View, form: FileForm, *, totals: bool = True) -> tuple[FileForm, list[Note]]:
     """Which rows of a table are totals of others, and which cells are empty because the value above holds for them."""
-    marks = total_marks(view)
+    marks = total_marks(view) if totals else {}
     down = _merged(list(view.columns.values()), ~marked_rows(view, marks))
     notes = []
     if marks:

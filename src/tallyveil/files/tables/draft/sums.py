@@ -17,6 +17,8 @@ _MOST_TIMES = 6  # totals of totals: how often people may be repeated
 _MOST_NUMBERS = 5  # columns of numbers that are tried as counts
 _NEARLY = 0.99  # share of sums that must be equal; the others are mistakes, or were rounded
 _COVERED = 0.9  # share of codes that must begin with codes of coarser units
+_FEW_SUMS = 3  # fewer equal sums than these say little, unless they are of many people
+_SOME, _MANY = 1_000, 100_000
 _CLOSE = 0.005  # how far a sum may be off, relatively
 
 
@@ -89,8 +91,10 @@ def _by_prefix(column: Column, numbers: Floats, kept: Bools) -> tuple[str, ...]:
             inside.add(leaf)
     if not above or len(inside) < _COVERED * len(leaves):
         return ()
+    filled = [code for code in above if of_leaves[code]]
     equal = [_is_close(sums[code], of_leaves[code]) for code in above]
-    return tuple(above) if np.mean(equal) >= _NEARLY and any(of_leaves.values()) else ()
+    chance = _may_be_chance(len(filled), sum(of_leaves.values()))
+    return tuple(above) if np.mean(equal) >= _NEARLY and not chance else ()
 
 
 def _by_sum(column: Column, numbers: Floats, kept: Bools, texts: Sequence[Column]) -> tuple[str, ...]:
@@ -107,9 +111,14 @@ def _by_sum(column: Column, numbers: Floats, kept: Bools, texts: Sequence[Column
             np.bincount(group[kept & part], weights=numbers[kept & part], minlength=int(group.max()) + 1)
             for part in (rows, ~rows)
         )
-        if np.mean(inside == outside) >= _NEARLY:
+        if np.mean(inside == outside) >= _NEARLY and not _may_be_chance(int(np.count_nonzero(inside)), people):
             return (label,)
     return ()
+
+
+def _may_be_chance(equal: int, people: float) -> bool:
+    """Whether so few sums of so few people may be equal by chance."""
+    return people < _MANY if equal < _FEW_SUMS else people < _SOME
 
 
 def _sums(column: Column, numbers: Floats, kept: Bools) -> dict[str, float]:

@@ -78,32 +78,40 @@ def draft_table(
     sheet
         The sheet of an Excel workbook; by default the one with the most rows.
     """
-    sheet, sheet_notes = _sheet(source, sheet)
-    view, form, form_notes = _viewed(source, sheet)
+    sheet, notes = _sheet(source, sheet)
     asked = Asked(levels=tuple(levels), attributes=tuple(attributes), count=count, words=dictionary or {})
+    draft = _drafted(source, asked, sheet)
+    return replace(draft, notes=(*notes, *draft.notes))
+
+
+def _drafted(source: Source, asked: Asked, sheet: str | None, *, totals: bool = True) -> Draft:
+    """The draft of a table; ``totals`` says whether rows that repeat others are left out."""
+    view, form, form_notes = _viewed(source, sheet, totals=totals)
     _check(view, asked)
     cuts = {name: cuts_of(view.columns[name], marks) for name, marks in form.total_rows.items()}
     geography = find_geography(view, asked, {name: sizes for name, sizes in cuts.items() if sizes})
     layout = find_layout(geography, asked)
+    if layout.fields["layout"] == "persons" and form.total_rows:  # people are not totals of others
+        return _drafted(source, asked, sheet, totals=False)
     missing = _missing(view, geography, layout)
     sums, notes = _rows_of_totals(geography, layout), _notes(view, geography, layout)
     on_rows = [note.text for note in notes if note.field == ("table", "layout")]
     return Draft(
         book=_codebook(geography, layout, sheet=sheet, form=form),
-        notes=(*sheet_notes, *missing, *notes, *sums, *form_notes),
+        notes=(*missing, *notes, *sums, *form_notes),
         missing=tuple(note.text for note in missing),
         doubts=(*on_rows, *(f"{note.field[-1]} {note.item!r}: {note.text}" for note in sums)),
     )
 
 
-def _viewed(source: Source, sheet: str | None) -> tuple[View, FileForm, list[Note]]:
+def _viewed(source: Source, sheet: str | None, *, totals: bool) -> tuple[View, FileForm, list[Note]]:
     """The table as its form shows it: without titles, notes and totals, and with merged cells filled."""
     if isinstance(source, str | PathLike) and Path(fspath(source)).is_file() and Path(fspath(source)).stat().st_size:
         form, notes = form_of_file(Path(fspath(source)), sheet)
     else:
         form, notes = PLAIN, []
     view = view_table(source, form, sheet=sheet)
-    whole, more = form_of_table(view, form)
+    whole, more = form_of_table(view, form, totals=totals)
     return (view if whole == form else view_table(source, whole, sheet=sheet)), whole, [*notes, *more]
 
 
