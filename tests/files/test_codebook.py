@@ -9,6 +9,7 @@ from small_tables import LAYOUTS, same
 
 from tallyveil.errors import InputError
 from tallyveil.files import Codebook, codebook_from_toml, codebook_to_toml, draft_codebook, read_codebook, read_counts
+from tallyveil.files.tables.form import FileForm
 from tallyveil.files.tables.write import codebook_for, write_table
 from tallyveil.nouns.histogram import Filter
 
@@ -83,8 +84,21 @@ def test_a_codebook_is_read_as_written():
         ),
         (
             "[table]",
-            '[labels.age]\nchild = "a"\nadult = "a"\n[table]',
-            r"\[labels.age\]: codes 'child' and 'adult' are both 'a'\. Give each code its own word",
+            "[bands]\nyears = [0, 18]\n[table]",
+            r"\[bands\] years: there is no attribute 'years'\. Add years = ",
+        ),
+        (
+            "[table]",
+            "[bands]\nage = [0, 18]\n[table]",
+            r"\[bands\] age: its labels are names of columns\. Bands are for",
+        ),
+        ("[table]", "[file]\nnote_rows = -1\n[table]", r"\[file\] note_rows must be 0 or more\. Got -1 instead"),
+        ("[table]", "[file]\nheader_rows = 0\n[table]", r"\[file\] header_rows must be 1 or more\. Got 0 instead"),
+        ("[table]", '[file]\nthousands = "_"\n[table]', r"\[file\] thousands must be one of \"\.\", \",\", .* Got '_'"),
+        (
+            "[table]",
+            '[file]\nencoding = "klingon"\n[table]',
+            r"\[file\] encoding 'klingon' is unknown\. Use \"cp1252\"",
         ),
         ("[table]", '[labels.age]\nchild = 1\nadult = "b"\n[table]', r"\[labels\] age child must be text\. Got 1"),
         ("[table]", '[labels]\nage = "old"\n[table]', r"\[labels\] age must be a table\. Got 'old' instead"),
@@ -142,6 +156,16 @@ labels = st.lists(st.text("abcd_ é", min_size=1, max_size=4), min_size=1, max_s
             "where_is_public": st.booleans(),
             "stamps": st.lists(st.text('ab"\n#é ', min_size=1).filter(str.strip)).map(tuple),
             "sheet": st.sampled_from([None, "Sheet 1"]),
+            "form": st.builds(
+                FileForm,
+                encoding=st.sampled_from([None, "cp1252"]),
+                title_rows=st.integers(0, 2),
+                header_rows=st.integers(1, 3),
+                note_rows=st.integers(0, 2),
+                thousands=st.sampled_from([None, ".", " "]),
+                fill_down=st.sampled_from([(), ("a b", "é")]),
+                total_rows=st.sampled_from([{}, {"a b": ("All", "")}]),
+            ),
             "named": st.booleans(),
             "filtered": st.sampled_from([None, Filter(where={"hiv": "yes"}), Filter(where={"a b": ""}, public=True)]),
         }
@@ -254,7 +278,7 @@ def rockland() -> pd.DataFrame:
     return table.assign(total=table.iloc[:, 2:].sum(axis=1))
 
 
-@pytest.mark.parametrize("slip", ["NA", "", "-3", "0.5", "23,000"])
+@pytest.mark.parametrize("slip", ["NA", "", "-3", "0.5", "23,00"])
 def test_one_bad_value_does_not_hide_a_column_from_the_draft_but_is_named(tmp_path, slip):
     table = rockland().astype(str)
     table.loc[1, "adult_m"] = slip

@@ -2,6 +2,7 @@
 
 import tomllib
 from contextlib import suppress
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tallyveil.files.tables.draft import draft_table, read_dictionary
 from tallyveil.files.tables.draft.nesting import nest
 from tallyveil.files.tables.draft.notes import Note, commented
 from tallyveil.files.tables.draft.view import view_table
+from tallyveil.files.tables.form import PLAIN
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "messy"
 RNG = np.random.default_rng(18)
@@ -237,7 +239,8 @@ def test_odd_columns_never_stop_a_draft_and_each_has_its_reason():
     )
     draft = draft_table(pa.Table.from_pandas(table))
     assert draft.book.levels == ("country", "district", "village")
-    assert draft.book.attributes.keys() == {"age_group", "sex"}
+    assert draft.book.attributes.keys() == {"age_group", "outcome", "sex"}
+    assert draft.book.labels == {"outcome": {"alive": "alive", "dead": "dead", "": "not stated"}}
     reasons = comments(draft, "table.ignore")
     assert tuple(sorted(reasons)) == tuple(sorted(draft.book.ignore))
     assert reasons["ref"] == "a different value in each row: an identifier or names"
@@ -245,7 +248,6 @@ def test_odd_columns_never_stop_a_draft_and_each_has_its_reason():
     assert reasons["onset"] == "dates"
     assert reasons["remark"] == "free text"
     assert reasons["age"].endswith("different values, which age_group groups")
-    assert reasons["outcome"].endswith("of 600 rows have no value: fill them in to use it")
     assert reasons["nothing"] == "no values"
     assert "parts" in reasons
     assert read_counts(table.drop(columns="parts"), draft.book).total() == n
@@ -259,12 +261,16 @@ def test_a_fact_about_units_is_no_attribute_of_people():
 
 
 @pytest.mark.parametrize("shown", ["1,200", "1 200", "1'200"])
-def test_numbers_with_thousands_separators_are_drafted_as_counts_and_the_reader_names_them(shown):
+def test_numbers_with_thousands_separators_are_drafted_as_counts_and_read_as_such(shown):
     table = pd.DataFrame({"town": [f"t{i}" for i in range(12)], "men": [shown, "30"] * 6, "women": ["5"] * 12})
     draft = draft_table(table)
     assert draft.book.attributes == {"sex": ("men", "women")}
-    with pytest.raises(InputError, match=r"row 1, column 'men': .* is not a whole number.*no thousands separators"):
-        read_counts(table, draft.book)
+    assert draft.book.form.thousands == shown[1]
+    assert reads(table, draft, 6 * 1_230 + 60)
+    with pytest.raises(
+        InputError, match=r"row 1, column 'men': .* is not a whole number.*codebook: \[file\] thousands"
+    ):
+        read_counts(table, replace(draft.book, form=PLAIN))
 
 
 def test_labels_keep_their_stars():
@@ -616,13 +622,16 @@ def test_a_draft_of_totals_says_nothing_about_labels():
     assert "labels" not in draft_table(table).to_toml()
 
 
-def test_thousands_separated_by_dots_are_counts_and_the_reader_says_what_to_do():
+def test_thousands_separated_by_dots_are_counts():
     rows = [[f"Land {i // 6}", f"{i:05d}", f"{1 + i % 9}.{37 * i + 1:03d}", str(300 + 91 * i % 600)] for i in range(24)]
     table = pd.DataFrame(rows, columns=["Land", "AGS", "weiblich", "männlich"])
     draft = draft_table(table)
     assert draft.book.layout == "wide"
     assert draft.book.attributes == {"sex": ("weiblich", "männlich")}
-    with pytest.raises(InputError, match=r"row 1, column 'weiblich': 1\.001 is not a whole number.*thousands"):
+    numbers = table.iloc[:, 2:].apply(lambda column: column.str.replace(".", "").astype(int))
+    assert reads(table, draft, int(numbers.to_numpy().sum()))
+    table.loc[3, "weiblich"] = "1.01"
+    with pytest.raises(InputError, match=r"row 4, column 'weiblich': 1\.01 is not a whole number with thousands sepa"):
         read_counts(table, draft.book)
     shares = draft_table(table.assign(weiblich=[f"0.{i:03d}" for i in range(24)]))
     assert "weiblich" in shares.book.ignore
@@ -644,7 +653,7 @@ def test_rows_of_totals_among_labels_and_units_are_named_since_they_would_be_cou
     labels = [(r, s, a) for r in ("A", "B", "Total") for s in ("M", "F", "Both sexes") for a in ("0-17", "18+")]
     table = pd.DataFrame([[*row, 10 + i] for i, row in enumerate(labels)], columns=["region", "sex", "age", "count"])
     draft = draft_table(table)
-    twice = "looks like a total of other rows; remove these rows from the table, or their people are counted twice"
+    twice = "looks like a total of other rows: name it in [file] total_rows, or its people are counted twice"
     assert draft.doubts == (f"region 'Total': {twice}", f"sex 'Both sexes': {twice}")
     assert f'"Both sexes",  # {twice}' in draft.to_toml()
     assert draft_table(table[(table.region != "Total") & (table.sex != "Both sexes")]).doubts == ()

@@ -186,7 +186,7 @@ def test_reading_in_many_pieces_gives_the_same(people, tmp_path, monkeypatch):
     file = tmp_path / "persons.parquet"
     write_counts(people, file, layout="persons")
     pieces = sources.batches
-    monkeypatch.setattr("tallyveil.files.tables.read.batches", lambda source: pieces(source, size=2))
+    monkeypatch.setattr("tallyveil.files.tables.read.batches", lambda *given, **more: pieces(*given, **more, size=2))
     assert same(read_counts(file, book(people, "persons"), units=people.spine), people)
 
 
@@ -285,7 +285,7 @@ def test_an_unknown_label_is_refused_with_the_known_ones(people):
 def test_a_missing_label_or_code_is_refused(people):
     table = frame(people)
     table.loc[3, "home"] = None
-    refused(table, book(people), "row 4, column 'home'", "None")
+    refused(table, book(people), "row 4, column 'home'", "the value is missing", '"" to [attributes]', "[labels.home]")
     table = frame(people)
     table.loc[0, "county"] = ""
     refused(table, book(people), "row 1, column 'county'", "the value is missing")
@@ -338,7 +338,7 @@ def test_totals_that_do_not_match_are_counted_over_all_pieces_and_the_first_thre
     file = tmp_path / "t.parquet"
     table.to_parquet(file)
     pieces = sources.batches
-    monkeypatch.setattr("tallyveil.files.tables.read.batches", lambda source: pieces(source, size=2))
+    monkeypatch.setattr("tallyveil.files.tables.read.batches", lambda *given, **more: pieces(*given, **more, size=2))
     wide = Codebook(levels=("county",), root="us", attributes={"sex": ("f", "m")}, column="{sex}", total="total")
     refused(
         file,

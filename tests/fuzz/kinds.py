@@ -120,9 +120,12 @@ names = {county = "county_name"}
 [attributes]
 age = ["child", "adult"]
 sex = ["f", "m"]
+size = ["", "0-1", "2+"]
 [labels.sex]
 f = "female"
 m = "male"
+[bands]
+size = [0, 2]
 [groupings.any]
 of = "age"
 groups = {all = ["child", "adult"]}
@@ -133,6 +136,14 @@ layout = "long"
 count = "count"
 where = {kind = "person"}
 ignore = ["x"]
+[file]
+encoding = "cp1252"
+title_rows = 2
+header_rows = 2
+note_rows = 1
+fill_down = ["county"]
+total_rows = {block = ["All"]}
+thousands = "."
 """
 
 

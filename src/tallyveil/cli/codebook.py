@@ -12,6 +12,7 @@ from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.files.tables.draft import Draft
+    from tallyveil.files.tables.form import FileForm
 
 FROM_DATA = (
     "Labels and units were taken from the data, so they can tell about single people: what is released with this "
@@ -101,6 +102,8 @@ def _summarise(data: Path, drafted: Draft, output: Path | None) -> bool:
     from tallyveil.cli.reading import outline
     from tallyveil.files.tables.read import read_counts
 
+    for line in _form_in_words(drafted.book.form):
+        typer.echo(f"tallyveil: {line}", err=True)
     if drafted.book.ignore:
         typer.echo(f"tallyveil: columns that are not used: {', '.join(drafted.book.ignore)}", err=True)
     if drafted.missing:
@@ -121,6 +124,19 @@ def _summarise(data: Path, drafted: Draft, output: Path | None) -> bool:
         command = f"tallyveil protect {data} --codebook {output} --epsilon 1 --plan"
         typer.echo(f"{output}: a draft. Read it, and correct it where it is wrong. Next: {command}", err=True)
     return True
+
+
+def _form_in_words(form: FileForm) -> list[str]:
+    """What the file has beside its table, and how it is read."""
+    around = [(form.title_rows, "above it"), (form.note_rows, "below it")]
+    rows = [f"{number} {'row' if number == 1 else 'rows'} {where}" for number, where in around if number]
+    marks = [repr(value) for values in form.total_rows.values() for value in values]
+    lines = [f"the file is not UTF-8, and read as {form.encoding}"] if form.encoding else []
+    lines += [f"not part of the table: {', '.join(rows)}"] if rows else []
+    lines += [f"names of columns stand in {form.header_rows} rows"] if form.header_rows > 1 else []
+    lines += [f"rows of totals that are left out: {', '.join(marks)}"] if marks else []
+    lines += [f"empty cells have the value above: {', '.join(form.fill_down)}"] if form.fill_down else []
+    return lines + ([f"thousands are separated by {form.thousands!r}"] if form.thousands else [])
 
 
 def _listed(text: str | None) -> tuple[str, ...]:

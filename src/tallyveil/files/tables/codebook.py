@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, final
 
+import numpy as np
+
+from tallyveil._arrays import Integers
 from tallyveil._frozen import Frozen
 from tallyveil.errors import DataError
+from tallyveil.files.tables.form import PLAIN, FileForm
 from tallyveil.nouns.histogram import Filter
 from tallyveil.nouns.schema import Grouping, Schema
 
@@ -44,7 +49,10 @@ class Codebook:
         For some levels, the column with the names of their units, such as ``{"county": "county_name"}``.
     labels
         Words for the codes of an attribute, such as ``{"sex": {"1": "male", "2": "female"}}``. The table has the codes,
-        which ``attributes`` lists, and the schema has the words.
+        which ``attributes`` lists, and the schema has the words. Codes with the same word are one label; the code
+        ``""`` is an empty cell.
+    bands
+        For columns of numbers, such as ages in years, where the labels begin: ``{"age": (0, 18, 65)}``.
     layout
         ``"wide"``, ``"long"`` or ``"persons"``.
     column
@@ -58,6 +66,8 @@ class Codebook:
         Excel workbooks: the sheet with the table.
     where_is_public
         Whether it is public who passes ``where``, so that the number of such people may be published exactly.
+    form
+        Rows of the file that are not part of the table, merged cells, and how numbers are written.
     labels_from, units_from
         ``"data"`` if labels or units were drafted from the data; counts are stamped until a person removes the mark.
     stamps
@@ -77,6 +87,7 @@ class Codebook:
     relative: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    bands: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     layout: Layout = "wide"
     column: str | None = None
     count: str | None = None
@@ -84,6 +95,7 @@ class Codebook:
     total: str | None = None
     ignore: tuple[str, ...] = ()
     sheet: str | None = None
+    form: FileForm = PLAIN
     where_is_public: bool = False
     labels_from: Literal["data"] | None = None
     units_from: Literal["data"] | None = None
@@ -94,11 +106,12 @@ class Codebook:
         for name in ("levels", "ignore", "stamps"):
             if isinstance(getattr(self, name), str):
                 raise DataError(f"{name} = {getattr(self, name)!r} must be a list. Write [{getattr(self, name)!r}].")
-        for name in ("attributes", "groupings", "lengths", "pad", "names", "labels", "where"):
+        for name in ("attributes", "groupings", "lengths", "pad", "names", "labels", "bands", "where"):
             object.__setattr__(self, name, Frozen(getattr(self, name)))
         for name in ("levels", "zeros", "ignore", "stamps"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         self._check_marks()
+        self._take_bands()
         self._take_words()
         if self.code is not None:
             if not self.lengths:
@@ -113,6 +126,11 @@ class Codebook:
             self._check_pattern()
         if self.layout == "long" and not self.count:
             raise DataError('[table] layout = "long" needs count = the column with the counts.')
+        if self.layout == "persons" and self.form.total_rows:
+            raise DataError(
+                '[file] total_rows repeat people of other rows, but layout = "persons" has one row per person. Remove '
+                "total_rows; to count only some people, use where in [table]."
+            )
         if self.layout == "persons" and self.count is not None:
             raise DataError(
                 f'[table] layout = "persons" counts each row as one person and would ignore count = "{self.count}". '
@@ -128,9 +146,16 @@ class Codebook:
     def words(self) -> dict[str, tuple[str, ...]]:
         """The labels of each attribute as they are published: words, where ``labels`` has them for the codes."""
         return {
-            name: tuple(self.labels[name][code] for code in codes) if name in self.labels else codes
+            name: tuple(dict.fromkeys(self.labels[name][code] for code in codes)) if name in self.labels else codes
             for name, codes in self.attributes.items()
         }
+
+    def word_of_code(self, name: str) -> Integers:
+        """For each code of an attribute the position of its word."""
+        codes, words = self.attributes[name], self.words[name]
+        place = {word: i for i, word in enumerate(words)}
+        spoken = self.labels.get(name, {})
+        return np.array([place[spoken.get(code, code)] for code in codes], dtype=np.int64)
 
     @property
     def in_columns(self) -> tuple[str, ...]:
@@ -197,6 +222,17 @@ class Codebook:
                     f"level. Give each level a column of its own."
                 )
 
+    def _take_bands(self) -> None:
+        """Check the bands of numbers, and list their labels first among those of their attributes."""
+        for name, bounds in self.bands.items():
+            if name not in self.attributes:
+                raise DataError(f"[bands] {name}: there is no attribute {name!r}. Add {name} = [] to [attributes].")
+            if name in self.in_columns:
+                raise DataError(f"[bands] {name}: its labels are names of columns. Bands are for a column of numbers.")
+            labels = band_labels(bounds, name)
+            others = [label for label in self.attributes[name] if label not in labels]
+            object.__setattr__(self, "attributes", Frozen({**self.attributes, name: (*labels, *others)}))
+
     def _take_words(self) -> None:
         """Check the words for codes, and list the codes of an attribute that has words and no list of its own."""
         for name, words in self.labels.items():
@@ -213,10 +249,6 @@ class Codebook:
                     raise DataError(f"{place}: code {code!r} is not among those of [attributes] {name}. Add it there.")
                 if not isinstance(words[code], str) or not words[code]:
                     raise DataError(f"{place}: the word for code {code!r} must be text. Got {words[code]!r} instead.")
-            repeated = [code for code in codes if list(words.values()).count(words[code]) > 1]
-            if repeated:
-                alike = " and ".join(repr(code) for code in repeated if words[code] == words[repeated[0]])
-                raise DataError(f"{place}: codes {alike} are both {words[repeated[0]]!r}. Give each code its own word.")
             object.__setattr__(self, "attributes", Frozen({**self.attributes, name: codes}))
 
     def _check_pattern(self) -> None:
@@ -235,3 +267,15 @@ class Codebook:
         empty = [name for name in self.in_columns if not self.attributes[name]]
         if empty:
             raise DataError(f"[attributes] {empty[0]} has no labels. A wide table needs them: they name its columns.")
+
+
+def band_labels(bounds: Sequence[int], name: str) -> tuple[str, ...]:
+    """The labels of bands that begin at these whole numbers; the last one is open.
+
+    >>> band_labels((0, 1, 18, 65), "age")
+    ('0', '1-17', '18-64', '65+')
+    """
+    if not bounds or bounds[0] < 0 or any(above <= below for below, above in pairwise(bounds)):
+        raise DataError(f"[bands] {name} = {list(bounds)} must be whole numbers that rise, such as [0, 18, 65].")
+    closed = [f"{low}-{high - 1}" if high - low > 1 else f"{low}" for low, high in pairwise(bounds)]
+    return (*closed, f"{bounds[-1]}+")

@@ -11,6 +11,7 @@ import tomli_w
 from tallyveil._typed import Name, parse_toml, toml_file, typed
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.form import PLAIN, FileForm
 from tallyveil.nouns.histogram import Filter
 from tallyveil.nouns.schema import Grouping
 
@@ -23,11 +24,16 @@ SECTIONS: dict[str, Any] = {  # the type of each field; without fields of its ow
     },
     "attributes": _Labels,
     "labels": Mapping[str, Mapping[str, str]],
+    "bands": Mapping[str, tuple[int, ...]],
     "groupings": Mapping[str, Grouping],
     "zeros": tuple[_Labels, ...],
     "table": {
         "layout": Name, "column": Name, "count": Name, "where": Mapping[str, str | int], "where_is_public": bool,
         "total": Name, "ignore": _Names, "sheet": Name,
+    },
+    "file": {
+        "encoding": Name, "title_rows": int, "header_rows": int, "note_rows": int, "fill_down": _Names,
+        "total_rows": _Labels, "thousands": str,
     },
     "filtered": {"where": Mapping[str, str], "public": bool},
 }  # fmt: skip
@@ -77,8 +83,9 @@ def codebook_from_toml(source: str) -> Codebook:
         **table["table"],
         **{
             "attributes": {},
-            **{name: table[name] for name in ("attributes", "labels", "groupings", "zeros") if name in table},
+            **{name: table[name] for name in ("attributes", "labels", "bands", "groupings", "zeros") if name in table},
         },
+        form=FileForm(**table.get("file", {})),
         filtered=_filtered(table["filtered"]) if "filtered" in table else None,
     )
 
@@ -98,6 +105,7 @@ def codebook_to_toml(codebook: Codebook) -> str:
         },
         "attributes": {name: list(labels) for name, labels in codebook.attributes.items()},
         "labels": {name: dict(words) for name, words in codebook.labels.items()},
+        "bands": {name: list(bounds) for name, bounds in codebook.bands.items()},
         "groupings": {
             name: {"of": grouping.of, "groups": {group: list(labels) for group, labels in grouping.groups.items()}}
             for name, grouping in codebook.groupings.items()
@@ -113,6 +121,7 @@ def codebook_to_toml(codebook: Codebook) -> str:
             "where_is_public": codebook.where_is_public,
             "ignore": list(codebook.ignore),
         },
+        "file": _form(codebook.form),
     }
     for section in ("geography", "table"):
         content[section] = _stated(content[section])
@@ -121,6 +130,14 @@ def codebook_to_toml(codebook: Codebook) -> str:
         content["filtered"] = {"where": dict(codebook.filtered.where), "public": codebook.filtered.public}
     top = {name: getattr(codebook, name) for name in ("labels_from", "units_from")} | {"stamps": list(codebook.stamps)}
     return "".join(_commented(name, value) for name, value in _stated(top).items()) + tomli_w.dumps(content)
+
+
+def _form(form: FileForm) -> dict[str, Any]:
+    """The fields of a form that differ from those of a plain file."""
+    stated = {name: getattr(form, name) for name in SECTIONS["file"] if getattr(form, name) != getattr(PLAIN, name)}
+    if "total_rows" in stated:
+        stated["total_rows"] = {column: list(values) for column, values in form.total_rows.items()}
+    return stated | ({"fill_down": list(form.fill_down)} if form.fill_down else {})
 
 
 def _stated(fields: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +15,20 @@ import pyarrow.parquet
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError
 
+_SPACES = r"[ \x{a0}\x{2009}\x{202f}]"  # spaces that separate thousands
+
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Some rows of a table: its name for messages, its columns, and the index of each row in the whole table."""
+    """Some rows of a table: its name for messages, its columns, and the index of each row in the whole table.
+
+    ``thousands`` is the separator of thousands in counts, if there is one.
+    """
 
     name: str
     table: pa.Table
     rows: Integers
+    thousands: str | None = None
 
     def place(self, row: int, column: str | None = None) -> str:
         """The place of a value for a message; rows are counted from 1, without the header."""
@@ -28,8 +36,11 @@ class Batch:
 
     def where(self, column: str, value: str) -> Batch:
         """The rows in which a column has this value."""
-        mask = pc.fill_null(pc.equal(self.written(column), value), False)
-        return Batch(name=self.name, table=self.table.filter(mask), rows=self.rows[mask.to_numpy()])
+        return self.filtered(pc.fill_null(pc.equal(self.written(column), value), False))
+
+    def filtered(self, mask: pa.Array | pa.ChunkedArray) -> Batch:
+        """The rows that a mask keeps."""
+        return replace(self, table=self.table.filter(mask), rows=self.rows[mask.to_numpy(zero_copy_only=False)])
 
     def written(self, column: str) -> pa.ChunkedArray:
         """A column of labels as text: numbers, dates and the like as they are written."""
@@ -80,19 +91,32 @@ class Batch:
             )
         return numbers
 
-    def labels(self, column: str, known: tuple[str, ...]) -> Integers:
-        """A column of labels as positions among the known labels."""
+    def labels(self, column: str, known: tuple[str, ...], *, bands: Sequence[int] = ()) -> Integers:
+        """A column of labels as positions among the known labels. Numbers in it can be in bands, which are known first.
+
+        A missing value is the label ``""``; spaces around a label do not matter if no known label has them.
+        """
         values = self.table.column(column).combine_chunks()
-        if pa.types.is_dictionary(values.type):  # of text (see sources)
-            among = pc.index_in(values.dictionary.cast(pa.string()), value_set=pa.array(known, pa.string()))
-            place = pc.take(among, values.indices)
-        else:
-            values = self.written(column).combine_chunks()
-            place = pc.index_in(values, value_set=pa.array(known, pa.string()))
+        if not pa.types.is_dictionary(values.type):  # else of text (see sources)
+            values = self.written(column).combine_chunks().dictionary_encode()
+        texts = values.dictionary.cast(pa.string())
+        labels = pa.array(known, pa.string())
+        among = pc.coalesce(pc.index_in(texts, labels), pc.index_in(pc.utf8_trim_whitespace(texts), labels))
+        if bands:
+            among = pc.coalesce(_bands(texts, bands), among)
+        empty = pc.index_in(pa.array([""]), labels)[0]
+        place = pc.if_else(pc.is_null(values.indices), empty, pc.take(among, values.indices))
         if place.null_count:
             row = _first(pc.is_null(place))
+            shown = ", ".join(repr(label) if not label.strip() else label for label in known)
+            value = values[row].as_py()
+            if not (value or "").strip():
+                raise DataError(
+                    f'{self.place(row, column)}: the value is missing. Fill it in, or add the label "" to [attributes] '
+                    f"and a word for it to [labels.{column}] in the codebook."
+                )
             raise DataError(
-                f"{self.place(row, column)}: unknown label {values[row].as_py()!r}. Known are {', '.join(known)}. "
+                f"{self.place(row, column)}: unknown label {value!r}. Known are {shown}. "
                 f"Correct the row, or add the label to [attributes] in the codebook."
             )
         positions: Integers = place.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -102,6 +126,15 @@ class Batch:
 def decoded(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """A column without dictionary encoding."""
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
+def _bands(texts: pa.Array, bounds: Sequence[int]) -> pa.Array:
+    """For texts that are numbers the position of their band; null for other texts, and below the first band."""
+    number = pc.match_substring_regex(texts, r"^\s*[0-9]{1,15}([.,][0-9]*)?\s*$")
+    digits = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, r"[.,][0-9]*", ""))
+    numbers = pc.if_else(number, digits, None).cast(pa.int64())
+    place = np.searchsorted(np.asarray(bounds), pc.fill_null(numbers, -1).to_numpy(), side="right") - 1
+    return pa.array(place, pa.int32(), mask=place < 0)
 
 
 def repeated_rows(key: Integers) -> tuple[int, int] | None:
@@ -135,9 +168,7 @@ def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
     if pa.types.is_string(kind):
         values = pc.utf8_trim_whitespace(values)
         _refuse(batch, column, values, pc.equal(values, ""), "the count is missing. Fill it in, or write 0")
-        whole = pc.match_substring_regex(values, r"^[+-]?[0-9]+(\.0*)?$")
-        _refuse(batch, column, values, pc.invert(whole), "is not a whole number. Correct it (no thousands separators)")
-        values = pc.replace_substring_regex(values, r"\.0*$", "")
+        values = _digits(batch, column, values)
         digits = pc.utf8_length(pc.replace_substring_regex(values, r"^[+-]?0*", ""))
         _refuse(batch, column, values, pc.greater(digits, 18), "is too large to be a count. Correct it")
         return pc.replace_substring_regex(values, r"^\+", "").cast(pa.int64())
@@ -148,6 +179,20 @@ def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
         _refuse(batch, column, values, pc.greater(pc.abs(floats), 2.0**53), "is too large to be exact. Correct it")
         return floats.cast(pa.int64())
     raise DataError(f"{batch.name}: column {column!r} holds {kind}, not counts. Correct the codebook or the file.")
+
+
+def _digits(batch: Batch, column: str, values: pa.Array) -> pa.Array:
+    """Whole numbers as texts of digits, without separators of thousands and zeros after a decimal point."""
+    if batch.thousands is None:
+        whole = pc.match_substring_regex(values, r"^[+-]?[0-9]+(\.0*)?$")
+        remedy = "Correct it; if thousands are separated, name the separator in the codebook: [file] thousands"
+        _refuse(batch, column, values, pc.invert(whole), f"is not a whole number. {remedy}")
+        return pc.replace_substring_regex(values, r"\.0*$", "")
+    mark = _SPACES if batch.thousands == " " else re.escape(batch.thousands)
+    whole = pc.match_substring_regex(values, rf"^[+-]?([0-9]+|[0-9]{{1,3}}({mark}[0-9]{{3}})+)$")
+    words = f"is not a whole number with thousands separated by {batch.thousands!r} ([file] thousands). Correct it"
+    _refuse(batch, column, values, pc.invert(whole), words)
+    return pc.replace_substring_regex(values, mark, "")
 
 
 def _refuse(batch: Batch, column: str, values: pa.Array, wrong: pa.Array, why: str) -> None:

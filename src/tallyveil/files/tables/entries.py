@@ -32,7 +32,7 @@ class Entries:
 
     def __init__(self, codebook: Codebook) -> None:
         self._book = codebook
-        self._shape = tuple(len(labels) for labels in codebook.attributes.values())
+        self._shape = tuple(len(labels) for labels in codebook.words.values())
         sizes = [math.prod(self._shape[i + 1 :]) for i in range(len(self._shape))]
         self._steps = dict(zip(codebook.attributes, sizes, strict=True))  # between cells with neighbouring labels
         self._paths: list[pa.Table] = []  # one row per distinct path of a batch, with its first row in the file
@@ -84,7 +84,8 @@ class Entries:
         """The cell of each row; in a wide table the first cell with the labels in the row."""
         cell = np.zeros(batch.table.num_rows, dtype=np.int64)
         for name in self._book.in_rows:
-            cell += self._steps[name] * batch.labels(name, self._book.attributes[name])
+            code = batch.labels(name, self._book.attributes[name], bands=self._book.bands.get(name, ()))
+            cell += self._steps[name] * self._book.word_of_code(name)[code]
         return cell
 
     def _wide(self, batch: Batch, path: Integers) -> tuple[Integers, Integers, Integers]:
@@ -94,7 +95,7 @@ class Entries:
         self._compare_totals(batch, table.sum(axis=1))
         of_row, of_column = self._cells_of_rows(batch), np.zeros(1, dtype=np.int64)
         for name in book.in_columns:
-            offsets = self._steps[name] * np.arange(len(book.attributes[name]))
+            offsets = self._steps[name] * book.word_of_code(name)
             of_column = (of_column[:, None] + offsets).ravel()
         self._rows_of.append((path, of_row, batch.rows))
         rows, columns = np.nonzero(table)
@@ -189,7 +190,7 @@ class Entries:
     def _label(self, cell: int) -> str:
         place = np.unravel_index(cell, self._shape)
         label_of = dict(zip(self._book.attributes, place, strict=True))
-        return ", ".join(f"{name} {self._book.attributes[name][label_of[name]]!r}" for name in self._book.in_rows)
+        return ", ".join(f"{name} {self._book.words[name][label_of[name]]!r}" for name in self._book.in_rows)
 
 
 def wide_columns(codebook: Codebook) -> list[str]:

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
-from itertools import islice
-from os import PathLike, fspath
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from tallyveil.errors import DataError
+from tallyveil.files.tables.form import PLAIN, FileForm, Row, table_of_rows
 
 OLD_EXCEL = b"\xd0\xcf\x11\xe0"  # the first bytes of .xls
 ZIP = b"PK\x03\x04"  # those of .xlsx and .ods
-_ROWS = 1 << 16  # rows of a piece
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sheet:
-    """One sheet of a workbook. It can be used as a path."""
-
-    path: str | PathLike[str]
-    name: str
-
-    def __fspath__(self) -> str:
-        return fspath(self.path)
-
-    def __str__(self) -> str:
-        return fspath(self.path)
 
 
 def is_workbook(path: Path) -> bool:
@@ -65,41 +49,33 @@ def sheet_names(path: Path) -> list[str]:
         book.close()
 
 
-def read_sheet(path: Path, name: str | None) -> Iterator[pa.RecordBatch]:
-    """The table on a sheet, or on the only one, in pieces. The header is the first row with more than one value."""
+def read_sheet(path: Path, name: str | None, form: FileForm = PLAIN) -> Iterator[pa.RecordBatch]:
+    """The table on a sheet, or on the only one, in pieces.
+
+    Unless the form says where the names of columns are, they are in the first row with more than one value.
+    """
+    rows = sheet_rows(path, name)
+    if form.title_rows:
+        yield from table_of_rows(rows, form, str(path))
+        return
+    title: Row = ()
+    for header in rows:
+        if sum(map(bool, header)) > 1:
+            yield from table_of_rows(chain([header], rows), form, str(path))
+            return
+        title = title or header  # a line above the table, or a table with one column
+    yield pa.RecordBatch.from_pydict({value: pa.array([], pa.string()) for value in title})
+
+
+def sheet_rows(path: Path, name: str | None) -> Iterator[Row]:
+    """The rows of a sheet that hold anything, as text."""
     book = _opened(path)
     try:
-        rows = _filled(_chosen(path, book, name).iter_rows(values_only=True))
-        title: Sequence[Any] = ()
-        for header in rows:
-            if sum(value is not None for value in header) > 1:
-                break
-            title = title or header  # a line above the table, or a table with one column
-        else:
-            yield pa.RecordBatch.from_pydict({_text(value): pa.array([], pa.string()) for value in title})
-            return
-        yield from _pieces(path, header, rows)
+        for row in _chosen(path, book, name).iter_rows(values_only=True):
+            if _is_filled(row):
+                yield [_text(value) for value in row]
     finally:
         book.close()
-
-
-def _pieces(path: Path, header: Sequence[Any], rows: Iterator[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
-    names = [_text(value) for value in header]
-    while names and not names[-1]:
-        names.pop()
-    kept = [i for i, name in enumerate(names) if name]
-    schema = pa.schema([(names[i], pa.string()) for i in kept])
-    any_rows = False
-    while piece := list(islice(rows, _ROWS)):
-        if any(value is not None for row in piece for i, value in enumerate(row) if i >= len(names) or not names[i]):
-            raise DataError(f"{path}: a column of the sheet has values but no name in the header. Name or delete it.")
-        any_rows = True
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([_text(row[i] if i < len(row) else None) for row in piece], pa.string()) for i in kept],
-            schema=schema,
-        )
-    if not any_rows:
-        yield pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def _opened(path: Path) -> Any:
@@ -131,10 +107,6 @@ def _chosen(path: Path, book: Any, name: str | None) -> Any:
     if name not in by_name:
         raise DataError(f"{path} has no sheet {name!r}. The sheets are {listed}.")
     return by_name[name]
-
-
-def _filled(rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    return (row for row in rows if _is_filled(row))
 
 
 def _is_filled(row: Sequence[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from os import PathLike
 
@@ -14,7 +15,7 @@ from tallyveil._arrays import Integers
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.columns import Batch
-from tallyveil.files.tables.sources import Source, batches
+from tallyveil.files.tables.sources import Source, batches, column_names
 from tallyveil.nouns.spine import Spine, UnitNames
 
 CUTS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}  # digits of a GEOID
@@ -34,10 +35,11 @@ def read_units(units: Source | Spine, codebook: Codebook) -> Spine:
 def read_spine(table: Source, codebook: Codebook) -> Spine:
     """The spine of the units in any table with the codebook's geographic columns; nothing else in it is read.
 
-    Rows that the codebook leaves out (``where``) do not count, if the table has the columns that say so.
+    Rows that the codebook leaves out (``where``) do not count, if the table has the columns that say so. The table can
+    be the one that the codebook describes, or a list of units.
     """
     parts = []
-    for batch in batches(table):
+    for batch in _described(table, codebook):
         for column, value in codebook.where.items():
             if column in batch.table.column_names:
                 batch = batch.where(column, str(value))
@@ -46,6 +48,15 @@ def read_spine(table: Source, codebook: Codebook) -> Spine:
         return spine_from_paths(distinct(pa.concat_tables(parts), codebook.levels)[1], codebook)
     except InputError as problem:
         raise problem.located(table if isinstance(table, str | PathLike) else "the table") from None
+
+
+def _described(table: Source, book: Codebook) -> Iterator[Batch]:
+    """The table that a codebook describes, or a list of units, which has a form of its own."""
+    try:
+        names = column_names(table, book.form, sheet=book.sheet)
+    except DataError:
+        names = []
+    return batches(table, book.form, sheet=book.sheet) if set(book.geography) <= set(names) else batches(table)
 
 
 def paths_of(batch: Batch, book: Codebook) -> pa.Table:

@@ -14,7 +14,7 @@ from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.columns import Batch
 from tallyveil.files.tables.entries import Entries, wide_columns
 from tallyveil.files.tables.geography import read_units
-from tallyveil.files.tables.sources import Source, batches, column_names, sheet_of
+from tallyveil.files.tables.sources import Source, batches, column_names
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
 
@@ -41,13 +41,12 @@ def read_counts(
     as drafted from it), and the filter that selected the rows.
     """
     book = codebook if isinstance(codebook, Codebook) else read_codebook(codebook)
-    source = sheet_of(source, book.sheet)
     _check_columns(source, book, listed=units is not None)
     stamps, kept_by = codebook_stamps(book, listed=units is not None), book.filter
     if not all(book.attributes.values()):
         book = _with_labels_from(source, book)
     entries = Entries(book if units is None else replace(book, names={}))  # names come from the list of units
-    for batch in batches(source):
+    for batch in batches(source, book.form, sheet=book.sheet):
         entries.add(_kept(batch, book))
     entries.refuse_wrong_totals()
     spine = read_units(units, book) if units is not None else entries.spine()
@@ -69,7 +68,7 @@ def codebook_stamps(book: Codebook, *, listed: bool) -> tuple[str, ...]:
 
 
 def _check_columns(source: Source, book: Codebook, *, listed: bool) -> None:
-    names = column_names(source)
+    names = column_names(source, book.form, sheet=book.sheet)
     name = str(source) if isinstance(source, str | PathLike) else "the table"
     cells = wide_columns(book) if book.layout == "wide" else [book.count] if book.count else []
     wanted = [*book.geography, *book.in_rows, *cells, *book.where, *([book.total] if book.total else [])]
@@ -110,7 +109,7 @@ def _kept(batch: Batch, book: Codebook) -> Batch:
 
 def _with_labels_from(source: Source, book: Codebook) -> Codebook:
     labels_met: dict[str, set[str]] = {name: set() for name, labels in book.attributes.items() if not labels}
-    for batch in batches(source):
+    for batch in batches(source, book.form, sheet=book.sheet):
         for name in labels_met:
             values = pc.unique(_kept(batch, book).written(name)).to_pylist()
             labels_met[name].update(value for value in values if value is not None)

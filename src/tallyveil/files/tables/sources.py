@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,11 @@ import pyarrow.parquet
 
 from tallyveil.errors import DataError
 from tallyveil.files.tables.columns import Batch, first_line
-from tallyveil.files.tables.excel import Sheet, is_workbook, read_sheet
+from tallyveil.files.tables.excel import is_workbook, read_sheet
+from tallyveil.files.tables.form import PLAIN, FileForm, Row, formed, table_of_rows
 
-Source = str | PathLike[str] | Any  # a path, a sheet, an OpenTable, or a pandas, polars or Arrow table
+Source = str | PathLike[str] | Any  # a path, an OpenTable, or a pandas, polars or Arrow table
+DELIMITERS = ",;\t|"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +33,34 @@ class OpenTable:
     file: pyarrow.parquet.ParquetFile
 
 
-def batches(source: Source, *, size: int = 1 << 20) -> Iterator[Batch]:
+def batches(
+    source: Source, form: FileForm = PLAIN, *, sheet: str | None = None, size: int = 1 << 20
+) -> Iterator[Batch]:
     """A table in pieces, in order. Columns of CSV files are text, which the codebook interprets later."""
+    pieces = _as_they_are(source, form, sheet=sheet, size=size)
+    return pieces if form == PLAIN else formed(pieces, form)
+
+
+def column_names(source: Source, form: FileForm = PLAIN, *, sheet: str | None = None) -> list[str]:
+    """The names of a table's columns."""
+    return list(next(batches(source, form, sheet=sheet)).table.column_names)
+
+
+def text_rows(path: Path, encoding: str | None, delimiter: str | None = None) -> Iterator[Row]:
+    """The rows of a text file, which may differ in length."""
+    with pa.input_stream(str(path)) as file:  # unpacks .gz
+        lines = io.TextIOWrapper(file, encoding=encoding or "utf-8-sig", newline="")
+        head = list(islice(lines, 50))
+        yield from csv.reader(chain(head, lines), delimiter=delimiter or likely_delimiter(head))
+
+
+def likely_delimiter(lines: Sequence[str]) -> str:
+    """The character that separates values: the one that the typical line has most often."""
+    return max(DELIMITERS, key=lambda mark: sorted(line.count(mark) for line in lines)[len(lines) // 2])
+
+
+def _as_they_are(source: Source, form: FileForm, *, sheet: str | None, size: int) -> Iterator[Batch]:
+    """All rows of the table in a file, or of a table in memory."""
     if isinstance(source, OpenTable):
         yield from _pieces(source.name, _record_batches(source.file, size))
         return
@@ -46,25 +76,20 @@ def batches(source: Source, *, size: int = 1 << 20) -> Iterator[Batch]:
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty. Give a CSV, Parquet or Excel file.")
     if is_workbook(path):
-        pieces = read_sheet(path, source.name if isinstance(source, Sheet) else None)
+        pieces = read_sheet(path, sheet, form)
+    elif is_parquet(path):
+        pieces = _parquet(path, size)
+    elif form.names_first:
+        pieces = _csv(path, form.encoding)
     else:
-        with path.open("rb") as file:
-            is_parquet = file.read(4) == b"PAR1"
-        pieces = _parquet(path, size) if is_parquet else _csv(path)
+        pieces = table_of_rows(text_rows(path, form.encoding), form, str(path))
     yield from _pieces(str(path), pieces)
 
 
-def column_names(source: Source) -> list[str]:
-    """The names of a table's columns."""
-    return list(next(batches(source)).table.column_names)
-
-
-def sheet_of(source: Source, name: str | None) -> Source:
-    """A table, or the named sheet of it where it is a workbook."""
-    if name is None or not isinstance(source, str | PathLike):
-        return source
-    path = Path(fspath(source))
-    return Sheet(path=path, name=name) if path.is_file() and is_workbook(path) else source
+def is_parquet(path: Path) -> bool:
+    """Whether a file is a Parquet file."""
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
 
 
 def _refuse_repeated(name: str, names: Sequence[str]) -> None:
@@ -137,23 +162,24 @@ def _record_batches(file: pyarrow.parquet.ParquetFile, size: int) -> Iterator[pa
         raise pa.ArrowInvalid(f"{rows:,} rows, but its metadata state {stated:,}: the file is damaged")
 
 
-def _csv(path: Path) -> Iterator[pa.RecordBatch]:
+def _csv(path: Path, encoding: str | None) -> Iterator[pa.RecordBatch]:
     with pa.input_stream(str(path)) as file:  # unpacks .gz
         head = file.read(1 << 16)
-    if b"\0" in head:
+    if encoding is None and b"\0" in head:
         raise DataError(f"{path}: a binary file, neither CSV nor Parquet. Give a CSV, Parquet or Excel file.")
     try:
-        first = head.decode("utf-8-sig", errors="strict" if len(head) < 1 << 16 else "ignore").splitlines()[:1]
+        whole = "strict" if len(head) < 1 << 16 else "ignore"
+        first = head.decode(encoding or "utf-8-sig", errors=whole).splitlines()[:1]
     except UnicodeDecodeError:
         raise pa.ArrowInvalid("invalid UTF8") from None
     if not first:
         raise DataError(f"{path}: the file is empty. Give a CSV, Parquet or Excel file.")
-    delimiter = max(",;\t|", key=first[0].count)
+    delimiter = max(DELIMITERS, key=first[0].count)
     names = next(csv.reader([first[0]], delimiter=delimiter))
     _refuse_repeated(str(path), names)
     reader = pyarrow.csv.open_csv(
         path,
-        read_options=pyarrow.csv.ReadOptions(block_size=1 << 24),
+        read_options=pyarrow.csv.ReadOptions(block_size=1 << 24, encoding=encoding or "utf8"),
         parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types={name: pa.string() for name in names}, strings_can_be_null=False
@@ -170,7 +196,13 @@ def _csv(path: Path) -> Iterator[pa.RecordBatch]:
 def _reason(problem: Exception) -> str:
     text = first_line(problem)
     if "UTF8" in text or "utf-8" in text:
-        return "not UTF-8 text. Convert it (iconv -f latin1 -t utf-8), or save it again as UTF-8."
+        return (
+            'not UTF-8 text. Name its encoding in the codebook ([file] encoding = "cp1252"), as "tallyveil codebook" '
+            "does, or save it again as UTF-8."
+        )
     if "Expected" in text and "columns" in text:
-        return f"rows differ in length ({text}). Correct the row, or quote its commas."
+        return (
+            f"rows differ in length ({text}). Correct the row, or quote its commas. For titles above a table and notes "
+            f'below it, write [file] title_rows and note_rows in the codebook, as "tallyveil codebook" does.'
+        )
     return f"cannot be read as CSV or Parquet ({text}). Check the file."

@@ -9,10 +9,19 @@ from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
 from tallyveil.files.tables.draft.nesting import follows_from, identify_rows, nest, paths, same_units
 from tallyveil.files.tables.draft.view import Column
-from tallyveil.files.tables.draft.words import is_attribute, is_count, is_identifier, is_only_attribute, is_total
+from tallyveil.files.tables.draft.words import (
+    is_age,
+    is_attribute,
+    is_count,
+    is_identifier,
+    is_only_attribute,
+    is_remark,
+    is_total,
+)
 
 MOST_LABELS = 200
 MOST_CODES = 30  # different numbers that can be codes of labels
+_MOST_MISSING = 0.4  # share of empty cells that may be a label of their own
 MOST_FLAGS = 3  # the same where zero is among them: counts have zeros too
 
 
@@ -76,7 +85,7 @@ def _is_of_units(geography: Geography, column: Column) -> str | None:
 def _is_coded(column: Column) -> bool:
     """Whether the numbers of a column are codes of labels, by their leading zeros or by the column's name."""
     named = is_count(column.name) or is_total(column.name)
-    return not named and (column.is_code or is_only_attribute(column.name))
+    return not named and (column.is_code or is_only_attribute(column.name) or is_age(column.name))
 
 
 def _no_use(column: Column, *, forced: bool, only: bool) -> str | None:
@@ -86,9 +95,9 @@ def _no_use(column: Column, *, forced: bool, only: bool) -> str | None:
     if not forced:
         if column.is_date:
             return "dates"
-        if column.is_free_text:
+        if column.is_free_text or (is_remark(column.name) and not column.is_number):
             return "free text"
-        if column.is_number and not column.is_whole:
+        if column.is_number and not column.is_whole and not is_age(column.name):
             return "fractions or negative numbers, so not counts"
         if column.is_number and not _is_coded(column):
             is_row_number = is_identifier(column.name) and column.is_unique
@@ -101,8 +110,8 @@ def _no_use(column: Column, *, forced: bool, only: bool) -> str | None:
             return "not among the attributes that were asked for"
     if column.size > MOST_LABELS:
         return f"{column.size:,} different values: an attribute has few labels, so group them first"
-    if column.missing:
-        return f"{column.missing:,} of {len(column.of_row):,} rows have no value: fill them in to use it"
+    if column.missing > _MOST_MISSING * len(column.of_row) and not forced:
+        return f"{column.missing:,} of {len(column.of_row):,} rows have no value; name it in --attributes to use it"
     return None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tallyveil._arrays import Floats
 from tallyveil.files.tables.draft.view import Column
-from tallyveil.files.tables.draft.words import LABELS, is_total, plain
+from tallyveil.files.tables.draft.words import LABELS, is_total, plain, says_total
 
 SEPARATORS = (" - ", ": ", "; ", ", ", "_", " ", "-", ".", "|", "/")
 _AGE = r"([<>]? ?[0-9]|(ages?|aged|under|over|moins|plus|unter|uber|menos|mas)\b.*[0-9])"
@@ -73,9 +73,21 @@ def attribute_names(reading: Reading, taken: Sequence[str]) -> list[str]:
         known = [name for name, some in LABELS.items() if some & words and name not in (*names, *taken)]
         if not known and _look_like_ages(labels) and "age" not in (*names, *taken):
             known = ["age"]
+        if not known and (word := _first_word(labels)) not in (None, *names, *taken):
+            known = [str(word)]
         race = known and any("white" in word for word in words)
         names.append(known[-1] if race else known[0] if known else f"attribute_{i + 1}")
     return names
+
+
+def _first_word(labels: Sequence[str]) -> str | None:
+    """The word that all labels begin with.
+
+    >>> _first_word(["Grade 1", "Grade 2"]), _first_word(["Boys", "Girls"])
+    ('grade', None)
+    """
+    firsts = {label.partition(" ")[0].lower() for label in labels if " " in label}
+    return firsts.pop() if len(labels) > 1 and len(firsts) == 1 and all(" " in label for label in labels) else None
 
 
 def _look_like_ages(labels: Sequence[str]) -> bool:
@@ -120,7 +132,9 @@ def _products_by(columns: Sequence[str], separator: str) -> Iterator[Reading]:
             before, after = separator.join(parts[:i]), separator.join(parts[i:])
             if before and after:
                 seconds.setdefault(before, []).append(after)
-    for second in dict.fromkeys(tuple(values) for values in seconds.values() if len(values) > 1):
+    sets = [tuple(values) for values in seconds.values()]
+    sets += [tuple(value for value in values if not says_total(value)) for values in sets]
+    for second in dict.fromkeys(values for values in sets if len(values) > 1):
         firsts = tuple(name for name, values in seconds.items() if set(second) <= set(values))
         if len(firsts) > 1:
             yield Reading(labels=(firsts, second), separators=(separator,))

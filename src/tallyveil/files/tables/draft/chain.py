@@ -63,7 +63,9 @@ def _has_counts(view: View, key: Column) -> bool:
     """Whether a table has a column of counts beside a column with another value in each row."""
     for column in view.columns.values():
         named = is_count(column.name) or is_total(column.name)
-        counts = named or column.size > (_MOST_FLAGS if column.has_zero else _MOST_CODES)
+        counts = (
+            named or column.thousands is not None or column.size > (_MOST_FLAGS if column.has_zero else _MOST_CODES)
+        )
         if column is key or not counts or is_only_attribute(column.name):
             continue
         if _is_plain_number(column) and column.is_whole:

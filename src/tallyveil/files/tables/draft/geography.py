@@ -41,8 +41,11 @@ class Geography:
         return bool(self.fields["levels"])
 
 
-def find_geography(view: View, asked: Asked) -> Geography:
-    """The geography of a table; columns that the user names for something else are not taken for it."""
+def find_geography(view: View, asked: Asked, cuts: Mapping[str, Sequence[int]] | None = None) -> Geography:
+    """The geography of a table; columns that the user names for something else are not taken for it.
+
+    ``cuts`` has columns with codes of several levels, and the lengths at which these are cut.
+    """
     by_name = {plain(name): name for name in view.columns}
     code = next((by_name[name] for name in CODES if name in by_name), None)
     if not asked.levels and code is not None and not any(level in by_name for level in LEVELS):
@@ -50,6 +53,10 @@ def find_geography(view: View, asked: Asked) -> Geography:
         if cut is not None:
             return cut
     others = {*asked.attributes, *asked.words, asked.count}
+    whole = next((name for name in cuts or {} if name not in others), None)
+    if not asked.levels and whole is not None and cuts:
+        *above, longest = cuts[whole]
+        return _by_lengths(view, view.columns[whole], {f"{whole}_{size}": size for size in above} | {whole: longest})
     rest = replace(view, columns={name: column for name, column in view.columns.items() if name not in others})
     levels = [view.columns[name] for name in asked.levels] or infer_levels(rest)
     if not levels:
@@ -171,16 +178,22 @@ def _cut_code(view: View, column: Column) -> Geography | None:
     where = {} if leaves.all() else _mark(view, leaves, column)
     for name, value in where.items():
         view = view.where(name, value)
-    column = view.columns[column.name]
+    return _by_lengths(view, view.columns[column.name], lengths, where=where, root="us")
+
+
+def _by_lengths(
+    view: View, column: Column, lengths: Mapping[str, int], *, where: Mapping[str, str] | None = None, root: str = "all"
+) -> Geography:
+    """The geography of a column whose codes are cut by length."""
     first = pc.utf8_slice_codeunits(column.occurring, 0, next(iter(lengths.values())))
     fields: dict[str, Any] = {"levels": tuple(lengths), "code": column.name, "lengths": lengths}
     if len(pc.unique(first)) > 1:
-        fields["root"] = "us"
+        fields["root"] = root
     names, notes = unit_names(view, [column])
-    fields["names"] = {next(reversed(lengths)): name for name in names.values()}
-    used = (column.name, *where, *names.values())
+    fields["names"] = {list(lengths)[-1]: name for name in names.values()}
+    used = (column.name, *(where or {}), *names.values())
     return Geography(
-        view=view, fields=fields | {"where": where}, columns=used, path=paths([column]), notes=tuple(notes)
+        view=view, fields=fields | {"where": where or {}}, columns=used, path=paths([column]), notes=tuple(notes)
     )
 
 

@@ -11,9 +11,10 @@ from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.attributes import MOST_CODES, Sorted, may_be_codes, sort_columns
 from tallyveil.files.tables.draft.cells import attribute_names, read_cells
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
+from tallyveil.files.tables.draft.labels import in_years, names_from_dictionary, spoken, spoken_rows
 from tallyveil.files.tables.draft.nesting import identify_rows
 from tallyveil.files.tables.draft.notes import Note
-from tallyveil.files.tables.draft.view import Column, natural
+from tallyveil.files.tables.draft.view import Column
 from tallyveil.files.tables.draft.words import is_count, is_time, is_total
 
 _CROSSED = 0.3  # share of combinations of units and labels that have a row in a table of counts
@@ -114,9 +115,10 @@ def _rows(
             few = count is not None or column.size <= MOST_CODES
             many = f"{column.size:,} different numbers: an attribute has few labels, so group them first"
             aside[column.name] = "numbers that are neither the count nor codes of labels" if few else many
-    coded, more = _spoken({column.name: tuple(column.labels) for column in used}, asked, listed=True)
+    banded = [column for column in used if count is None and in_years(column)]
+    coded, more = spoken_rows(used, asked, banded=banded)
     fields = {**coded, "layout": "persons" if count is None else "long", "count": None if count is None else count.name}
-    more += _on_labels([column for column in used if column.name not in coded["labels"]])
+    more += _on_labels([column for column in used if column not in banded and column.name not in coded["labels"]])
     counts = [name for name in aside if is_count(name) or is_total(name)] if count is None else []
     more += [
         Note(
@@ -140,11 +142,11 @@ def _wide(
         return Layout(fields=totals, notes=(note,), aside={**columns.aside, **aside})
     named = [name for name in asked.attributes if name not in {column.name for column in in_rows}]
     names = attribute_names(reading, [column.name for column in in_rows])
-    names = _from_dictionary(names, reading.labels, asked, [column.name for column in in_rows])
+    names = names_from_dictionary(names, reading.labels, asked, [column.name for column in in_rows])
     names = named if len(named) == len(names) else names
-    coded_rows, notes = _spoken({column.name: tuple(column.labels) for column in in_rows}, asked, listed=True)
+    coded_rows, notes = spoken_rows(in_rows, asked)
     notes += _on_labels([column for column in in_rows if column.name not in coded_rows["labels"]])
-    coded, more = _spoken(dict(zip(names, reading.labels, strict=True)), asked, listed=False)
+    coded, more = spoken(dict(zip(names, reading.labels, strict=True)), asked, listed=False)
     fields: dict[str, Any] = {
         "attributes": {**coded_rows["attributes"], **coded["attributes"]},
         "labels": {**coded_rows["labels"], **coded["labels"]},
@@ -183,33 +185,3 @@ def _why_left(column: Column) -> str:
     if is_total(column.name):
         return "the cells do not sum to it in most rows"
     return "numbers that are not among the cells"
-
-
-def _from_dictionary(
-    names: Sequence[str], labels: Sequence[Sequence[str]], asked: Asked, taken: Sequence[str]
-) -> list[str]:
-    """The attributes of the dictionary that have all codes of a set, or the names that were found otherwise."""
-    chosen: list[str] = []
-    for name, codes in zip(names, labels, strict=True):
-        free = [other for other in asked.words if other not in (*chosen, *taken)]
-        fitting = [attribute for attribute in free if set(codes) <= set(asked.words[attribute])]
-        chosen.append(fitting[0] if len(fitting) == 1 else name)
-    return chosen if len(set(chosen)) == len(chosen) else list(names)
-
-
-def _spoken(
-    attributes: Mapping[str, tuple[str, ...]], asked: Asked, *, listed: bool
-) -> tuple[dict[str, dict[str, Any]], list[Note]]:
-    """Attributes with the words of the dictionary; ``listed`` adds the codes that it has and the data lack."""
-    codes, labels, notes = dict(attributes), dict[str, dict[str, str]](), list[Note]()
-    for name in [name for name in attributes if name in asked.words]:
-        words = asked.words[name]
-        unknown = [code for code in attributes[name] if code not in words]
-        met = [code for code in words if listed or code in attributes[name]]
-        codes[name] = tuple(attributes[name]) if not listed else (*met, *sorted(unknown, key=natural))
-        labels[name] = {code: words.get(code, code) for code in codes[name]}
-        notes += [
-            Note(field=("labels", name), item=code, text="not in the dictionary: give this code a word")
-            for code in unknown
-        ]
-    return {"attributes": codes, "labels": labels}, notes

@@ -8,7 +8,7 @@ until a person has removed the marks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal
@@ -17,15 +17,19 @@ from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.codebook_toml import codebook_to_toml
 from tallyveil.files.tables.draft.asked import Asked
+from tallyveil.files.tables.draft.form import form_of_file, form_of_table
 from tallyveil.files.tables.draft.geography import Geography, find_geography
 from tallyveil.files.tables.draft.layout import FILL_IN, Layout, find_layout
 from tallyveil.files.tables.draft.notes import Note, commented
+from tallyveil.files.tables.draft.sums import cuts_of
 from tallyveil.files.tables.draft.view import View, view_table
 from tallyveil.files.tables.draft.words import is_sum_label
-from tallyveil.files.tables.excel import Sheet, is_workbook, sheet_names
+from tallyveil.files.tables.entries import wide_columns
+from tallyveil.files.tables.excel import is_workbook, sheet_names
+from tallyveil.files.tables.form import PLAIN, FileForm
 from tallyveil.files.tables.sources import Source
 
-TWICE = "looks like a total of other rows; remove these rows from the table, or their people are counted twice"
+TWICE = "looks like a total of other rows: name it in [file] total_rows, or its people are counted twice"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,31 +78,54 @@ def draft_table(
     sheet
         The sheet of an Excel workbook; by default the one with the most rows.
     """
-    source, sheet_fields, sheet_notes = _sheet(source, sheet)
-    view = view_table(source)
+    sheet, notes = _sheet(source, sheet)
     asked = Asked(levels=tuple(levels), attributes=tuple(attributes), count=count, words=dictionary or {})
+    draft = _drafted(source, asked, sheet)
+    return replace(draft, notes=(*notes, *draft.notes))
+
+
+def _drafted(source: Source, asked: Asked, sheet: str | None, *, totals: bool = True) -> Draft:
+    """The draft of a table; ``totals`` says whether rows that repeat others are left out."""
+    view, form, form_notes = _viewed(source, sheet, totals=totals)
     _check(view, asked)
-    geography = find_geography(view, asked)
+    cuts = {name: cuts_of(view.columns[name], marks) for name, marks in form.total_rows.items()}
+    geography = find_geography(view, asked, {name: sizes for name, sizes in cuts.items() if sizes})
     layout = find_layout(geography, asked)
+    if layout.fields["layout"] == "persons" and form.total_rows:  # people are not totals of others
+        return _drafted(source, asked, sheet, totals=False)
     missing = _missing(view, geography, layout)
     sums, notes = _rows_of_totals(geography, layout), _notes(view, geography, layout)
     on_rows = [note.text for note in notes if note.field == ("table", "layout")]
     return Draft(
-        book=_codebook(geography, layout, sheet_fields),
-        notes=(*sheet_notes, *missing, *notes, *sums),
+        book=_codebook(geography, layout, sheet=sheet, form=form),
+        notes=(*missing, *notes, *sums, *form_notes),
         missing=tuple(note.text for note in missing),
         doubts=(*on_rows, *(f"{note.field[-1]} {note.item!r}: {note.text}" for note in sums)),
     )
 
 
-def _codebook(geography: Geography, layout: Layout, sheet: Mapping[str, str]) -> Codebook:
-    fields = {**geography.fields, **layout.fields, **sheet}
+def _viewed(source: Source, sheet: str | None, *, totals: bool) -> tuple[View, FileForm, list[Note]]:
+    """The table as its form shows it: without titles, notes and totals, and with merged cells filled."""
+    if isinstance(source, str | PathLike) and Path(fspath(source)).is_file() and Path(fspath(source)).stat().st_size:
+        form, notes = form_of_file(Path(fspath(source)), sheet)
+    else:
+        form, notes = PLAIN, []
+    view = view_table(source, form, sheet=sheet)
+    whole, more = form_of_table(view, form, totals=totals)
+    return (view if whole == form else view_table(source, whole, sheet=sheet)), whole, [*notes, *more]
+
+
+def _codebook(geography: Geography, layout: Layout, *, sheet: str | None, form: FileForm) -> Codebook:
+    fields = {**geography.fields, **layout.fields, "sheet": sheet}
     fields["levels"] = fields["levels"] or (FILL_IN,)
     # A filter on rows of a level is public; a filter on rows of persons may reveal something about them.
     public = bool(fields.get("where")) and fields["layout"] != "persons"
     ignore = tuple(name for name in geography.view.columns if name in layout.aside)
     labels_from: Literal["data"] | None = "data" if fields["attributes"] else None
-    return Codebook(**fields, ignore=ignore, labels_from=labels_from, units_from="data", where_is_public=public)
+    book = Codebook(**fields, ignore=ignore, labels_from=labels_from, units_from="data", where_is_public=public)
+    counts = [*(wide_columns(book) if book.layout == "wide" else ()), book.count, book.total]
+    marks = [geography.view.columns[name].thousands for name in counts if name in geography.view.columns]
+    return replace(book, form=replace(form, thousands=next((mark for mark in marks if mark), None)))
 
 
 def _notes(view: View, geography: Geography, layout: Layout) -> list[Note]:
@@ -147,23 +174,17 @@ def _check(view: View, asked: Asked) -> None:
         raise InputError(f"column {twice[0]!r} is named twice. Name it as a level, as an attribute or as the count.")
 
 
-def _sheet(source: Source, sheet: str | None) -> tuple[Source, dict[str, str], list[Note]]:
-    """The sheet of a workbook to look at, and what the codebook says about it."""
+def _sheet(source: Source, sheet: str | None) -> tuple[str | None, list[Note]]:
+    """The sheet of a workbook to look at, if it must be named, and a comment on the choice."""
     path = Path(fspath(source)) if isinstance(source, str | PathLike) else None
     if path is None or not path.is_file() or not is_workbook(path):
         if sheet is not None:
             raise InputError(
                 f"--sheet {sheet!r}: {path or 'the table'} is not an Excel workbook. Leave the option out."
             )
-        return source, {}, []
+        return None, []
     names = sheet_names(path)
-    if sheet is None and len(names) < 2:
-        return source, {}, []
-    chosen = sheet or names[0]
-    others = [name for name in names if name != chosen]
-    notes = (
-        []
-        if sheet
-        else [Note(field=("table", "sheet"), text=f"the sheet with the most rows; others: {', '.join(others)}")]
-    )
-    return Sheet(path=path, name=chosen), {"sheet": chosen}, notes
+    if sheet is not None or len(names) < 2:
+        return sheet, []
+    words = f"the sheet with the most rows; others: {', '.join(names[1:])}"
+    return names[0], [Note(field=("table", "sheet"), text=words)]

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil.errors import DataError
+from tallyveil.files.tables.form import PLAIN, THOUSANDS, FileForm
 from tallyveil.files.tables.sources import Source, batches
 
 _MOST_VALUES = 250_000_000  # values that are kept, of four bytes each: the rows after them are not looked at
@@ -86,6 +87,16 @@ class Column:
         """Whether every dot is followed by three digits and no number begins with zero: 1.234 in a German table."""
         dotted = self.occurring.filter(pc.match_substring(self.occurring, "."))
         return len(dotted) > 1 and bool(pc.all(pc.match_substring_regex(dotted, _DOTS)).as_py())
+
+    @cached_property
+    def thousands(self) -> str | None:
+        """The separator of thousands in the numbers, if they have one."""
+        marks = [mark for mark in THOUSANDS if mark != "." or self._has_dots_for_thousands]
+        return next((mark for mark in marks if self._has_separated(mark)), None) if self.is_number else None
+
+    def _has_separated(self, mark: str) -> bool:
+        spaces = r"[ \x{a0}\x{2009}\x{202f}]" if mark == " " else re.escape(mark)
+        return bool(pc.any(pc.match_substring_regex(self.occurring, rf"^[0-9]{{1,3}}({spaces}[0-9]{{3}})+$")).as_py())
 
     @cached_property
     def _has_decimal_commas(self) -> bool:
@@ -173,12 +184,12 @@ class View:
         return list(self.columns).index(name)
 
 
-def view_table(source: Source) -> View:
+def view_table(source: Source, form: FileForm = PLAIN, *, sheet: str | None = None) -> View:
     """Look at all rows of a table, as far as memory allows."""
     parts: dict[str, list[pa.Array]] = {}
     kinds: dict[str, pa.DataType] = {}
     rows, complete, table = 0, True, "the table"
-    for batch in batches(source):
+    for batch in batches(source, form, sheet=sheet):
         table = batch.name
         for name in batch.table.column_names:
             column = batch.table.column(name)

@@ -32,6 +32,7 @@ _PLACES = _words("""
     departement mun munic aldeia povoado bairro localidad localidade parroquia corregimiento vereda colonia
     wilaya daira oblast rayon raion okrug voivodeship wojewodztwo powiat gmina kraj okres obec fylke kommune kommun
     maakunta kunta ilce mahalle provinsi kabupaten kecamatan kelurahan desa barangay upazila thana mouza tehsil taluk
+    aire groupement chefferie collectivite fokontany payam boma lokalite nomos dimos subcounty sublocation estate
     mandal panchayat woreda kebele cercle prefektur catchment healthzone postcode plz zip
 """)
 _TIMES = _words("year annee ano jahr anno month mois mes monat wave quarter")
@@ -49,7 +50,8 @@ LABELS = {
     "age": _words("adult child minor under18 18plus voting_age young old adulte enfant"),
     "sex": _words("""
         male female m f men women males females homme femme hommes femmes filles garcons hombre mujer hombres mujeres
-        manner frauen mannlich weiblich
+        manner frauen mannlich weiblich boys girls boy girl homens mulheres meninos meninas ragazzi ragazze maschi
+        femmine ninos ninas varones miehet naiset pojat tytot man kvinnor mannen vrouwen pria wanita laki-laki
     """),
     "hispanic": _words("h nh hispanic not_hispanic non_hispanic"),
     "race": _words("white black asian aian nh_white nh_black"),
@@ -114,6 +116,29 @@ def is_sum_label(label: str) -> bool:
     return plain(label) in _SUMS
 
 
+def says_total(label: str) -> bool:
+    """Whether a label says that it is a total, alone or with the name of a unit.
+
+    >>> says_total("Total Norte"), says_total("Pirkanmaa yhteensä"), says_total("Totteridge"), says_total("Total")
+    (True, True, False, True)
+    """
+    return is_sum_label(label) or bool({*re.split(r"[^a-z]+", plain(label))} & _SUM_WORDS)
+
+
+def is_age(name: str) -> bool:
+    """Whether a column's name is a word for age, so that numbers in it are years.
+
+    >>> is_age("Age (years)"), is_age("age_group"), is_age("village")
+    (True, False, False)
+    """
+    return bool(_parts(name) & _AGES) and _parts(name) <= _AGES | _YEARS
+
+
+def is_remark(name: str) -> bool:
+    """Whether a column's name is a word for remarks."""
+    return bool(_parts(name) & _REMARKS)
+
+
 def is_identifier(name: str) -> bool:
     """Whether a column's name is a word for the number of a record, and none for a place."""
     return bool(_parts(name) & _IDS) and not is_place(name)
@@ -144,9 +169,22 @@ def names_the_same(name: str, code: str) -> bool:
 _COUNTS = {*map(plain, COUNTS), *_words("nombre nb cases deaths value obs_value")}
 _SUMS = {
     *("total", "totals", "_t", "all", "all ages", "both", "both sexes", "all persons", "ensemble", "insgesamt"),
-    *("gesamt", "totale", "todos", "ambos sexos", "les deux sexes", "tous ages"),
+    *("gesamt", "totale", "todos", "ambos sexos", "les deux sexes", "tous ages", "yhteensa", "totalt", "total geral"),
 }
-_TOTALS = {*TOTALS, *_words("ensemble insgesamt gesamt total_general")}
+_SUM_WORDS = _words(
+    "total totals subtotal totale totaux totales yhteensa totalt summe gesamt insgesamt razem celkem jumlah"
+)
+_AGES = _words("age ages edad idade alter eta ika leeftijd alder wiek vek yas umur")
+_YEARS = _words("year years yr yrs y an ans annees anos jahre jahren anni in en em completed at")
+_REMARKS = _words(
+    "comment comments remark remarks note notes observation observations observacoes bemerkung comentario"
+)
+MISSING = _words("na n/a nan null #n/a - . .. ?")  # what stands for a missing value
+_TOTALS = {
+    *TOTALS,
+    *_words("ensemble insgesamt gesamt total_general yhteensa totalt summe totale enrolment enrollment all"),
+    *("grand total", "total geral", "total general", "all persons", "all people", "both sexes", "total population"),
+}
 
 
 @cache

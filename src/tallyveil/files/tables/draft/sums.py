@@ -1,0 +1,155 @@
+"""Rows that only repeat people of other rows: totals by their name, labels and codes by what they sum to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from tallyveil._arrays import Bools, Floats
+from tallyveil.files.tables.draft.nesting import nest, paths
+from tallyveil.files.tables.draft.view import Column, View
+from tallyveil.files.tables.draft.words import is_code_name, is_count, is_place, is_total, says_total
+
+Marks = dict[str, tuple[str, ...]]
+_MOST_TIMES = 6  # totals of totals: how often people may be repeated
+_MOST_NUMBERS = 5  # columns of numbers that are tried as counts
+_NEARLY = 0.99  # share of sums that must be equal; the others are mistakes, or were rounded
+_COVERED = 0.9  # share of codes that must begin with codes of coarser units
+_FEW_SUMS = 3  # fewer equal sums than these say little, unless they are of many people
+_SOME, _MANY = 1_000, 100_000
+_CLOSE = 0.005  # how far a sum may be off, relatively
+
+
+def total_marks(view: View) -> Marks:
+    """By column, the values of rows that repeat people of others. Numbers must confirm what names suggest."""
+    texts = [column for column in view.columns.values() if _may_have_totals(column)]
+    whole = [column for column in view.columns.values() if column.is_whole and column not in texts]
+    whole.sort(key=lambda column: not (is_count(column.name) or is_total(column.name)))
+    numbers = [number for number in map(_numbers, whole) if number.any()]
+    marks, numbers = _by_name(texts, numbers), numbers[:_MOST_NUMBERS]
+    kept = ~marked_rows(view, marks)
+    for column in texts:
+        codes = next((found for number in numbers if (found := _by_prefix(column, number, kept))), ())
+        if codes:
+            marks[column.name] = (*marks.get(column.name, ()), *codes)
+            kept &= ~_rows_with(column, codes)
+    for column in texts:
+        labels = next((found for number in numbers if (found := _by_sum(column, number, kept, texts))), ())
+        if labels:
+            marks[column.name] = (*marks.get(column.name, ()), *labels)
+            kept &= ~_rows_with(column, labels)
+    return marks
+
+
+def marked_rows(view: View, marks: Mapping[str, Sequence[str]]) -> Bools:
+    """The rows that a value marks as repetitions."""
+    return _any([_rows_with(view.columns[name], values) for name, values in marks.items()], view.rows)
+
+
+def cuts_of(column: Column, marks: Sequence[str]) -> tuple[int, ...]:
+    """The lengths at which codes are cut into levels, if marks are codes of coarser units, and the length of a leaf."""
+    leaves = [label for label in column.labels if label not in set(marks)]
+    sizes = {len(leaf) for leaf in leaves}
+    shorter = {leaf[:size] for leaf in leaves for size in {len(mark) for mark in marks}}
+    found = {len(mark) for mark in marks if mark in shorter}
+    return (*sorted(found), sizes.pop()) if found and len(sizes) == 1 and max(found) < min(sizes) else ()
+
+
+def _may_have_totals(column: Column) -> bool:
+    codes = column.is_code or is_place(column.name) or is_code_name(column.name)
+    return column.size > 1 and not column.is_date and (not column.is_number or codes)
+
+
+def _by_name(texts: Sequence[Column], numbers: Sequence[Floats]) -> Marks:
+    """Values that are called totals, if their rows repeat all others once or several times."""
+    marks = {column.name: tuple(label for label in column.labels if says_total(label)) for column in texts}
+    rows = {column.name: _rows_with(column, marks[column.name]) for column in texts if marks[column.name]}
+    if not rows:
+        return {}
+    size = len(next(iter(rows.values())))
+    kept, found = ~_any(list(rows.values()), size), Marks()
+    for name, marked in rows.items():
+        alone = marked & ~_any([others for other, others in rows.items() if other != name], size)
+        if any(_repeats(number, alone, kept) for number in numbers):
+            found[name] = marks[name]
+    return found
+
+
+def _by_prefix(column: Column, numbers: Floats, kept: Bools) -> tuple[str, ...]:
+    """Codes that others begin with (FI, FI1, FI19), if the people of each are those of the longer codes."""
+    sums = _sums(column, numbers, kept)
+    codes = sorted(code for code in sums if code)
+    above = [code for code, after in pairwise(codes) if after.startswith(code)]
+    sizes = {len(code) for code in above}
+    of_leaves, inside = dict.fromkeys(above, 0.0), set[str]()
+    leaves = set(codes) - set(above)
+    for leaf in leaves:
+        for start in {leaf[:size] for size in sizes if size < len(leaf)} & of_leaves.keys():
+            of_leaves[start] += sums[leaf]
+            inside.add(leaf)
+    if not above or len(inside) < _COVERED * len(leaves):
+        return ()
+    filled = [code for code in above if of_leaves[code]]
+    equal = [_is_close(sums[code], of_leaves[code]) for code in above]
+    chance = _may_be_chance(len(filled), sum(of_leaves.values()))
+    return tuple(above) if np.mean(equal) >= _NEARLY and not chance else ()
+
+
+def _by_sum(column: Column, numbers: Floats, kept: Bools, texts: Sequence[Column]) -> tuple[str, ...]:
+    """A value whose people are those of all other values together, whatever else the rows say."""
+    sums = _sums(column, numbers, kept)
+    people = sum(sums.values())
+    if len([code for code in sums if code]) < 3 or people == 0:
+        return ()
+    for label in [label for label, value in sums.items() if label and 2 * value == people]:
+        rows = _rows_with(column, [label])
+        others = [other for other in texts if other is not column and nest(column, other).astray]
+        group = paths(others) if others else np.zeros(len(rows), dtype=np.int64)
+        inside, outside = (
+            np.bincount(group[kept & part], weights=numbers[kept & part], minlength=int(group.max()) + 1)
+            for part in (rows, ~rows)
+        )
+        if np.mean(inside == outside) >= _NEARLY and not _may_be_chance(int(np.count_nonzero(inside)), people):
+            return (label,)
+    return ()
+
+
+def _may_be_chance(equal: int, people: float) -> bool:
+    """Whether so few sums of so few people may be equal by chance."""
+    return people < _MANY if equal < _FEW_SUMS else people < _SOME
+
+
+def _sums(column: Column, numbers: Floats, kept: Bools) -> dict[str, float]:
+    """The people of each value in rows that are kept."""
+    weights = np.bincount(column.of_row[kept], weights=numbers[kept], minlength=len(column.values))
+    rows = np.bincount(column.of_row[kept], minlength=len(column.values))
+    return {text: float(w) for text, w, n in zip(column.texts.to_pylist(), weights, rows, strict=True) if n}
+
+
+def _repeats(numbers: Floats, totals: Bools, kept: Bools) -> bool:
+    """Whether rows of totals repeat all people of the others, once or several times, but for a few mistakes."""
+    people = float(numbers[kept].sum())
+    times = float(numbers[totals].sum()) / people if people else 0.0
+    return 1 <= round(times) <= _MOST_TIMES and abs(times - round(times)) < _CLOSE
+
+
+def _is_close(one: float, two: float) -> bool:
+    return abs(one - two) <= _CLOSE * max(one, two)
+
+
+def _rows_with(column: Column, values: Sequence[str]) -> Bools:
+    """The rows that have one of these values."""
+    marked: Bools = np.isin(np.array(column.texts.to_pylist()), values)[column.of_row]
+    return marked
+
+
+def _any(masks: Sequence[Bools], rows: int) -> Bools:
+    """The rows that any of some masks has."""
+    found: Bools = np.any([np.zeros(rows, dtype=np.bool_), *masks], axis=0)
+    return found
+
+
+def _numbers(column: Column) -> Floats:
+    return np.nan_to_num(column.numbers)[column.of_row]

@@ -1,0 +1,173 @@
+"""How the rows of an untidy file become a table: titles, names in several rows, notes, totals, merged cells.
+
+Statistical offices write tables for readers, not for programs. A ``FileForm`` says which rows do not belong to the
+table, so that nobody needs to prepare the file by hand.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallyveil._frozen import Frozen
+from tallyveil.errors import DataError
+from tallyveil.files.tables.columns import Batch, decoded
+
+THOUSANDS = (".", ",", " ", "'")
+BETWEEN = ": "  # between the parts of a name that stands in several rows
+_ROWS = 1 << 16  # rows of a piece
+Row = Sequence[str]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FileForm:
+    """The form of a file. Rows without any value are skipped and never counted.
+
+    Attributes
+    ----------
+    encoding
+        The encoding of a text file that is not UTF-8, such as ``"cp1252"`` (Windows).
+    title_rows, note_rows
+        The number of rows above the names of columns and below the table.
+    header_rows
+        The number of rows with names of columns, which are joined by ``": "``. A name above several columns (a merged
+        cell) holds for all of them.
+    fill_down
+        Columns whose empty cells have the value above them, as merged cells do.
+    total_rows
+        Rows that only repeat people of other rows: for a column, the values that mark them.
+    thousands
+        The separator of thousands in counts: a dot, a comma, a space or an apostrophe.
+    """
+
+    encoding: str | None = None
+    title_rows: int = 0
+    header_rows: int = 1
+    note_rows: int = 0
+    fill_down: tuple[str, ...] = ()
+    total_rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    thousands: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fill_down", tuple(self.fill_down))
+        object.__setattr__(self, "total_rows", Frozen(self.total_rows))
+        for name, least in (("title_rows", 0), ("header_rows", 1), ("note_rows", 0)):
+            if getattr(self, name) < least:
+                raise DataError(f"[file] {name} must be {least} or more. Got {getattr(self, name)} instead.")
+        if self.thousands is not None and self.thousands not in THOUSANDS:
+            known = ", ".join(f'"{mark}"' for mark in THOUSANDS)
+            raise DataError(f"[file] thousands must be one of {known}. Got {self.thousands!r} instead.")
+        try:
+            codecs.lookup(self.encoding or "utf-8")
+        except LookupError:
+            raise DataError(f'[file] encoding {self.encoding!r} is unknown. Use "cp1252", for example.') from None
+
+    @property
+    def names_first(self) -> bool:
+        """Whether the first row has the names of columns, and all others belong to the table."""
+        return (self.title_rows, self.header_rows, self.note_rows) == (0, 1, 0)
+
+
+PLAIN = FileForm()
+
+
+def table_of_rows(rows: Iterator[Row], form: FileForm, name: str) -> Iterator[pa.RecordBatch]:
+    """The table that rows of text hold, in pieces."""
+    filled = (row for row in rows if is_filled(row))
+    header = list(islice(filled, form.title_rows, form.title_rows + form.header_rows))
+    names = joined_names(header)
+    while names and not names[-1]:
+        names.pop()
+    kept = [i for i, column in enumerate(names) if column]
+    schema = pa.schema([(names[i], pa.string()) for i in kept])
+    any_rows, body = False, _without_last(filled, form.note_rows)
+    while piece := list(islice(body, _ROWS)):
+        if any(value for row in piece for i, value in enumerate(row) if i >= len(names) or not names[i]):
+            raise DataError(
+                f"{name}: a column has values but no name in the header. Name or delete it; if names stand in several "
+                f"rows, write [file] header_rows = 2 in the codebook."
+            )
+        any_rows = True
+        columns = [pa.array([row[i] if i < len(row) else "" for row in piece], pa.string()) for i in kept]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    if not any_rows:
+        yield pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def joined_names(header: Sequence[Row]) -> list[str]:
+    """The names of columns that stand in one row or several.
+
+    >>> joined_names([["ward", "men", "", "all"], ["", "0-14", "15+", ""]])
+    ['ward', 'men: 0-14', 'men: 15+', 'all']
+    """
+    width = max(map(len, header), default=0)
+    parts: list[list[str]] = [[] for _ in range(width)]
+    for depth, row in enumerate(header):
+        last = ""
+        for i, cell in enumerate([*map(str.strip, row), *[""] * (width - len(row))]):
+            is_above = any(i < len(below) and below[i].strip() for below in header[depth + 1 :])
+            last = cell or (last if is_above else "")
+            if last:
+                parts[i].append(last)
+    return [BETWEEN.join(part) for part in parts]
+
+
+def is_filled(row: Row) -> bool:
+    """Whether a row has any value."""
+    return any(cell and not cell.isspace() for cell in row)
+
+
+def formed(pieces: Iterator[Batch], form: FileForm) -> Iterator[Batch]:
+    """The batches of a table without rows of totals, with empty cells filled from above."""
+    above: dict[str, str] = {}
+    for batch in pieces:
+        if form.total_rows:
+            batch = batch.filtered(pa.array(~total_rows(batch.table, form.total_rows)))
+        for column in form.fill_down:
+            batch = _filled_down(batch, column, above)
+        yield replace(batch, thousands=form.thousands)
+
+
+def total_rows(table: pa.Table, marks: Mapping[str, Sequence[str]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which rows have a value in a column that marks totals."""
+    found = np.zeros(table.num_rows, dtype=np.bool_)
+    for column, values in marks.items():
+        if column not in table.column_names:
+            raise DataError(f"[file] total_rows: there is no column {column!r}. Known are {_listed(table)}.")
+        texts = pc.utf8_trim_whitespace(decoded(table.column(column)).cast(pa.string()))
+        found |= pc.fill_null(pc.is_in(texts, pa.array(values, pa.string())), False).to_numpy()
+    return found
+
+
+def _filled_down(batch: Batch, column: str, above: dict[str, str]) -> Batch:
+    """A batch in which empty cells of a column have the value above, which may be in the batch before."""
+    if column not in batch.table.column_names:
+        raise DataError(f"[file] fill_down: there is no column {column!r}. Known are {_listed(batch.table)}.")
+    texts = pc.utf8_trim_whitespace(decoded(batch.table.column(column)).cast(pa.string()))
+    given = pc.if_else(pc.equal(texts, ""), None, texts).combine_chunks()
+    given = pc.fill_null_forward(pa.concat_arrays([pa.array([above.get(column)], pa.string()), given]))[1:]
+    if len(given) and given[-1].is_valid:
+        above[column] = given[-1].as_py()
+    place = batch.table.column_names.index(column)
+    return replace(batch, table=batch.table.set_column(place, column, pc.fill_null(given, "")))
+
+
+def _without_last(rows: Iterator[Row], number: int) -> Iterator[Row]:
+    """All rows but the last ones."""
+    waiting: deque[Row] = deque(islice(rows, number))
+    for row in rows:
+        waiting.append(row)
+        yield waiting.popleft()
+
+
+def _listed(table: pa.Table) -> str:
+    return ", ".join(table.column_names)

@@ -1,0 +1,331 @@
+"""Files as offices write them are read as they are: titles, notes, totals, merged cells, encodings, missing values."""
+
+import gzip
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tallyveil as tv
+from tallyveil.errors import DataError
+from tallyveil.files import codebook_from_toml, codebook_to_toml, read_counts
+from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.draft import draft_table
+from tallyveil.files.tables.form import FileForm, joined_names
+from tallyveil.files.tables.geography import read_spine
+
+REGIONS = {"Norte": ["Belém", "Marabá"], "Nordeste": ["Açailândia", "Codó", "São Luís"], "Sul": ["Chapecó"]}
+QUARTERS, SEXES = ["Centro", "Vila Nova"], ["Homens", "Mulheres"]
+
+
+def people(seed=3):
+    rng = np.random.default_rng(seed)
+    rows = [(r, m, q, s) for r, towns in REGIONS.items() for m, q, s in product(towns, QUARTERS, SEXES)]
+    counts = rng.integers(40, 9_000, len(rows))
+    return pd.DataFrame(rows, columns=["Região", "Município", "Bairro", "Sexo"]).assign(População=counts)
+
+
+def as_published(table, *, thousands=".", merged=True, totals=True, titles=2, notes=2):
+    """The lines of a table as an office publishes it."""
+    lines = [f"Tabela {i}: residentes por bairro" + ";" * 5 for i in range(titles)]
+    lines += [";;;;;"] * bool(titles) + [";".join([*table.columns, "Taxa (%)"])]
+    number = lambda n: f"{n:,}".replace(",", thousands)  # noqa: E731
+    before = ["", "", "", ""]
+    for region, part in table.groupby("Região", sort=False):
+        for row in part.itertuples(index=False):
+            place = list(row[:3])
+            same = [merged and place[: i + 1] == before[: i + 1] for i in range(3)]
+            shown = ["" if alike else value for alike, value in zip(same, place, strict=True)]
+            lines.append(";".join([*shown, row[3], number(row[4]), f"{row[4] % 90},5"]))
+            before = place
+        lines += [f"Total {region};;;;{number(part.População.sum())};"] * totals
+    lines += [f"Total geral;;;;{number(table.População.sum())};"] * totals
+    lines += ["(1) Dados preliminares." + ";" * 5] * bool(notes) + ["Fonte: Secretaria de Saúde"] * max(0, notes - 1)
+    return "\r\n".join(lines) + "\r\n"
+
+
+def counted(histogram, columns):
+    """People by unit and labels, in order."""
+    frame = histogram.to_pandas()
+    return frame.set_index(list(columns))["count"].sort_index()
+
+
+def equal(histogram, table):
+    columns = list(table.columns[:-1])
+    counts = table.set_index(columns)[table.columns[-1]]
+    assert counted(histogram, columns).to_dict() == counts[counts > 0].to_dict()
+
+
+def test_a_municipal_table_in_latin_1_with_all_its_ornaments_is_read_as_it_is(tmp_path):
+    file = tmp_path / "populacao.csv"
+    file.write_bytes(as_published(people()).encode("cp1252"))
+    draft = draft_table(file)
+    assert draft.book.form == FileForm(
+        encoding="cp1252",
+        title_rows=2,
+        note_rows=2,
+        fill_down=("Região", "Município", "Bairro"),
+        total_rows={"Região": ("Total Nordeste", "Total Norte", "Total Sul", "Total geral")},
+        thousands=".",
+    )
+    assert (draft.book.layout, draft.book.count, draft.doubts) == ("long", "População", ())
+    equal(read_counts(file, draft.book), people())
+    again = codebook_from_toml(draft.to_toml())
+    assert again == draft.book
+    assert codebook_from_toml(codebook_to_toml(again)) == again
+    assert read_spine(file, again).size("Bairro") == 12
+
+
+@settings(max_examples=25)
+@given(
+    st.sampled_from([".", " ", "\u00a0", "'"]),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.sampled_from(["utf-8", "utf-8-sig", "cp1252", "utf-16"]),
+)
+def test_no_ornament_changes_what_is_counted(tmp_path_factory, thousands, merged, totals, titles, notes, encoding):
+    file = tmp_path_factory.mktemp("f") / "t.csv"
+    text = as_published(people(), thousands=thousands, merged=merged, totals=totals, titles=titles, notes=notes)
+    file.write_bytes(text.encode(encoding))
+    equal(read_counts(file, draft_table(file).book), people())
+
+
+def test_a_compressed_file_is_looked_at_too(tmp_path):
+    file = tmp_path / "t.csv.gz"
+    file.write_bytes(gzip.compress(as_published(people()).encode("cp1252")))
+    equal(read_counts(file, draft_table(file).book), people())
+
+
+@pytest.mark.parametrize("names", [["2019", "2020"], ["0-14", "15-64", "65+"]])
+@pytest.mark.parametrize("title", [["Table 1: People by sex and group"], ["Table 1", "People by sex"], None])
+def test_names_of_columns_in_two_rows_are_joined(tmp_path, names, title):
+    rng = np.random.default_rng(1)
+    book = openpyxl.Workbook()
+    sheet = book.active
+    if title:
+        sheet.append(title)
+    sheet.append([])
+    sheet.append(
+        ["Province", "Ward", "Name", "Men", *[""] * (len(names) - 1), "Women", *[""] * (len(names) - 1), "All"]
+    )
+    sheet.append(["", "", "", *names, *names, ""])
+    counts = rng.integers(0, 400, (18, 2 * len(names)))
+    for i, row in enumerate(counts.tolist()):
+        sheet.append([i // 6 + 1, f"{i // 6 + 1:02}{i:03}", f"Ward {i}", *row, sum(row)])
+    sheet.append(["Source: National Institute of Statistics"])
+    book.save(tmp_path / "t.xlsx")
+    draft = draft_table(tmp_path / "t.xlsx")
+    assert (draft.book.form.header_rows, draft.book.form.note_rows) == (2, 1)
+    assert draft.book.column == "{sex}: {" + list(draft.book.attributes)[1] + "}"
+    assert draft.book.total == "All"
+    read = read_counts(tmp_path / "t.xlsx", draft.book)
+    assert read.leaves.dense().tolist() == counts.tolist()
+
+
+def test_names_in_three_rows_hold_for_all_columns_under_them():
+    header = [
+        ["", "", "Men", "", "", "", "All"],
+        ["Code", "Name", "Young", "", "Old", "", ""],
+        ["", "", "a", "b", "a", "b", ""],
+    ]
+    assert joined_names(header) == [
+        "Code",
+        "Name",
+        "Men: Young: a",
+        "Men: Young: b",
+        "Men: Old: a",
+        "Men: Old: b",
+        "All",
+    ]
+
+
+def test_a_column_without_a_name_is_not_taken_for_a_second_row_of_names(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("town,,men,women\n" + "".join(f"t{i},x{i},{i},{2 * i}\n" for i in range(20)), encoding="utf-8")
+    assert draft_table(file).book.form == FileForm()
+
+
+def line_list(rng):
+    """Cases of an epidemic, as a clerk has typed them."""
+    chiefdoms = {"Bo": ["Kakua", "Bo 2"], "Kenema": ["Nongowa", "Luawa"], "Kailahun": ["Luawa", "Jawei"]}
+    rows = []
+    for i in range(400):
+        district = rng.choice(list(chiefdoms))
+        age = rng.choice([str(rng.integers(0, 90))] * 8 + ["", "NA", "unknown"])
+        sex = rng.choice(["M", "F", "F", "f ", ""])
+        rows.append((f"C{i:04}", age, sex, district, rng.choice(chiefdoms[district]), rng.choice(["", "seen", "lost"])))
+    return pd.DataFrame(rows, columns=["case", "age", "sex", "district", "chiefdom", "comments"])
+
+
+def test_a_line_list_with_ages_missing_values_and_two_spellings_is_counted_whole():
+    table = line_list(np.random.default_rng(7))
+    draft = draft_table(table)
+    assert draft.book.bands == {"age": (0, 15, 65)}
+    assert draft.book.words == {
+        "age": ("0-14", "15-64", "65+", "not stated", "unknown"), "sex": ("F", "M", "not stated")
+    }  # fmt: skip
+    assert draft.book.ignore == ("case", "comments")
+    read = read_counts(table, draft.book)
+    band = pd.to_numeric(table.age, errors="coerce")
+    ages = [
+        *(int(band.between(low, high).sum()) for low, high in ((0, 14), (15, 64), (65, 200))),
+        int(table.age.isin(["", "NA"]).sum()),
+        int((table.age == "unknown").sum()),
+    ]
+    assert read.answer("age", level="all").dense()[0].tolist() == ages
+    sexes = table.sex.str.strip().str.upper().value_counts()
+    assert read.answer("sex", level="all").dense()[0].tolist() == [sexes["F"], sexes["M"], sexes[""]]
+    assert codebook_from_toml(draft.to_toml()) == draft.book
+
+
+def test_bands_and_codes_with_one_word_are_those_of_pandas_for_any_type_of_column():
+    ages = pd.Series([0, 4, 5, 17, 18, 64, 65, 101, None])
+    table = pd.DataFrame({"town": ["a", "b", "c"] * 3, "age": ages, "kind": list("112233123")})
+    book = Codebook(
+        root="all", levels=("town",), layout="persons", attributes={"age": ("",), "kind": ("1", "2", "3")},
+        bands={"age": (0, 5, 18, 65)}, labels={
+            "kind": {"1": "a", "2": "b", "3": "a"},
+            "age": {"0-4": "0-4", "5-17": "5-17", "18-64": "18-64", "65+": "65+", "": "?"},
+        },
+    )  # fmt: skip
+    read = read_counts(table, book)
+    assert read.answer("age", level="all").dense()[0].tolist() == [2, 2, 2, 2, 1]
+    assert read.answer("kind", level="all").dense()[0].tolist() == [6, 3]
+    wide = Codebook(root="all", levels=("town",), attributes={"k": ("x", "y", "z")}, column="{k}",
+                    labels={"k": {"x": "one", "y": "two", "z": "one"}})  # fmt: skip
+    counts = pd.DataFrame({"town": ["a", "b"], "x": [1, 2], "y": [10, 20], "z": [100, 200]})
+    assert read_counts(counts, wide).answer("k", level="town").dense().tolist() == [[101, 10], [202, 20]]
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        (
+            FileForm(total_rows={"land": ("Total",)}),
+            r"\[file\] total_rows: there is no column 'land'\. Known are Região",
+        ),
+        (FileForm(fill_down=("land",)), r"\[file\] fill_down: there is no column 'land'\. Known are Região"),
+    ],
+)
+def test_a_form_that_does_not_fit_is_refused_by_the_name_of_its_field(form, message):
+    book = replace(draft_table(people()).book, form=form)
+    with pytest.raises(DataError, match=message):
+        read_counts(people(), book)
+
+
+def test_totals_in_a_table_of_persons_are_refused():
+    with pytest.raises(DataError, match=r"total_rows repeat people of other rows, but .* use where in \[table\]"):
+        Codebook(levels=("town",), attributes={}, layout="persons", form=FileForm(total_rows={"town": ("All",)}))
+
+
+def test_labels_that_only_sound_like_totals_are_kept():
+    rows = [(f"R{i // 4}", f"T{i}", kind, 10 + i) for i in range(12) for kind in ("All day", "All", "Half day")]
+    table = pd.DataFrame(rows, columns=["region", "town", "care", "children"])
+    draft = draft_table(table)
+    assert draft.book.form.total_rows == {}
+    assert [doubt.split(":")[0] for doubt in draft.doubts] == ["care 'All'"]
+    people_with_totals = pd.concat([people(), people().assign(Sexo="Total", População=7)])
+    assert draft_table(people_with_totals).book.form.total_rows == {}
+
+
+def test_a_gap_in_the_first_column_of_a_line_list_is_no_merged_cell():
+    rng = np.random.default_rng(5)
+    table = line_list(rng)[["sex", "age", "district", "chiefdom"]]
+    table.loc[0, "sex"] = "M"
+    assert draft_table(table).book.form.fill_down == ()
+
+
+def test_a_release_of_an_untidy_file_is_evaluated_without_a_codebook(tmp_path):
+    file = tmp_path / "populacao.csv"
+    file.write_bytes(as_published(people()).encode("cp1252"))
+    book = draft_table(file).book
+    truth = read_counts(file, book)
+    release = tv.protect(truth, tv.Strategy.default(truth.spine, truth.schema, epsilon=2), seed=1)
+    tv.write_release(release, tmp_path / "release", source=book)
+    from tallyveil.files.release_folder.read_folder import read_source
+
+    assert read_source(tmp_path / "release") == book
+
+
+def portal(*, rounded=False, names=True):
+    """A download from a statistical portal: totals of sexes, ages and units are rows like all others."""
+    rng = np.random.default_rng(11)
+    leaves = [f"P{p}{m}" for p in range(1, 4) for m in "abcde"]
+    base = {cell: int(rng.integers(0, 900)) for cell in product(leaves, "MF", ("Y0-14", "Y15-64", "Y65+"))}
+    units = ["XX", "P1", "P2", "P3", *leaves]
+    rows = []
+    for geo, sex, age in product(units, "TMF", ("TOTAL", "Y0-14", "Y15-64", "Y65+")):
+        whole = {"XX": "P", "T": "MF", "TOTAL": "Y"}
+        parts = [n for (g, s, a), n in base.items() if g.startswith(whole.get(geo, geo))
+                 and s in whole.get(sex, sex) and a.startswith(whole.get(age, age))]  # fmt: skip
+        rows.append((geo, f"Unit {geo}", sex, age, 2021, sum(parts) // 5 * 5 if rounded else sum(parts)))
+    table = pd.DataFrame(rows, columns=["geo", "geo_name", "sex", "age", "time", "value"])
+    return (table if names else table.drop(columns="geo_name")), base
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_totals_among_labels_and_codes_of_coarser_units_are_found_by_their_sums(names):
+    table, base = portal(names=names)
+    draft = draft_table(table)
+    assert {name: set(marks) for name, marks in draft.book.form.total_rows.items()} == {
+        "geo": {"XX", "P1", "P2", "P3"}, "sex": {"T"}, "age": {"TOTAL"}
+    }  # fmt: skip
+    assert (draft.book.code, dict(draft.book.lengths)) == ("geo", {"geo_2": 2, "geo": 3})
+    read = read_counts(table, draft.book)
+    assert read.total() == sum(base.values())
+    assert counted(read, ["geo", "sex", "age"]).to_dict() == {cell: n for cell, n in base.items() if n}
+    assert read.spine.labels("geo_2") == ["P1", "P2", "P3"]
+
+
+def test_rows_are_kept_if_their_numbers_do_not_add_up_and_are_doubted_if_they_are_called_totals():
+    table, _ = portal()
+    table.loc[table.sex == "T", "value"] += 1
+    assert "sex" not in draft_table(table).book.form.total_rows
+    rounded, _ = portal(rounded=True)
+    found = draft_table(rounded).book.form.total_rows
+    assert set(found["age"]) == {"TOTAL"}  # by its name, and sums that are close
+
+
+def test_a_place_that_begins_like_another_is_not_above_it():
+    rows = [("Volta", town, sex, n) for town, n in (("Ho", 40), ("Hohoe", 40), ("Keta", 60)) for sex in "MF"] * 4
+    table = pd.DataFrame(rows, columns=["region", "town", "sex", "n"])
+    assert draft_table(table).book.form.total_rows == {}
+
+
+def test_columns_of_subtotals_are_no_labels_and_labels_name_their_attribute(tmp_path):
+    book, rng = openpyxl.Workbook(), np.random.default_rng(2)
+    sheet, grades = book.active, ["Grade 1", "Grade 2", "Grade 3"]
+    sheet.append(["Region", "District", "School", "Boys", *[None] * 3, "Girls", *[None] * 3, "Grand total"])
+    sheet.append([*[None] * 3, *grades, "Total", *grades, "Total", None])
+    counts = rng.integers(5, 60, (12, 2, 3))
+    for i, (boys, girls) in enumerate(counts.tolist()):
+        region, district = (["Ashanti", "Volta"][i // 6], f"D{i // 3}") if i % 3 == 0 else (None, None)
+        region = region if i % 6 == 0 else None
+        row = [*boys, sum(boys), *girls, sum(girls), sum(boys) + sum(girls)]
+        sheet.append([region, district, f"School {i}", *row])
+        if i % 6 == 5:
+            sheet.append([f"Total {i}", *[None] * 10, int(counts[i - 5 : i + 1].sum())])
+    book.save(tmp_path / "t.xlsx")
+    draft = draft_table(tmp_path / "t.xlsx")
+    assert draft.book.attributes == {"sex": ("Boys", "Girls"), "grade": tuple(grades)}
+    assert draft.book.levels == ("Region", "District", "School")
+    assert draft.book.form.fill_down == ("Region", "District")
+    assert {"Boys: Total", "Girls: Total"} <= set(draft.book.ignore)
+    assert read_counts(tmp_path / "t.xlsx", draft.book).total() == counts.sum()
+
+
+def test_codes_of_few_units_beside_their_names_stay_the_codes():
+    rows = [
+        (f"M{i // 3}", f"Kunta {i}", f"{7 * i + 4:03}", f"{i + 1} 05{i}", f"{i} 300", f"{2 * i + 1} 35{i}")
+        for i in range(9)
+    ]
+    draft = draft_table(pd.DataFrame(rows, columns=["Maakunta", "Kunta", "Kuntakoodi", "Miehet", "Naiset", "Yhteensä"]))
+    assert (draft.book.levels, draft.book.names) == (("Maakunta", "Kuntakoodi"), {"Kuntakoodi": "Kunta"})
+    assert draft.book.total == "Yhteensä"
