@@ -167,9 +167,9 @@ def _level_pieces(
             yield found.level, _table(codes, query, numbers, level=found.level)
     for level in named:
         if level not in kept:
-            owner = _owners(spine, level)
+            owner = owners(spine, level)
             codes = code_array(spine, level, np.arange(spine.size(level)))
-            for query, first, numbers in _of_leaf_places(problems, measurements, owner, queries[level]):
+            for query, first, numbers in of_leaf_places(problems, measurements, owner, queries[level]):
                 yield level, _table(codes.slice(first, len(numbers[0])), query, numbers, level=level)
 
 
@@ -179,12 +179,12 @@ def _area_pieces(
     queries = [measurements.schema.query(name) for name in names]
     tables, codes = [], pa.array(areas.names, pa.string())
     owner = areas.of_leaf.astype(np.int64)
-    for query, first, numbers in _of_leaf_places(problems, measurements, owner, queries):
+    for query, first, numbers in of_leaf_places(problems, measurements, owner, queries):
         tables.append(_table(codes.slice(first, len(numbers[0])), query, numbers, area=True))
     return tables
 
 
-def _of_leaf_places(
+def of_leaf_places(
     problems: Sequence[Problem], measurements: Measurements, owner: Integers, queries: Sequence[Query]
 ) -> Iterator[tuple[Query, int, tuple[Floats, Floats]]]:
     """Estimates of places made of published leaves (-1 for none), some places at a time."""
@@ -237,7 +237,7 @@ def _jointly(
     spine, schema = measurements.published, measurements.schema
     groups = [
         _Group(
-            code_array(spine, level, np.arange(spine.size(level))), _owners(spine, level), _parsed(schema, names), level
+            code_array(spine, level, np.arange(spine.size(level))), owners(spine, level), _parsed(schema, names), level
         )
         for level, names in named.items()
     ]
@@ -304,7 +304,7 @@ def _without_exact(covariance: Floats, marginals: Sequence[Marginal], V: Floats)
     return np.where(known[:, None] & known, covariance, 0.0)
 
 
-def _owners(spine: Spine, level: str) -> Integers:
+def owners(spine: Spine, level: str) -> Integers:
     """The unit of a level that each leaf lies in."""
     bounds = spine.leaves_under(level)
     return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
