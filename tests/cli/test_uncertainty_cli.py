@@ -16,7 +16,7 @@ from tallyveil.cli.publish import tables as publish_tables
 from tallyveil.cli.uncertainty import uncertainty
 from tallyveil.errors import InputError
 from tallyveil.files import read_release, write_release, write_tables
-from tallyveil.protection.protect import protect
+from tallyveil.protection.protect import protect, protect_to_folder
 
 app = typer.Typer()
 app.command()(uncertainty)
@@ -207,3 +207,24 @@ def test_tables_name_the_queries_that_have_no_margin(folder, tmp_path):
     run(folder, "--level", "tract", "--query", "total")
     write_tables(folder, tmp_path / "t", levels=["tract"], queries=["detailed"])
     assert "No margin was computed for age, home, detailed.\n" in (tmp_path / "t" / "README.txt").read_text()
+
+
+def test_margins_come_from_estimates_where_the_measurements_allow_it(tmp_path):
+    people = small_release().histogram
+    strategy = Strategy.default(people.spine, people.schema, rho="1/10")
+    for saved, name in ((None, "all"), ([("age", "county")], "some")):
+        protect_to_folder(people, strategy, tmp_path / name, seed=4, measurements=saved)
+    done = run(tmp_path / "all")
+    assert "Margins of error, in persons, from unbiased estimates" in done.stdout
+    assert "Method: unbiased estimates from the saved measurements (all measurements of all levels" in done.stdout
+    assert "re-runs done" not in done.stderr
+    assert False not in {finding.holds for finding in verify_release(tmp_path / "all")}
+    table = pd.read_parquet(tmp_path / "all" / "levels" / "tract.parquet")
+    result = json.loads(run(tmp_path / "all", "--no-write", "--json").stdout)
+    row = next(row for row in result["margins"] if (row["level"], row["query"]) == ("tract", "total"))
+    assert (row["least_margin"], row["most_margin"]) == (table.total_moe90.min(), table.total_moe90.max())
+    assert "from 2 re-runs" in run(tmp_path / "all", "--method", "re-runs", "--no-write").stdout
+    partly = run(tmp_path / "some", "--no-write").stdout
+    assert "Method: re-runs of the release as if it were the truth (the measurements do not determine" in partly
+    with pytest.raises(InputError, match="do not determine the requested queries"):
+        run(tmp_path / "some", "--method", "estimates")

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import signal
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tallyveil.files.ledger.lines import START, open_ledger, read_lines
 from tallyveil.files.ledger.programme import Entry, programme_of
 from tallyveil.files.release_folder.signing import read_public_key, read_signing_key, write_key_pair
 from tallyveil.privacy.several_releases import Cost
+from tallyveil.protection.spending import Booking, Spending
 from tallyveil.release.declare import SEEDED
 
 
@@ -67,7 +69,7 @@ def test_a_torn_last_line_is_recognised_and_replaced(tmp_path):
     path = tmp_path / "p.jsonl"
     put(path, entry("a"), entry("b"))
     whole = path.read_bytes()
-    for cut in (1, 30, len(whole.splitlines()[1])):
+    for cut in (2, 30, len(whole.splitlines()[1])):
         path.write_bytes(whole[:-cut])
         read = read_lines(path)
         assert (read.torn, len(read.lines)) == (True, 1)
@@ -189,3 +191,48 @@ def test_a_missing_ledger_and_lines_of_another_kind_are_refused(tmp_path):
     put(tmp_path / "p.jsonl", entry("a"), kind="dance")
     with pytest.raises(InputError, match="line 1: cannot be understood"):
         state(tmp_path / "p.jsonl")
+
+
+def test_a_limit_may_be_reached_exactly(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("limit"), kind="limit", epsilon="3/10", delta="1e-10")
+    put(path, entry("a", "1/10"))
+    state(path).refuse_beyond_limit(entry("b", "1/5"))
+    put(path, entry("b", "1/5"))
+    assert state(path).within_limit(state(path).groups(pld=True))
+    with pytest.raises(BudgetError, match="the limit of the ledger is epsilon 3/10"):
+        state(path).refuse_beyond_limit(entry("c", "1/1000000"))
+
+
+def test_losses_that_cannot_be_added_are_refused_even_without_a_limit(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a", "1"))
+    other = entry("b", "1")
+    other = replace(other, cost=replace(other.cost, neighbours="add-or-remove"))
+    with pytest.raises(BudgetError, match="cannot be added"):
+        state(path).refuse_beyond_limit(other)
+
+
+def test_a_run_whose_reservation_was_taken_over_can_still_report_that_it_failed(tmp_path):
+    """Two runs with one key at the same time: the second takes the reservation over, then the first fails."""
+    path = tmp_path / "p.jsonl"
+    put(path, entry("limit"), kind="limit", epsilon="1", delta="1e-10")
+    first, second = Booking(Spending(ledger=path)), Booking(Spending(ledger=path))
+    first.reserve(entry("run", "1", measurement="1"))
+    second.reserve(entry("run", "1", measurement="1"))
+    first.keep_as_spent()
+    assert [(e.line, e.status) for e in state(path).entries] == [(3, "running")]
+    second.keep_as_spent()
+    assert [(e.line, e.status) for e in state(path).entries] == [(3, "spent")]
+
+
+def test_a_last_line_without_its_line_break_still_counts(tmp_path):
+    """Editors and version control take it away; the line is whole, so its cost must not be forgotten."""
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a"), entry("b"))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert [one.cost.name for one in state(path).entries] == ["a", "b"]
+    assert not read_lines(path).torn
+    put(path, entry("c"))
+    assert [one.cost.name for one in state(path).entries] == ["a", "b", "c"]
+    assert path.read_bytes().count(b"\n") == 3

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tallyveil._arrays import Floats, Integers
-from tallyveil.blue.downward import whole_tree
-from tallyveil.blue.estimate import estimation_problem
-from tallyveil.errors import InputError, SecretError
+from tallyveil.blue.estimate import estimation_problems
+from tallyveil.blue.parts import level_answers
+from tallyveil.errors import SecretError
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
@@ -56,19 +56,13 @@ def expected_accuracy(
     import pandas as pd
 
     blank = unmeasured(spine, schema, strategy, optimised=optimised)
-    problem, named = estimation_problem(blank, facilities=facilities, queries=queries, noise=False)
-    at = {number: stage.stage.level for number, stage in enumerate(problem.stages) if stage.stage.level is not None}
-    if not at:
-        raise InputError("no level is determined by the strategy, so there is no accuracy to expect.")
+    problems, named = estimation_problems(blank, facilities=facilities, queries=queries, noise=False)
+    asked = {level: [schema.query(name) for name in names] for level, names in named.items()}
     sums: dict[tuple[str, str], list[float]] = {}
-    for found in whole_tree(problem, to=max(at)):
-        level = at.get(found.number)
-        if level is None:
-            continue
-        units = np.bincount(found.of, minlength=len(found.V))
-        for name in named[level]:
-            variance = problem.decomposition.marginal(schema.query(name)).variances(found.V)
-            _add(sums.setdefault((level, name), [0.0, 0.0, np.inf, 0.0]), variance, units)
+    for found in level_answers(problems, asked):
+        units = np.bincount(found.of)
+        for name, variance in found.variances.items():
+            _add(sums.setdefault((found.level, name), [0.0, 0.0, np.inf, 0.0]), variance, units)
     rows = [
         {"level": level, "query": name, "sd": np.sqrt(total / many), "least": np.sqrt(least), "most": np.sqrt(most)}
         for (level, name), (total, many, least, most) in sums.items()

@@ -9,8 +9,8 @@ the symmetric attributes, where T says which attributes are in a non-constant pa
 .. math:: \Lambda_u = \bigoplus_T \Big(\sum_{q:\,T \subseteq S_q} \prod_{i \in S \setminus S_q} n_i\,
     \sigma_{u,q}^{-2} D_q' D_q\Big) \otimes I_{m_T}, \qquad m_T = \prod_{i \in T} (n_i - 1).
 
-Units share the basis, so sums, inverses and products over the tree never mix the subsets. Symmetric attributes that no
-requested query names are needed in their constant part only, and are left out of T without any loss.
+Units share the basis, so sums, inverses and products over the tree never mix the subsets. Only subsets of attributes
+that one requested query names together are needed; the others are left out without any loss.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import compress, pairwise, product
 
 import numpy as np
 
@@ -27,27 +27,34 @@ from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil.errors import InputError
 from tallyveil.nouns.schema import Query, Schema
 
+EXACT = 1e-11  # a variance below this share of that of perfectly correlated cells is that of an exact sum
 LARGEST_DENSE = 512  # dense cells; their square is stored for every unit above the leaves
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Decomposition:
-    """Which attributes are dense, and which symmetric ones are kept apart rather than summed over."""
+    """Which attributes are dense, which symmetric ones are kept apart rather than summed over, and the subsets T."""
 
     schema: Schema
     dense: tuple[str, ...]
     kept: tuple[str, ...]
+    subsets: tuple[tuple[bool, ...], ...]
 
     @classmethod
     def of(cls, schema: Schema, *, measured: Sequence[Query], asked: Sequence[Query], zeros: set[str]) -> Decomposition:
         """The decomposition that suits the measured queries; ``zeros`` are attributes with zeros of their own."""
         grouped = {schema.groupings[f].of for query in measured for f in query.factors if f in schema.groupings}
         dense = tuple(name for name in schema.attributes if name in grouped | zeros)
-        named = {attribute_of(schema, factor) for query in asked for factor in query.factors}
+        together = [{attribute_of(schema, factor) for factor in query.factors} for query in asked]
         kept = tuple(
             name
             for name, labels in schema.attributes.items()
-            if name in named and name not in dense and len(labels) > 1
+            if any(name in named for named in together) and name not in dense and len(labels) > 1
+        )
+        subsets = tuple(
+            subset
+            for subset in product((False, True), repeat=len(kept))
+            if not any(subset) or any(set(compress(kept, subset)) <= named for named in together)
         )
         cells = math.prod(len(schema.attributes[name]) for name in dense)
         if cells > LARGEST_DENSE:
@@ -55,7 +62,7 @@ class Decomposition:
                 f"groupings and zeros tie {' x '.join(dense)} together: {cells:,} cells, and least squares over the "
                 f"tree handles {LARGEST_DENSE:,}. Ask for coarser queries."
             )
-        return cls(schema=schema, dense=dense, kept=kept)
+        return cls(schema=schema, dense=dense, kept=kept, subsets=subsets)
 
     @cached_property
     def dense_shape(self) -> tuple[int, ...]:
@@ -73,11 +80,6 @@ class Decomposition:
         return tuple(name for name in self.schema.attributes if name not in self.dense)
 
     @cached_property
-    def subsets(self) -> list[tuple[bool, ...]]:
-        """The subsets T of the kept attributes, the empty one first."""
-        return list(product((False, True), repeat=len(self.kept)))
-
-    @cached_property
     def widths(self) -> list[int]:
         """The number of columns of each subset."""
         sizes = [len(self.schema.attributes[name]) for name in self.kept]
@@ -88,7 +90,7 @@ class Decomposition:
 
     @cached_property
     def columns(self) -> int:
-        """The number of coordinates of one dense cell: all combinations of labels of the kept attributes."""
+        """The number of coordinates of one dense cell in all subsets."""
         return sum(self.widths)
 
     @cached_property
@@ -101,7 +103,7 @@ class Decomposition:
     def order(self) -> Integers:
         """Where each column is among the combinations of coordinates with the last attribute varying fastest."""
         sizes = [len(self.schema.attributes[name]) for name in self.kept]
-        number = np.arange(self.columns).reshape(sizes)
+        number = np.arange(math.prod(sizes)).reshape(sizes)
         parts = []
         for subset in self.subsets:
             cut = tuple(slice(1, None) if inside else slice(0, 1) for inside in subset)
@@ -156,11 +158,6 @@ class Decomposition:
         indicators: Floats = (place == np.arange(place.max() + 1)[:, None]).astype(np.float64)
         return indicators
 
-    def names_all_of(self, query: Query) -> bool:
-        """Whether the kept coordinates answer a query."""
-        summed = {name for name in self.symmetric if name not in self.kept and len(self.schema.attributes[name]) > 1}
-        return not summed & {attribute_of(self.schema, factor) for factor in query.factors}
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Marginal:
@@ -213,7 +210,7 @@ class Marginal:
     def answers(self, x: Floats) -> Floats:
         """The answers from coordinates (units x dense cells x columns): units x rows."""
         of, units = self.decomposition, len(x)
-        natural = np.empty((units, len(self.dense), of.columns))
+        natural = np.zeros((units, len(self.dense), math.prod(f.shape[1] for f in self.factors)))
         natural[:, :, of.order] = self.dense @ x
         shaped = natural.reshape(units, len(self.dense), *(f.shape[1] for f in self.factors))
         for axis, factor in enumerate(self.factors):
@@ -227,15 +224,16 @@ class Marginal:
         shaped = answers.reshape(len(answers), len(dense_rows), *(len(f) for f in self.factors))
         for axis, factor in enumerate(self.factors):
             shaped = _along(shaped, axis + 2, factor.T)
-        return shaped.reshape(len(answers), len(dense_rows), self.decomposition.columns)[:, :, self.decomposition.order]
+        columns = math.prod(factor.shape[1] for factor in self.factors)
+        return shaped.reshape(len(answers), len(dense_rows), columns)[:, :, self.decomposition.order]
 
     def variances(self, V: Floats) -> Floats:
         """The variances of the answers from covariances (units x subsets x dense cells x dense cells): units x rows."""
         dense = np.einsum("ntri,ri->ntr", self.dense @ V, self.dense)
+        largest = (np.sqrt(np.maximum(np.einsum("ntii->nti", V), 0.0)) @ self.dense.T) ** 2
+        dense[dense <= EXACT * largest] = 0.0  # nothing but rounding
         out = np.empty((len(V), self.query.size))
-        out[:, self.rows.reshape(-1)] = np.einsum("ntr,ts->nrs", np.maximum(dense, 0.0), self.squares).reshape(
-            len(V), -1
-        )
+        out[:, self.rows.reshape(-1)] = np.einsum("ntr,ts->nrs", dense, self.squares).reshape(len(V), -1)
         return out
 
 

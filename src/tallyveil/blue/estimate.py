@@ -8,21 +8,24 @@ noisy answers that the strategy pays for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil.blue.decomposition import Marginal
-from tallyveil.blue.downward import estimate_places, whole_tree
+from tallyveil.blue.downward import estimate_places
 from tallyveil.blue.figures import covariance_of_rows
 from tallyveil.blue.information import information_words
+from tallyveil.blue.parts import level_answers, matters
 from tallyveil.blue.places import places_of
-from tallyveil.blue.problem import Problem, problem_of
+from tallyveil.blue.problem import Problem, problems_of
 from tallyveil.blue.result import TreeEstimates
 from tallyveil.errors import InputError
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.facilities import Facilities
+from tallyveil.nouns.schema import Query, Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.nouns.tables import code_array
 from tallyveil.release.measurements import Measurements
@@ -88,16 +91,16 @@ def estimate(
     )
     area_queries = [schema.query(name).name for name in queries or of_areas] if areas is not None else []
     asked = [schema.query(name) for names in [*named.values(), area_queries] for name in names]
-    problem = problem_of(measurements, asked, facilities=built)
-    words = information_words(problem, measurements)
+    problems = problems_of(measurements, asked, facilities=built)
+    words = information_words(problems, measurements)
     if covariance:
-        table, matrix = _jointly(problem, measurements, named, areas, area_queries)
+        table, matrix = _jointly(problems, measurements, named, areas, area_queries)
         return TreeEstimates.of(table, information=words, confidence=confidence, covariance=matrix)
-    parts = [table for _, table in _level_pieces(problem, measurements, named)]
+    tables = [table for _, table in _level_pieces(problems, measurements, named)]
     if areas is not None:
-        parts += _area_pieces(problem, measurements, areas, area_queries)
+        tables += _area_pieces(problems, measurements, areas, area_queries)
     return TreeEstimates.of(
-        pa.concat_tables(parts, promote_options="default"), information=words, confidence=confidence
+        pa.concat_tables(tables, promote_options="default"), information=words, confidence=confidence
     )
 
 
@@ -105,21 +108,21 @@ def estimate_pieces(
     measurements: Measurements, *, facilities: Facilities | None = None, queries: Sequence[str] | None = None
 ) -> Iterator[tuple[str, pa.Table]]:
     """The estimates of all units of all published levels in pieces, each with its level; for files."""
-    problem, named = estimation_problem(measurements, facilities=facilities, queries=queries)
-    yield from _level_pieces(problem, measurements, named)
+    problems, named = estimation_problems(measurements, facilities=facilities, queries=queries)
+    yield from _level_pieces(problems, measurements, named)
 
 
-def estimation_problem(
+def estimation_problems(
     measurements: Measurements,
     *,
     facilities: Facilities | None = None,
     queries: Sequence[str] | None = None,
     noise: bool = True,
-) -> tuple[Problem, dict[str, list[str]]]:
-    """The problem of all published levels, and the queries to estimate at each level."""
+) -> tuple[list[Problem], dict[str, list[str]]]:
+    """The problems of all published levels, and the queries to estimate at each level."""
     named = queries_by_level(measurements, list(measurements.published.levels), queries)
     asked = [measurements.schema.query(name) for names in named.values() for name in names]
-    return problem_of(measurements, asked, facilities=facilities, noise=noise), named
+    return problems_of(measurements, asked, facilities=facilities, noise=noise), named
 
 
 def measurements_of(
@@ -150,62 +153,60 @@ def queries_by_level(
 
 
 def _level_pieces(
-    problem: Problem, measurements: Measurements, named: Mapping[str, list[str]]
+    problems: Sequence[Problem], measurements: Measurements, named: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, pa.Table]]:
     """The estimates of published levels in pieces: from the tree where it has their units, else as places."""
-    optimised, spine = measurements.optimised, measurements.published
-    kept = {level: problem.place(level) for level in named if optimised is None or optimised.keeps(level)}
-    marginals = {
-        name: problem.decomposition.marginal(measurements.schema.query(name))
-        for names in named.values()
-        for name in names
-    }
-    if kept:
-        at = {number: level for level, number in kept.items()}
-        for found in whole_tree(problem, to=max(at)):
-            level = at.get(found.number)
-            if level is None:
-                continue
-            units = found.units if optimised is None else optimised.part_of[level][found.units]
-            codes = code_array(spine, level, units)
-            for name in named[level]:
-                numbers = _numbers(marginals[name], found.x, found.V, found.of)
-                yield level, _table(codes, marginals[name], numbers, level=level)
+    optimised, spine, schema = measurements.optimised, measurements.published, measurements.schema
+    queries = {level: [schema.query(name) for name in names] for level, names in named.items()}
+    kept = {level: asked for level, asked in queries.items() if optimised is None or optimised.keeps(level)}
+    for found in level_answers(problems, kept):
+        units = found.units if optimised is None else optimised.part_of[found.level][found.units]
+        codes = code_array(spine, found.level, units)
+        for query in kept[found.level]:
+            numbers = found.answers[query.name], np.sqrt(found.variances[query.name])[found.of]
+            yield found.level, _table(codes, query, numbers, level=found.level)
     for level in named:
         if level not in kept:
-            owner = _owners(spine, level)
+            owner = owners(spine, level)
             codes = code_array(spine, level, np.arange(spine.size(level)))
-            for name, first, numbers in _of_leaf_places(problem, measurements, owner, marginals, named[level]):
-                part = codes.slice(first, len(numbers[0]))
-                yield level, _table(part, marginals[name], numbers, level=level)
+            for query, first, numbers in of_leaf_places(problems, measurements, owner, queries[level]):
+                yield level, _table(codes.slice(first, len(numbers[0])), query, numbers, level=level)
 
 
-def _area_pieces(problem: Problem, measurements: Measurements, areas: Areas, names: Sequence[str]) -> list[pa.Table]:
-    marginals = {name: problem.decomposition.marginal(measurements.schema.query(name)) for name in names}
+def _area_pieces(
+    problems: Sequence[Problem], measurements: Measurements, areas: Areas, names: Sequence[str]
+) -> list[pa.Table]:
+    queries = [measurements.schema.query(name) for name in names]
     tables, codes = [], pa.array(areas.names, pa.string())
     owner = areas.of_leaf.astype(np.int64)
-    for name, first, numbers in _of_leaf_places(problem, measurements, owner, marginals, names):
-        part = codes.slice(first, len(numbers[0]))
-        tables.append(_table(part, marginals[name], numbers, area=True))
+    for query, first, numbers in of_leaf_places(problems, measurements, owner, queries):
+        tables.append(_table(codes.slice(first, len(numbers[0])), query, numbers, area=True))
     return tables
 
 
-def _of_leaf_places(
-    problem: Problem,
-    measurements: Measurements,
-    owner: Integers,
-    marginals: Mapping[str, Marginal],
-    names: Sequence[str],
-) -> Iterator[tuple[str, int, tuple[Floats, Floats]]]:
+def of_leaf_places(
+    problems: Sequence[Problem], measurements: Measurements, owner: Integers, queries: Sequence[Query]
+) -> Iterator[tuple[Query, int, tuple[Floats, Floats]]]:
     """Estimates of places made of published leaves (-1 for none), some places at a time."""
     count = int(owner.max(initial=-1)) + 1
     for first in range(0, count, PLACES_AT_ONCE):
         last = min(first + PLACES_AT_ONCE, count)
         inside = np.where((owner >= first) & (owner < last), owner - first, -1)
-        members = [members_of_leaves(problem, measurements, inside)]
-        found = estimate_places(problem, places_of(problem, members, last - first, joint=False))
-        for name in names:
-            yield name, first, _numbers(marginals[name], found.x, found.V, np.arange(last - first))
+        sums = {
+            query: (np.zeros((last - first, query.size)), np.zeros((last - first, query.size))) for query in queries
+        }
+        for problem in problems:
+            if not any(matters(problem, query) for query in queries):
+                continue
+            members = [members_of_leaves(problem, measurements, inside)]
+            found = estimate_places(problem, places_of(problem, members, last - first, joint=False))
+            assert found.x is not None
+            for query, (answers, variances) in sums.items():
+                marginal = problem.decomposition.marginal(query)
+                answers += marginal.answers(found.x)
+                variances += marginal.variances(found.V)
+        for query, (answers, variances) in sums.items():
+            yield query, first, (answers, np.sqrt(variances))
 
 
 def members_of_leaves(problem: Problem, measurements: Measurements, owner: Integers) -> tuple[int, Integers, Integers]:
@@ -226,7 +227,7 @@ def members_of_leaves(problem: Problem, measurements: Measurements, owner: Integ
 
 
 def _jointly(
-    problem: Problem,
+    problems: Sequence[Problem],
     measurements: Measurements,
     named: Mapping[str, list[str]],
     areas: Areas | None,
@@ -235,66 +236,90 @@ def _jointly(
     """All figures with their covariances, level by level, unit by unit, query by query."""
     spine, schema = measurements.published, measurements.schema
     groups = [
-        (level, code_array(spine, level, np.arange(spine.size(level))), _owners(spine, level), names)
+        _Group(
+            code_array(spine, level, np.arange(spine.size(level))), owners(spine, level), _parsed(schema, names), level
+        )
         for level, names in named.items()
     ]
     if areas is not None:
-        groups.append(("", pa.array(areas.names, pa.string()), areas.of_leaf.astype(np.int64), list(area_queries)))
-    figures = sum(len(codes) * sum(schema.query(name).size for name in names) for _, codes, _, names in groups)
+        codes, owner = pa.array(areas.names, pa.string()), areas.of_leaf.astype(np.int64)
+        groups.append(_Group(codes, owner, _parsed(schema, area_queries), None))
+    figures = sum(len(group.codes) * sum(query.size for query in group.queries) for group in groups)
     if figures > LARGEST_JOINT:
         raise InputError(
             f"covariances of {figures:,} figures would be {figures**2:,} numbers; at most {LARGEST_JOINT:,} figures "
             f"are computed together. Name fewer levels, areas or queries."
         )
-    members, start = [], 0
-    for _, codes, owner, _ in groups:
-        number, units, place = members_of_leaves(problem, measurements, owner)
-        members.append((number, units, place + start))
-        start += len(codes)
-    found = estimate_places(problem, places_of(problem, members, start, joint=True))
-    assert found.x is not None
-    names = list(dict.fromkeys(name for _, _, _, names in groups for name in names))
-    marginals = {name: problem.decomposition.marginal(schema.query(name)) for name in names}
-    whole = covariance_of_rows(problem.decomposition, list(marginals.values()), found.V)
-    rows = np.cumsum([0, *(marginal.query.size for marginal in marginals.values())])
+    queries = list({query.name: query for group in groups for query in group.queries}.values())
+    places = sum(len(group.codes) for group in groups)
+    rows = np.cumsum([0, *(query.size for query in queries)])
+    answers = np.zeros((places, rows[-1]))
+    whole = np.zeros((places * rows[-1], places * rows[-1]))
+    for problem in problems:
+        members, start = [], 0
+        for group in groups:
+            if any(matters(problem, query) for query in group.queries):
+                number, units, place = members_of_leaves(problem, measurements, group.owner)
+                members.append((number, units, place + start))
+            start += len(group.codes)
+        found = estimate_places(problem, places_of(problem, members, places, joint=True))
+        assert found.x is not None
+        marginals = [problem.decomposition.marginal(query) for query in queries]
+        answers += np.concatenate([marginal.answers(found.x) for marginal in marginals], axis=1)
+        whole += _without_exact(covariance_of_rows(problem.decomposition, marginals, found.V), marginals, found.V)
+    deviations = np.sqrt(np.maximum(np.diag(whole), 0.0)).reshape(places, -1)
     tables, chosen, start = [], [], 0
-    for level, codes, _, wanted in groups:
-        for unit in range(len(codes)):
-            for name in wanted:
-                at = names.index(name)
-                index = (start + unit) * rows[-1] + np.arange(rows[at], rows[at + 1])
-                chosen.append(index)
-                answers = marginals[name].answers(found.x[start + unit][None])
-                sd = np.sqrt(np.maximum(np.diag(whole)[index], 0.0))[None]
-                code = codes.slice(unit, 1)
-                tables.append(_table(code, marginals[name], (answers, sd), level=level or None, area=not level))
-        start += len(codes)
+    first = dict(zip((query.name for query in queries), rows[:-1].tolist(), strict=True))
+    for group in groups:
+        for unit in range(len(group.codes)):
+            for query in group.queries:
+                at = slice(first[query.name], first[query.name] + query.size)
+                numbers = answers[start + unit, at][None], deviations[start + unit, at][None]
+                chosen.append((start + unit) * rows[-1] + np.arange(at.start, at.stop))
+                code = group.codes.slice(unit, 1)
+                tables.append(_table(code, query, numbers, level=group.level, area=group.level is None))
+        start += len(group.codes)
     order = np.concatenate(chosen)
     return pa.concat_tables(tables, promote_options="default"), whole[np.ix_(order, order)]
 
 
-def _owners(spine: Spine, level: str) -> Integers:
+class _Group(NamedTuple):
+    """Places whose figures are wanted: the units of a level, or areas."""
+
+    codes: pa.Array
+    owner: Integers
+    queries: list[Query]
+    level: str | None
+
+
+def _parsed(schema: Schema, names: Sequence[str]) -> list[Query]:
+    return [schema.query(name) for name in names]
+
+
+def _without_exact(covariance: Floats, marginals: Sequence[Marginal], V: Floats) -> Floats:
+    """Covariances with zeros for figures that are exact, where rounding left something."""
+    places = np.arange(len(V))
+    variances = np.concatenate([marginal.variances(V[places, places]) for marginal in marginals], axis=1).reshape(-1)
+    known = variances > 0
+    return np.where(known[:, None] & known, covariance, 0.0)
+
+
+def owners(spine: Spine, level: str) -> Integers:
     """The unit of a level that each leaf lies in."""
     bounds = spine.leaves_under(level)
     return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
 
 
-def _numbers(marginal: Marginal, x: Floats | None, V: Floats, of: Integers) -> tuple[Floats, Floats]:
-    """Estimates and standard deviations of a query: units x rows."""
-    assert x is not None
-    return marginal.answers(x), np.sqrt(marginal.variances(V))[of]
-
-
 def _table(
     codes: pa.Array,
-    marginal: Marginal,
+    query: Query,
     numbers: tuple[Floats, Floats],
     *,
     level: str | None = None,
     area: bool = False,
 ) -> pa.Table:
     """Estimates of a query as a table: ``level`` or ``area``, ``unit``, ``query``, ``cell``, ``estimate``, ``sd``."""
-    labels = marginal.query.labels()
+    labels = query.labels()
     size = len(codes) * len(labels)
     unit = np.repeat(np.arange(len(codes), dtype=np.int32), len(labels))
     cell = np.tile(np.arange(len(labels), dtype=np.int32), len(codes))
@@ -303,7 +328,7 @@ def _table(
     columns = {"area": units} if area else {"level": pa.DictionaryArray.from_arrays(none, pa.array([level]))}
     columns |= {
         "unit": units,
-        "query": pa.DictionaryArray.from_arrays(none, pa.array([marginal.query.name])),
+        "query": pa.DictionaryArray.from_arrays(none, pa.array([query.name])),
         "cell": pa.DictionaryArray.from_arrays(pa.array(cell), pa.array(labels, pa.string())),
         "estimate": pa.array(numbers[0].reshape(-1)),
         "sd": pa.array(numbers[1].reshape(-1)),

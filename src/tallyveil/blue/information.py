@@ -8,16 +8,19 @@ from tallyveil.blue.problem import Problem, available_queries
 from tallyveil.release.measurements import Measurements
 
 
-def information_words(problem: Problem, measurements: Measurements) -> str:
+def information_words(problems: Sequence[Problem], measurements: Measurements) -> str:
     """The measurements and exact answers that estimates use.
 
-    The words name levels whose measurements were not saved, and levels that are too coarsely measured to be used.
+    The words name levels whose measurements were not saved, and levels that are too coarsely measured to be used, at
+    all or for some of the queries.
     """
+    finest = problems[0]
+    partly = [level for level in problems[-1].dropped if level not in finest.dropped]
     levels = measurements.spine.levels
     wanted = {level: list(measurements.strategy.queries[level]) for level in levels}
     there = {level: available_queries(measurements, level) for level in levels}
-    used = [level for level in levels if there[level] and level not in problem.dropped]
-    if all(there[level] == wanted[level] for level in levels) and not problem.dropped:
+    used = [level for level in levels if there[level] and level not in finest.dropped]
+    if all(there[level] == wanted[level] for level in levels) and not finest.dropped:
         words = f"all measurements of all levels ({', '.join(used)})"
     else:
         parts = []
@@ -28,16 +31,18 @@ def information_words(problem: Problem, measurements: Measurements) -> str:
         missing = [level for level in levels if wanted[level] and not there[level]]
         if missing:
             words += f"; nothing was saved from {_listed(missing)}"
-        if coarse := [level for level in problem.dropped if level not in missing]:
+        if coarse := [level for level in finest.dropped if level not in missing]:
             words += f"; {_listed(coarse)} left out, since what was measured there does not determine these queries"
+    if partly:
+        words += f"; what was measured at {_listed(partly)} is used only for the queries that it determines"
     exact = [
         f"{known.marginal.query.name} of {stage.stage.level or 'whole units'}"
-        for stage in problem.stages
+        for stage in finest.stages
         for known in stage.known
     ]
     if exact:
         words += f"; exact: {_listed(exact)}"
-    if any(not stage.opened.all() for stage in problem.stages):
+    if any(not stage.opened.all() for stage in finest.stages):
         words += "; cells that constraints say are empty"
     return words
 

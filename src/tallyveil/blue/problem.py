@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 
 import numpy as np
 
@@ -98,14 +99,15 @@ class StageInformation:
         out[kinds] = inverse_on(self.opened[kinds], self.information[kinds])
         return out
 
-    def determined(self) -> bool:
-        """Whether the measurements of every base unit determine its cells."""
+    def determined(self) -> Bools:
+        """For each subset, whether the measurements of every base unit determine its cells."""
+        out = np.ones(len(self.decomposition.subsets), np.bool_)
         for kind in np.unique(self.kind[self.base]):
             opened = self.opened[kind]
             values = np.linalg.eigvalsh(self.information[kind][:, opened][:, :, opened])
-            if values.size and (values[:, 0] <= SINGULAR * values[:, -1]).any():
-                return False
-        return True
+            if values.size:
+                out &= values[:, 0] > SINGULAR * values[:, -1]
+        return out
 
     def vector(self, ask: Ask, units: Integers, opened: Bools) -> Floats:
         """The information sum_q M_q' y_q / variance of units with the same open cells: units x open x columns."""
@@ -159,16 +161,18 @@ class Problem:
         return out
 
 
-def problem_of(
+def problems_of(
     measurements: Measurements,
     asked: Sequence[Query],
     *,
     facilities: Facilities | None = None,
     noise: bool = True,
-) -> Problem:
-    """The problem that answers some queries from measurements.
+) -> list[Problem]:
+    """The problems that answer some queries from measurements: usually one.
 
-    Without ``noise`` no answer is ever requested, and the answers that would be known are taken from the strategy.
+    Subsets of attributes never mix, so those that are measured down to different levels are problems of their own, and
+    the answer to a query is the sum of what they say. Without ``noise`` no answer is ever requested, and the answers
+    that would be known are taken from the strategy.
     """
     spine, schema, strategy = measurements.spine, measurements.schema, measurements.strategy
     optimised = measurements.optimised
@@ -176,27 +180,53 @@ def problem_of(
     known = dict(measurements.exact) if noise else dict.fromkeys(_exact_pairs(measurements))
     queries = [schema.query(name) for names in available.values() for name in names]
     possible = possible_cells(schema, strategy)
-    decomposition = Decomposition.of(
+    whole = Decomposition.of(
         schema,
         measured=[*queries, *(schema.query(name) for name, _ in known)],
         asked=asked,
         zeros=attributes_with_zeros(schema, strategy, possible),
     )
     split = {level for _, level in known if optimised is not None and not optimised.keeps(level)}
-    stages = stages_of(spine, optimised, shared=next(iter(split), None))
+    stages = stages_of(spine, optimised, shared=split)
     tables = open_cells(
-        stages, decomposition, strategy, possible,
+        stages, whole, strategy, possible,
         facilities=facilities, published=measurements.published, optimised=optimised,
     )  # fmt: skip
-    informations = []
-    for stage, table in zip(stages, tables, strict=True):
-        informations.append(_information(measurements, stage, table, decomposition, available))
-    for (name, level), answers in known.items():
-        number = next(i for i, s in enumerate(stages) if (s.level is None if level in split else s.level == level))
-        unit = None if optimised is None or level in split else optimised.part_of.get(level)
-        one = Known(marginal=decomposition.marginal(schema.query(name)), answers=answers, unit=unit)
-        informations[number] = replace(informations[number], known=(*informations[number].known, one))
-    return _reaching(informations, decomposition, measurements.ask if noise else None)
+
+    def informations(decomposition: Decomposition) -> list[StageInformation]:
+        out = [
+            _information(measurements, stage, table, decomposition, available)
+            for stage, table in zip(stages, tables, strict=True)
+        ]
+        for (name, level), answers in known.items():
+            number = next(i for i, s in enumerate(stages) if (s.level is None if level in split else s.level == level))
+            unit = None if optimised is None or level in split else optimised.part_of.get(level)
+            one = Known(marginal=decomposition.marginal(schema.query(name)), answers=answers, unit=unit)
+            out[number] = replace(out[number], known=(*out[number].known, one))
+        return out
+
+    reaching = _reaching(informations(whole))
+    ask = measurements.ask if noise else None
+    problems = []
+    for depth, subsets in reaching.items():
+        part = replace(whole, subsets=subsets)
+        marked = _marked(informations(part)[: depth + 1])
+        assert marked is not None
+        dropped = tuple(stage.level for stage in stages[depth + 1 :] if stage.level is not None)
+        problems.append(Problem(decomposition=part, stages=marked, ask=ask, dropped=dropped))
+    return problems
+
+
+def problem_of(
+    measurements: Measurements,
+    asked: Sequence[Query],
+    *,
+    facilities: Facilities | None = None,
+    noise: bool = True,
+) -> Problem:
+    """The problem that answers some queries, all of which must be measured down to the same level."""
+    (problem,) = problems_of(measurements, asked, facilities=facilities, noise=noise)
+    return problem
 
 
 def _exact_pairs(measurements: Measurements) -> list[tuple[str, str]]:
@@ -247,15 +277,21 @@ def _information(
     )
 
 
-def _reaching(informations: list[StageInformation], decomposition: Decomposition, ask: Ask | None) -> Problem:
-    """The problem down to the finest level at which the measurements determine every unit."""
-    dropped: list[str] = []
-    while informations:
-        marked = _marked(informations)
-        if marked is not None and all(information.determined() for information in marked):
-            return Problem(decomposition=decomposition, stages=marked, ask=ask, dropped=tuple(dropped))
-        level = informations.pop().stage.level
-        dropped[:0] = [] if level is None else [level]
+def _reaching(informations: list[StageInformation]) -> dict[int, tuple[tuple[bool, ...], ...]]:
+    """The subsets by the finest stage at which the measurements determine every unit, the finest first."""
+    subsets = informations[0].decomposition.subsets
+    left = np.ones(len(subsets), np.bool_)
+    found = {}
+    for depth in range(len(informations) - 1, -1, -1):
+        marked = _marked(informations[: depth + 1])
+        if marked is None:
+            continue
+        here = np.logical_and.reduce([left, *(information.determined() for information in marked)])
+        if here.any():
+            found[depth] = tuple(compress(subsets, here))
+        left &= ~here
+        if not left.any():
+            return found
     raise InputError(
         "the measurements do not determine the requested queries at any level. Ask for coarser queries, or save more "
         "measurements (protect --measurements all)."

@@ -6,12 +6,14 @@ its parts: nothing is measured there, but its answers are known.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from tallyveil._arrays import Bools, Integers
+from tallyveil.errors import InputError
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.spine import Spine
 
@@ -66,19 +68,24 @@ class Stage:
         return single
 
 
-def stages_of(spine: Spine, optimised: OptimisedSpine | None, *, shared: str | None) -> list[Stage]:
+def stages_of(spine: Spine, optimised: OptimisedSpine | None, *, shared: Collection[str]) -> list[Stage]:
     """The stages from the root to the leaves; ``shared`` is the level whose parts share exact answers, if any."""
     sizes = [spine.size(level) for level in spine.levels]
     stages = [
         Stage(level=level, size=size, first_child=first)
         for level, size, first in zip(spine.levels, sizes, [*spine.first_child, None], strict=True)
     ]
-    if shared is None:
+    if not shared:
         return stages
     assert optimised is not None
-    depth, owner = spine.depth(shared), optimised.part_of[shared]
-    assert depth == 1  # others are refused before any noise is drawn
-    owners = optimised.standard.size(shared)
+    for level in shared:
+        if spine.depth(level) != 1 or level not in optimised.part_of:
+            raise InputError(
+                f"the optimised spine splits or rebuilds units of level {level!r}, so their exact answers cannot be "
+                f"used. Drop the invariant, or use the standard spine."
+            )
+    (level,) = shared
+    owner, owners = optimised.part_of[level], optimised.standard.size(level)
     order = np.argsort(owner, kind="stable").astype(np.int64)
     first = np.searchsorted(owner[order], np.arange(owners + 1)).astype(np.int64)
     root = Stage(level=spine.levels[0], size=1, first_child=np.array([0, owners]))

@@ -7,7 +7,7 @@ be wrong, so they are not used here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -65,10 +65,10 @@ def open_cells(
     place = {stage.level: number for number, stage in enumerate(stages)}
     schema = decomposition.schema
     for bounds in _constraints(strategy, FacilityBounds):
-        closed = _without_facilities(bounds, facilities)
         _close(
-            tables[place[bounds.level]], decomposition, schema.query(bounds.attribute), closed, bounds.level, optimised
-        )
+            tables, place, decomposition, schema.query(bounds.attribute), _without_facilities(bounds, facilities),
+            level=bounds.level, published=published, optimised=optimised,
+        )  # fmt: skip
     for bound in _constraints(strategy, Bound):
         closed = np.tile(bound.limits(schema)[1] == 0, (published.size(bound.level), 1))
         if bound.units:
@@ -76,7 +76,10 @@ def open_cells(
             others[published.locate(bound.level, list(bound.units))] = False
             closed[others] = False
         if closed.any():
-            _close(tables[place[bound.level]], decomposition, schema.query(bound.query), closed, bound.level, optimised)
+            _close(
+                tables, place, decomposition, schema.query(bound.query), closed,
+                level=bound.level, published=published, optimised=optimised,
+            )  # fmt: skip
     _spread(stages, tables)
     return tables
 
@@ -99,20 +102,27 @@ def _without_facilities(bounds: FacilityBounds, facilities: Facilities | None) -
 
 
 def _close(
-    table: Bools,
+    tables: Sequence[Bools],
+    place: Mapping[str | None, int],
     decomposition: Decomposition,
     query: Query,
     closed: Bools,
+    *,
     level: str,
+    published: Spine,
     optimised: OptimisedSpine | None,
 ) -> None:
-    """Close the dense cells of some rows of a query, given for published units."""
+    """Close the dense cells of some rows of a query, given for published units of a level.
+
+    Where an optimised spine has rebuilt the level, they are closed in the leaves instead.
+    """
     unit: Integers = np.arange(len(closed))
     if optimised is not None:
         if level not in optimised.part_of:
-            return
+            closed = np.repeat(closed, np.diff(published.leaves_under(level)), axis=0)
+            level = published.leaf
         unit = optimised.part_of[level]
-    table &= ~closed[unit][:, query.row_of_cell[decomposition.dense_cell]]
+    tables[place[level]][:] &= ~closed[unit][:, query.row_of_cell[decomposition.dense_cell]]
 
 
 def _spread(stages: Sequence[Stage], tables: Sequence[Bools]) -> None:

@@ -249,26 +249,26 @@ def _key(sign: Path | None) -> Any:
 
 
 def _conclude(state: Programme) -> None:
-    typer.echo(sentence(state, state.groups()))
+    typer.echo(sentence(state, state.groups(pld=True)))
 
 
 def sentence(state: Programme, groups: list[Group]) -> str:
     """What the programme costs a person, and what is left, in a sentence or two."""
-    from tallyveil.privacy.budget import text, up_to_digits
+    from tallyveil.privacy.budget import text
 
     bound = state.limit
     at = "" if bound is None else f" The limit is epsilon {text(bound.epsilon)} at delta {text(bound.delta)}"
     if not groups:
         return f"Nothing has been spent.{at}{'.' if at else ''}"
     worst = groups[0]
-    account = worst.together.account
-    holds = "" if account.delta is None and worst.pld_epsilon is None else f" at delta {_delta_text(state, worst)}"
+    holds = "" if worst.pure else f" at delta {_delta_text(state, worst)}"
     who = "any person" if not worst.populations else f"a person in {' and '.join(worst.populations)}"
-    cost = f"All measurements together cost {who} at most epsilon {up_to_digits(worst.epsilon, 4)}{holds}."
+    cost = f"All measurements together cost {who} at most epsilon {worst.in_words()}{holds}."
     if bound is None:
         return f"{cost} No limit is set."
-    left = float(bound.epsilon) - worst.epsilon
-    rest = "and it is exceeded" if left < 0 else f"so epsilon {left:.3g} is left" if left else "and nothing is left"
+    left = bound.epsilon - worst.loss
+    some = f"so epsilon {float(left):.3g} is left"
+    rest = "and it is exceeded" if left < 0 else some if left else "and nothing is left"
     return f"{cost}{at}, {rest}."
 
 
@@ -307,6 +307,10 @@ def _print(read: Lines, state: Programme, groups: list[Group]) -> None:
         elif group.pld_reason is not None:
             typer.echo(f"  no epsilon from privacy loss distributions: {group.pld_reason}")
     typer.echo(f"\nThe chain of {len(read.lines)} lines holds. Head: {read.head}")
+    if signed := sum(line.signed is not None for line in read.lines):
+        typer.echo(
+            f"{signed} of {len(read.lines)} lines are signed; show --public-key checks that all are, by that key."
+        )
     typer.echo("Note the head: that lines were removed at the end can only be seen by comparing it (show --head).")
     if read.torn:
         typer.echo(
@@ -349,7 +353,7 @@ def _as_json(read: Lines, state: Programme, groups: list[Group]) -> dict[str, An
         ],
         "epsilon": None if worst is None else worst.epsilon,
         "limit": None if bound is None else {"epsilon": float(bound.epsilon), "delta": float(bound.delta)},
-        "within_limit": None if bound is None else worst is None or worst.epsilon <= bound.epsilon,
+        "within_limit": None if bound is None else state.within_limit(groups),
         "sentence": sentence(state, groups),
     }
 

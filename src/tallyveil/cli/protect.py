@@ -267,7 +267,7 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     typer.echo(str(output))
     typer.echo(_exceptions(observed["totals"]["relaxed"], observed["worst"]["gap"]), err=True)
     at = "" if guarantee["delta"] is None else f" at delta {guarantee['delta']:g}"
-    held = guarantee["words"].partition(", ")[2]
+    held = "".join(guarantee["words"].partition("for neighbours")[1:])
     reasons = ", ".join(stamp.partition(":")[0] for stamp in declared["stamps"])
     what = f"Protected, but stamped ({reasons})" if reasons else "Protected"
     typer.echo(f"{what}: epsilon {up_to_digits(guarantee['epsilon'], 4)}{at}, {held}.", err=True)

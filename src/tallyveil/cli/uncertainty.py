@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from tallyveil.cli import options
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
+    from tallyveil.blue.published import PublishedMargins
     from tallyveil.evaluate.margin_classes import Margins
     from tallyveil.nouns.areas import Areas
     from tallyveil.release.release import Release
@@ -29,14 +31,31 @@ WEAK = (
     "Counts that were hardly measured directly, and are known mostly through other counts: {}. In trials the margins "
     "of such counts were too small: in some classes they covered two counts in three."
 )
-ESTIMATE = (
-    " The release has measurements, so exact standard deviations of unbiased estimates can be had as well, and are "
-    "preferable for inference: tallyveil estimate {}"
+FROM_ESTIMATES = (
+    NOTES[0],
+    NOTES[1],
+    "Given the unbiased estimate of a count (tallyveil estimate), the true count is within the margin of the published "
+    "one with 90% probability. The margin is wide where the published count lies far from its estimate.",
 )
+
+
+class Method(StrEnum):
+    """How margins are computed."""
+
+    auto = "auto"
+    estimates = "estimates"
+    reruns = "re-runs"
 
 
 def uncertainty(
     folder: options.ReleaseFolder,
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="From estimates, which need saved measurements, or from re-runs of the release (default: estimates if "
+            "the measurements allow it)."
+        ),
+    ] = Method.auto,
     replicates: Annotated[int, typer.Option(help="Number of times the release is protected again.")] = REPLICATES,
     level: Annotated[
         list[str] | None,
@@ -65,10 +84,11 @@ def uncertainty(
 ) -> None:
     """Estimate 90% margins of error without the truth, and add them to the release's tables by level.
 
-    The release is protected again as if it were the truth, which spends no budget. How far its counts move is an
-    estimate of their distance from the true counts. A column of margins is named like that of its counts, plus _moe90.
-    Margins of detailed and other queries without such columns are printed only; "tallyveil tables --query detailed
-    --margins" writes them beside the counts.
+    If the release has its measurements, the margins come from unbiased estimates of the same counts (see estimate).
+    Otherwise the release is protected again as if it were the truth: how far its counts move is an estimate of their
+    distance from the true counts. Neither spends any budget. A column of margins is named like that of its counts,
+    plus _moe90. Margins of detailed and other queries without such columns are printed only; "tallyveil tables --query
+    detailed --margins" writes them beside the counts.
 
     A signed release is not changed: use -o to write the margins elsewhere, or --sign to sign it again.
 
@@ -103,20 +123,25 @@ def uncertainty(
     if not no_write and not os.access(folder / "levels", os.W_OK):
         raise InputError(f"{folder / 'levels'}: cannot be written. Copy the folder, or use --no-write with -o DIR.")
     off_spine = find_areas(areas, release.histogram)
-    also = [DETAILED] if query is None else []
-    margins = rerun_margins(
-        release, replicates, levels=levels, queries=query, also=also, areas=off_spine, seed=seed, threads=threads
-    )
-    method = "re-runs of the release as if it were the truth"
-    exactly = ESTIMATE.format(folder) if release.measurements is not None else ""
-    weak = "; ".join(f"{query} at {name}" for name, query in margins.weak)
-    notes = [f"Method: {method}.{exactly}", *NOTES, *([WEAK.format(weak)] if weak else [])]
+    estimated, reason = _from_estimates(release, method, levels=levels, queries=query, areas=off_spine)
+    margins: Margins | PublishedMargins
+    if estimated is not None:
+        margins, used = estimated, "unbiased estimates from the saved measurements"
+        notes = [f"Method: {used} ({estimated.information}).", *FROM_ESTIMATES]
+    else:
+        also = [DETAILED] if query is None else []
+        margins = rerun = rerun_margins(
+            release, replicates, levels=levels, queries=query, also=also, areas=off_spine, seed=seed, threads=threads
+        )
+        used = "re-runs of the release as if it were the truth"
+        weak = "; ".join(f"{query} at {name}" for name, query in rerun.weak)
+        notes = [f"Method: {used}{reason}.", *NOTES, *([WEAK.format(weak)] if weak else [])]
     if output is not None:
         _write_tables(release, margins, output)
     written = [] if no_write else write_margins(folder, margins, sign_with=sign)
     if as_json:
-        result = {"release": str(folder), "confidence": margins.confidence, "replicates": replicates, "seed": seed}
-        result["method"] = method
+        result = {"release": str(folder), "confidence": margins.confidence, "method": used}
+        result |= {"replicates": replicates, "seed": seed} if estimated is None else {}
         result |= {"margins": records(margins.table), "areas": _areas(release, margins), "notes": notes}
         options.emit_json(result | {"written": [str(path) for path in written]})
         return
@@ -153,10 +178,41 @@ def _levels(texts: list[str] | None, release: Release) -> list[str] | None:
     return levels
 
 
-def _show(margins: Margins, notes: list[str]) -> None:
+def _from_estimates(
+    release: Release, method: Method, *, levels: list[str] | None, queries: list[str] | None, areas: Areas | None
+) -> tuple[PublishedMargins | None, str]:
+    """Margins from estimates; or None and why not, for re-runs."""
+    from tallyveil.blue.published import published_margins
+
+    if method is Method.reruns or (release.measurements is None and method is Method.auto):
+        return None, ""
+    try:
+        return published_margins(release, levels=levels, queries=queries, areas=areas), ""
+    except InputError as problem:
+        if method is Method.estimates:
+            raise
+        return None, f" ({str(problem).partition('. ')[0]})"
+
+
+def _show(margins: Margins | PublishedMargins, notes: list[str]) -> None:
     from tallyveil.cli.tables import print_table
+    from tallyveil.evaluate.margin_classes import Margins
 
     table = margins.table
+    if not isinstance(margins, Margins):
+        rows = table.assign(place=table["level"] + " " + table["query"], bias=table["bias"].round(1))
+        rows["range"] = [
+            f"{low:,} to {high:,}" for low, high in zip(table.least_margin, table.most_margin, strict=True)
+        ]
+        headings = {"place": "level and query", "margin": "90% margin, median", "range": "range", "n": "counts"}
+        print_table(
+            rows,
+            title="Margins of error, in persons, from unbiased estimates",
+            headings=headings | {"bias": "published minus estimate, mean"},
+        )
+        for note in notes:
+            typer.echo(note)
+        return
     known = table["bias"].round(1).where(table["bias_reliable"])
     is_biased = bool((known.fillna(0) != 0).any())
     rows = table.assign(bias=known, place=table["level"] + " " + table["query"])
@@ -174,15 +230,19 @@ def _show(margins: Margins, notes: list[str]) -> None:
         typer.echo("A bias smaller than the standard deviation of the noise cannot be told from 0 and is not shown.")
 
 
-def _conclusion(margins: Margins) -> str:
+def _conclusion(margins: Margins | PublishedMargins) -> str:
     """The margins of the finest level, in a sentence."""
     table = margins.table
     places = table[table["level"] == table["level"].iloc[-1]]
     query = "total" if (places["query"] == "total").any() else places["query"].iloc[0]
     rows = places[places["query"] == query]
+    counts = "totals" if query == "total" else f"counts of {query}"
+    if "most_margin" in rows:
+        least, most = int(rows.least_margin.iloc[0]), int(rows.most_margin.iloc[0])
+        margin = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+        return f"At level {rows['level'].iloc[0]}, {counts} have margins of {margin} persons."
     least, most = int(rows.margin.min()), int(rows.margin.max())
     margin = f"{most:,}" if least == most else f"{least:,} to {most:,}, by size,"
-    counts = "totals" if query == "total" else f"counts of {query}"
     return (
         f"At level {rows['level'].iloc[0]}, about nine in ten {counts} are within {margin} persons of the true count."
     )
@@ -226,7 +286,7 @@ def rerun_margins(
         return margins(release, rerun, replicates=replicates, levels=levels, queries=queries, also=also, areas=areas)
 
 
-def _write_tables(release: Release, margins: Margins, output: Path) -> None:
+def _write_tables(release: Release, margins: Margins | PublishedMargins, output: Path) -> None:
     from tallyveil.cli.tables import write_frames
     from tallyveil.files.atomic import new_folder
     from tallyveil.files.release_folder.margin_columns import area_table
@@ -241,7 +301,7 @@ def _write_tables(release: Release, margins: Margins, output: Path) -> None:
             write_table(area_table(release.histogram, margins.areas, margins), folder / "areas.csv")
 
 
-def _areas(release: Release, margins: Margins) -> list[dict[str, object]] | None:
+def _areas(release: Release, margins: Margins | PublishedMargins) -> list[dict[str, object]] | None:
     from tallyveil.files.release_folder.margin_columns import area_table
 
     if margins.areas is None:

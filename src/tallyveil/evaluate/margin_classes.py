@@ -84,6 +84,10 @@ class Margins:
         margin = np.array([size_class.margin for size_class in classes], dtype=np.int64)
         return margin[class_of([size_class.least for size_class in classes], counts)]
 
+    def at(self, level: str, query: str, *, row: int, first: int, counts: ArrayLike) -> Integers:  # noqa: ARG002
+        """The same; margins by class do not depend on which row of the query and which units these are."""
+        return self.of(level, query, counts)
+
     @cached_property
     def table(self) -> pd.DataFrame:
         """One row for each level, query and class.

@@ -7,6 +7,7 @@ are added to the epsilon of the sum of rho (Theorem 3). Releases made from one m
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class Cost:
 
     def in_words(self) -> str:
         """The cost in the unit of its kind."""
-        return f"{'epsilon' if self.accountant == 'pure' else 'rho'} {_short(self.loss)}"
+        return f"{'epsilon' if self.accountant == 'pure' else 'rho'} {short(self.loss)}"
 
     def same_measurement(self, other: Cost) -> bool:
         """Whether both are one measurement: the identifiers are equal, and so are the guarantees."""
@@ -68,10 +69,12 @@ class Cost:
 class Together:
     """The joint guarantee of several measurements, and how it was computed.
 
-    ``how`` names the theorems; ``reason`` says for readers why; ``steps`` is the arithmetic, line by line.
+    ``epsilon`` is that of the account before it is rounded up to a float, which the sum of pure epsilons is not in
+    general; ``how`` names the theorems; ``reason`` says for readers why; ``steps`` is the arithmetic, line by line.
     """
 
     account: Account
+    epsilon: Fraction
     how: str
     reason: str
     steps: tuple[str, ...]
@@ -140,7 +143,7 @@ def compose(costs: Sequence[Cost], *, delta: Number | None = None) -> Together:
         how = f"the epsilons of {len(counted)} pure releases added" if len(counted) > 1 else "one release"
         reason = f"their epsilons add up, {_sum(pure)}"
         figures = Account(epsilon=rounded_up(epsilon))
-        return Together(account=figures, how=how, reason=reason, steps=tuple(steps), counted=counted)
+        return Together(account=figures, epsilon=epsilon, how=how, reason=reason, steps=tuple(steps), counted=counted)
     delta_ = _common_delta(counted, delta)
     at = f"at delta {text(delta_)}"
     alone = epsilon_from_rho(rho, delta_)
@@ -149,40 +152,56 @@ def compose(costs: Sequence[Cost], *, delta: Number | None = None) -> Together:
         how = f"the rhos of {len(counted)} zCDP releases added" if len(counted) > 1 else "one release"
         reason = f"their rhos add up, {_sum(rhos)}, which gives this epsilon"
         figures = account_of_rho(rho, delta_)
-        return Together(account=figures, how=how, reason=reason, steps=tuple(steps), counted=counted)
+        return _rounded(figures, how, reason, steps, counted)
     as_rho = rho + sum((one**2 / 2 for one in pure), Fraction(0))
     whole, separately = account_of_rho(as_rho, delta_), rounded_up(epsilon + Fraction(alone))
-    squares = " + ".join(f"({_short(one)})^2 / 2" for one in pure)
+    squares = " + ".join(f"({short(one)})^2 / 2" for one in pure)
     steps.append(
-        f"all as zCDP: rho {_short(rho)} + {squares} = {_short(as_rho)} (Theorem 2): epsilon "
+        f"all as zCDP: rho {short(rho)} + {squares} = {short(as_rho)} (Theorem 2): epsilon "
         f"{up_to_digits(whole.epsilon, 4)} {at}"
     )
-    steps.append(f"added: epsilon {_short(epsilon)} + {up_to_digits(alone, 4)} = {up_to_digits(separately, 4)} {at}")
+    steps.append(f"added: epsilon {short(epsilon)} + {up_to_digits(alone, 4)} = {up_to_digits(separately, 4)} {at}")
     if whole.epsilon <= separately:
         how = (
             "pure and zCDP releases mixed: each pure epsilon counted as rho = epsilon^2 / 2 (Theorem 2), rhos added "
             "and converted at delta (Theorem 3)"
         )
         reason = (
-            f"a pure epsilon counts as rho = epsilon^2 / 2, and all rhos add up to {_short(as_rho)}, which gives this "
+            f"a pure epsilon counts as rho = epsilon^2 / 2, and all rhos add up to {short(as_rho)}, which gives this "
             f"epsilon"
         )
-        return Together(account=whole, how=how, reason=reason, steps=tuple(steps), counted=counted)
+        return _rounded(whole, how, reason, steps, counted)
     figures = Account(epsilon=separately, rho=whole.rho, delta=whole.delta, implied_epsilon=whole.implied_epsilon)
     how = (
         "pure and zCDP releases mixed: the pure epsilons added to the epsilon of the rhos' sum (Theorem 3; rho: all as "
         "zCDP, Theorem 2)"
     )
     reason = (
-        f"epsilon {_short(epsilon)} of the pure releases, and epsilon {up_to_digits(alone, 4)} of the others, whose "
-        f"rhos add up to {_short(rho)}"
+        f"epsilon {short(epsilon)} of the pure releases, and epsilon {up_to_digits(alone, 4)} of the others, whose "
+        f"rhos add up to {short(rho)}"
     )
-    return Together(account=figures, how=how, reason=reason, steps=tuple(steps), counted=counted)
+    return _rounded(figures, how, reason, steps, counted)
+
+
+def short(value: Fraction) -> str:
+    """A fraction as it is, or as a decimal, rounded up, where it is long.
+
+    >>> short(Fraction(3, 10)), short(Fraction(1000, 3333))
+    ('3/10', '0.3001')
+    """
+    exactly = text(value)
+    return exactly if len(exactly) <= 7 else up_to_digits(rounded_up(value), 4)
 
 
 def kinds_of(losses: Iterable[Loss]) -> set[str]:
     """The mechanisms of several measurements: one kind, whose budgets add up, or two."""
     return {loss.strategy.mechanism for loss in losses}
+
+
+def _rounded(figures: Account, how: str, reason: str, steps: Sequence[str], counted: tuple[Cost, ...]) -> Together:
+    """A joint guarantee whose epsilon is a float to begin with."""
+    exactly = Fraction(figures.epsilon) if math.isfinite(figures.epsilon) else Fraction(10) ** 400
+    return Together(account=figures, epsilon=exactly, how=how, reason=reason, steps=tuple(steps), counted=counted)
 
 
 def _common_delta(costs: Sequence[Cost], delta: Number | None) -> Fraction:
@@ -199,12 +218,6 @@ def _sum(parts: Sequence[Fraction]) -> str:
     """A sum as it is written by hand; equal parts are counted."""
     times = Counter(parts)
     written = " + ".join(
-        f"{n} x {_short(part)}" if n > 3 else " + ".join([_short(part)] * n) for part, n in times.items()
+        f"{n} x {short(part)}" if n > 3 else " + ".join([short(part)] * n) for part, n in times.items()
     )
-    return written if len(parts) == 1 else f"{written} = {_short(sum(parts, Fraction(0)))}"
-
-
-def _short(value: Fraction) -> str:
-    """A fraction as it is, or as a decimal, rounded up, where it is long."""
-    exactly = text(value)
-    return exactly if len(exactly) <= 7 else up_to_digits(rounded_up(value), 4)
+    return written if len(parts) == 1 else f"{written} = {short(sum(parts, Fraction(0)))}"

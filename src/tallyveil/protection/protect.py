@@ -14,7 +14,8 @@ from pathlib import Path
 
 from tallyveil._workers import workers
 from tallyveil.blue.accuracy import unmeasured
-from tallyveil.blue.estimate import estimate_pieces, estimation_problem
+from tallyveil.blue.estimate import estimate_pieces, estimation_problems
+from tallyveil.blue.parts import check_reached
 from tallyveil.engine.level import Progress
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.topdown import topdown
@@ -246,10 +247,11 @@ def check_estimable(run: _ProtectionRun) -> None:
     """Refuse estimates that the strategy's measurements do not determine, before any noise is drawn."""
     people, strategy = run.people, run.strategy
     blank = unmeasured(people.spine, people.schema, strategy, optimised=run.optimised)
-    problem, named = estimation_problem(blank, facilities=run.facilities, noise=False)
-    for level in named:
-        if run.optimised is None or run.optimised.keeps(level):
-            problem.place(level)
+    problems, named = estimation_problems(blank, facilities=run.facilities, noise=False)
+    for level, names in named.items():
+        kept = run.optimised is None or run.optimised.keeps(level)  # others are put together from leaves
+        at = level if kept else people.spine.leaf
+        check_reached(problems, {at: [people.schema.query(name) for name in names]})
 
 
 def _facilities_used(

@@ -20,7 +20,15 @@ from markupsafe import Markup
 
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
-from tallyveil.release.reader_words import NINE_IN_TEN, chance, exact_in_words, listed, most_certain, title_of
+from tallyveil.release.reader_words import (
+    NINE_IN_TEN,
+    chance,
+    exact_in_words,
+    listed,
+    most_certain,
+    promise_in_words,
+    title_of,
+)
 
 SHOWN = 8  # relaxed units, so that the page stays short; all are in certificate.json
 
@@ -30,6 +38,7 @@ def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
     read = parse_json(canonical_bytes(certificate))
     declared, guarantee = read["declared"], read["declared"]["guarantee"]
     attributes = _in_order(declared["schema"]["attributes"], strategy.attributes)
+    rows = _rows(strategy, declared["budget"]["exact"])
     return _template().render(
         title=title_of(declared, [name for name, _ in attributes]),
         declared=declared,
@@ -37,6 +46,7 @@ def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
         observed=read.get("observed"),
         guarantee=guarantee,
         exact=exact_in_words(declared),
+        promise=promise_in_words(guarantee),
         kept=", so that all constraints listed below still hold" if _conditions(guarantee) else "",
         digest_tag=Markup(digest_tag(certificate_digest(read))),
         attributes=attributes,
@@ -48,7 +58,8 @@ def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
         pure=strategy.mechanism == "geometric",
         mechanism="two-sided geometric" if strategy.mechanism == "geometric" else "discrete Gaussian",
         levels=[(level, share, declared["spine"][level]) for level, share in strategy.levels.items()],
-        rows=_rows(strategy, declared["budget"]["exact"]),
+        rows=rows,
+        noise_of_leaves=[cells[-1][0] for _, cells in rows if not isinstance(cells[-1], str)],
         shown=SHOWN,
     )
 

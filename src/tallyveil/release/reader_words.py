@@ -24,10 +24,36 @@ def exact_in_words(declared: Mapping[str, Any]) -> list[str]:
         if (one["query"], one["level"]) != ("total", root) or not declared["guarantee"]["total"]:
             by_query.setdefault(one["query"], []).append(one["level"])
     words = ["the number of people in all"] if declared["guarantee"]["total"] else []
-    words += [f"{query} of every {listed(levels)}" for query, levels in by_query.items()]
+    words += [f"{_counts_of(query)} of every {listed(levels)}" for query, levels in by_query.items()]
     fixed = [one["words"] for one in declared["constraints"] if one["source"] == "truth"]
     said = {f"{query} is exact for every {level}" for query, levels in by_query.items() for level in levels}
     return words + [one for one in fixed if one not in said]
+
+
+def promise_in_words(guarantee: Mapping[str, Any]) -> str:
+    """The kind of the guarantee and whom it is for; figures have few digits, and certificate.json has all of them.
+
+    >>> promise_in_words({"accountant": "zcdp", "rho": 2.5562, "words": "... rho = 293764/114921, for neighbours that"})
+    'zero-concentrated differential privacy with rho 2.56, for neighbours that'
+    """
+    if guarantee["accountant"] == "pure":
+        kind = f"pure differential privacy with epsilon {guarantee['epsilon']:.3g}"
+    elif guarantee["accountant"] == "zcdp":
+        kind = f"zero-concentrated differential privacy with rho {guarantee['rho']:.3g}"
+    else:
+        kind = "differential privacy with this epsilon and delta, from the distribution of the privacy loss"
+    return f"{kind}, {''.join(guarantee['words'].partition('for neighbours')[1:])}"
+
+
+def _counts_of(query: str) -> str:
+    """The counts of a query.
+
+    >>> _counts_of("total"), _counts_of("age * sex"), _counts_of("detailed")
+    ('total', 'counts by age and sex', 'all counts')
+    """
+    if query == "detailed":
+        return "all counts"
+    return query if query == "total" else f"counts by {listed(query.split(' * '))}"
 
 
 def most_certain(epsilon: float) -> str:

@@ -1,8 +1,9 @@
 """The file of a ledger: JSON lines, each chained to the one before by its SHA-256, and signed where a key is given.
 
 A line is appended under an exclusive lock by a single write and flushed to disk before the call returns. A crash can
-leave only a torn last line, which nobody relied on: it is recognised and removed by the next append. The chain shows a
-change of any line that has lines after it. It cannot show that lines are missing at the end: note the head elsewhere.
+leave only a torn last line, which nobody relied on: it is recognised and removed by the next append. A last line that
+lacks nothing but its line break counts. The chain shows a change of any line that has lines after it. It cannot show
+that lines are missing at the end: note the head elsewhere.
 """
 
 from __future__ import annotations
@@ -39,12 +40,16 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """The lines of a ledger that are whole; ``torn`` says that the last one is not, after ``size`` good bytes."""
+    """The lines of a ledger that are whole.
+
+    ``torn`` says that the last one is not, after ``size`` good bytes; ``unended`` that it is, but for its line break.
+    """
 
     path: Path
     lines: tuple[Line, ...]
     size: int
     torn: bool
+    unended: bool = False
 
     @property
     def head(self) -> str:
@@ -84,19 +89,21 @@ class OpenLedger:
         table = {**content, "line": len(self.read.lines) + 1, "date": today(), "previous": self.read.head}
         if key is not None:
             table["signature"] = key.sign(_line_bytes(table)).hex()
-        data = _line_bytes(table) + b"\n"
+        data = (b"\n" if self.read.unended else b"") + _line_bytes(table) + b"\n"
         try:
             os.ftruncate(self._handle, self.read.size)  # a torn line, that is never part of the chain
             try:
                 if os.pwrite(self._handle, data, self.read.size) != len(data):
                     raise OSError(0, "the disk is full")
                 os.fsync(self._handle)
+                if not self.read.lines:
+                    _flush_name(self._path)
             except OSError:
                 os.ftruncate(self._handle, self.read.size)
                 raise
         except OSError as problem:
             raise InputError(f"{self._path}: cannot be written ({problem.strerror}). Nothing was changed.") from None
-        line = _parsed_line(self._path, data[:-1], self.read.lines, self.read.head)
+        line = _parsed_line(self._path, data.strip(b"\n"), self.read.lines, self.read.head)
         self.read = Lines(path=self._path, lines=(*self.read.lines, line), size=self.read.size + len(data), torn=False)
         return line
 
@@ -118,12 +125,26 @@ def open_ledger(path: Path, *, create: bool = False) -> Iterator[OpenLedger]:
         os.close(handle)
 
 
+def _flush_name(path: Path) -> None:
+    """Flush the name of a new file to disk."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def _parsed(path: Path, data: bytes) -> Lines:
     *whole, rest = data.split(b"\n")
     lines: list[Line] = []
     for raw in whole:
         lines.append(_parsed_line(path, raw, lines, lines[-1].digest if lines else START))
-    return Lines(path=path, lines=tuple(lines), size=len(data) - len(rest), torn=bool(rest))
+    if rest:  # a line that lost only its line break counts: programs that edit text take it away
+        try:
+            lines.append(_parsed_line(path, rest, lines, lines[-1].digest if lines else START))
+        except InputError:
+            return Lines(path=path, lines=tuple(lines), size=len(data) - len(rest), torn=True)
+    return Lines(path=path, lines=tuple(lines), size=len(data), torn=False, unended=bool(rest))
 
 
 def _parsed_line(path: Path, raw: bytes, before: list[Line] | tuple[Line, ...], previous: str) -> Line:

@@ -13,9 +13,9 @@ from typing import Any, Literal, final
 
 from tallyveil.errors import BudgetError, InputError
 from tallyveil.files.ledger.lines import Line, Lines
-from tallyveil.privacy.budget import Number, exact, exact_delta, text, up_to_digits
+from tallyveil.privacy.budget import Number, exact, exact_delta, rounded_up, text
 from tallyveil.privacy.pld_of_several import pld_epsilon_together
-from tallyveil.privacy.several_releases import Cost, Together, compose
+from tallyveil.privacy.several_releases import Cost, Together, compose, short
 from tallyveil.privacy.strategy import REPORTING_DELTA
 from tallyveil.release.declare import SEEDED
 
@@ -88,10 +88,24 @@ class Group:
     pld_reason: str | None = None
 
     @property
+    def loss(self) -> Fraction:
+        """The smaller of the two bounds; a sum of pure epsilons exactly."""
+        simple = self.together.epsilon
+        return simple if self.pld_epsilon is None else min(simple, Fraction(self.pld_epsilon))
+
+    @property
     def epsilon(self) -> float:
-        """The smaller of the two bounds."""
-        simple = self.together.account.epsilon
-        return simple if self.pld_epsilon is None else min(simple, self.pld_epsilon)
+        """The smaller of the two bounds, rounded up."""
+        return rounded_up(self.loss)
+
+    @property
+    def pure(self) -> bool:
+        """Whether the bound holds without a delta: it is a sum of pure epsilons."""
+        return self.together.account.delta is None and self.loss == self.together.epsilon
+
+    def in_words(self) -> str:
+        """The epsilon with four digits, rounded up unless it is one."""
+        return short(self.loss)
 
 
 @final
@@ -114,7 +128,7 @@ class Programme:
             together = compose(costs, delta=at)
             tight = pld_epsilon_together(together.counted, exact_delta(at)) if pld else (None, None)
             groups.append(Group(populations=populations, together=together, pld_epsilon=tight[0], pld_reason=tight[1]))
-        return sorted(groups, key=lambda group: -group.epsilon)
+        return sorted(groups, key=lambda group: -group.loss)
 
     def with_entry(self, entry: Entry) -> Programme:
         """The programme with another measurement."""
@@ -123,16 +137,21 @@ class Programme:
     def refuse_beyond_limit(self, entry: Entry) -> None:
         """Refuse a further measurement that would exceed the limit."""
         after = self.with_entry(entry)
-        if self.limit is None or all(group.epsilon <= self.limit.epsilon for group in after.groups()):
+        groups = after.groups()  # losses that cannot be added are refused here
+        if self.limit is None or self.within_limit(groups):
             return
         costliest = after.groups(pld=True)[0]
-        if costliest.epsilon > self.limit.epsilon:
+        if costliest.loss > self.limit.epsilon:
             raise BudgetError(
                 f"the limit of the ledger is epsilon {text(self.limit.epsilon)} at delta {text(self.limit.delta)}, and "
                 f"with this measurement ({entry.cost.in_words()}) the cost would be epsilon "
-                f"{up_to_digits(costliest.epsilon, 4)}. No noise was drawn. Use a smaller budget, or let whoever keeps "
+                f"{costliest.in_words()}. No noise was drawn. Use a smaller budget, or let whoever keeps "
                 f"the ledger raise the limit."
             )
+
+    def within_limit(self, groups: Sequence[Group]) -> bool:
+        """Whether the cost of every group is within the limit."""
+        return self.limit is None or all(group.loss <= self.limit.epsilon for group in groups)
 
     def _delta(self, counted: Sequence[Entry]) -> Number:
         if self.limit is not None:
@@ -174,9 +193,10 @@ def _after(state: Programme, line: Line) -> Programme:
         pairs = {frozenset((a, b)) for a in names for b in names if a != b}
         return replace(state, disjoint=state.disjoint | pairs)
     settled = content.get("reservation")
-    if kind == "spent":
-        open_reservation(state, settled, "running")
-        entries = (replace(e, status="spent") if e.line == settled else e for e in state.entries)
+    if kind == "spent":  # of a reservation that another run took over, or that was settled, there is nothing to keep
+        entries = (
+            replace(e, status="spent") if e.line == settled and e.status == "running" else e for e in state.entries
+        )
         return replace(state, entries=tuple(entries))
     kept = tuple(entry for entry in state.entries if settled is None or entry.line != settled)
     if kind == "cancelled":

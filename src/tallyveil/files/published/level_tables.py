@@ -21,7 +21,7 @@ import pyarrow.parquet
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError
 from tallyveil.files.release_folder.layout import MARGIN, level_name, level_part, query_columns
-from tallyveil.files.release_folder.margin_columns import MarginsOf
+from tallyveil.files.release_folder.margin_columns import MarginsBySize
 from tallyveil.files.tables.columns import first_line
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
@@ -60,7 +60,7 @@ class LevelTables:
     queries: tuple[Query, ...]
     margins: Mapping[str, Integers]
     code: str | None = None
-    estimated: MarginsOf | None = None
+    estimated: MarginsBySize | None = None
 
     @property
     def has_margins(self) -> bool:
@@ -203,7 +203,7 @@ def level_tables(
     queries: Sequence[str],
     *,
     code: str | None,
-    estimated: MarginsOf | None = None,
+    estimated: MarginsBySize | None = None,
 ) -> LevelTables:
     """The tables of a level, with the queries of the release's own table and further ones."""
     schema = release.histogram.schema

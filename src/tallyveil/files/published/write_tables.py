@@ -19,7 +19,7 @@ from tallyveil.files.published.readme import readme_lines
 from tallyveil.files.published.sdmx import sdmx_pieces, structure_of
 from tallyveil.files.published.workbook import check_workbook, write_workbook
 from tallyveil.files.release_folder.layout import SOURCE
-from tallyveil.files.release_folder.margin_columns import MarginsOf, refuse_unless_90
+from tallyveil.files.release_folder.margin_columns import MarginsBySize, refuse_unless_90
 from tallyveil.files.release_folder.measurement_files import safe_name
 from tallyveil.files.release_folder.read_folder import read_release
 from tallyveil.files.tables.codebook_toml import read_codebook
@@ -37,7 +37,7 @@ def write_tables(
     format: TableFormat = "csv",  # noqa: A002 (the option's name)
     levels: Sequence[str] | None = None,
     queries: Sequence[str] = (),
-    margins: MarginsOf | None = None,
+    margins: MarginsBySize | None = None,
 ) -> list[Path]:
     """Write a release's tables to a new folder, and return the files.
 

@@ -49,6 +49,13 @@ class MarginsOf(Protocol):
     def classes(self) -> Mapping[tuple[str, str], Any]:
         """The classes of counts that have margins, by (level, query)."""
 
+    def at(self, level: str, query: str, *, row: int, first: int, counts: ArrayLike) -> Integers:
+        """The margins of a row of a query: of the released counts of the units from the ``first`` on."""
+
+
+class MarginsBySize(MarginsOf, Protocol):
+    """Margins that depend on the size of a count alone."""
+
     def of(self, level: str, query: str, counts: ArrayLike) -> Integers:
         """The margins of released counts."""
 
@@ -134,15 +141,15 @@ def area_table(people: Histogram, areas: Areas, margins: MarginsOf, *, level: st
     columns: dict[str, Any] = {"area": pa.array(areas.names, pa.string())}
     counts = areas.tabulate(people.leaves)
     for query in (query for place, query in margins.classes if place == level):
-        for name, numbers in answer_columns(counts, people.schema.query(query)).items():
+        for row, (name, numbers) in enumerate(answer_columns(counts, people.schema.query(query)).items()):
             columns[name] = numbers
-            columns[f"{name}{MARGIN}"] = pa.array(margins.of(level, query, areas.sizes()))
+            columns[f"{name}{MARGIN}"] = pa.array(margins.at(level, query, row=row, first=0, counts=areas.sizes()))
     return pa.table(columns)
 
 
-def _columns(schema: Schema, queries: Sequence[str]) -> dict[str, str]:
-    """The query of each column."""
-    columns = {name: query for query in queries for name in query_columns(schema.query(query))}
+def _columns(schema: Schema, queries: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """The query of each column, and its row."""
+    columns = {name: (query, row) for query in queries for row, name in enumerate(query_columns(schema.query(query)))}
     clash = next((name for name in columns if f"{name}{MARGIN}" in columns), None)
     if clash is not None:
         raise FolderError(
@@ -161,16 +168,17 @@ def _refuse_changed(place: Path, names: Sequence[str], listed: Mapping[str, Any]
             )
 
 
-def _rewrite(path: Path, target: Path, level: str, columns: Mapping[str, str], margins: MarginsOf) -> None:
+def _rewrite(path: Path, target: Path, level: str, columns: Mapping[str, tuple[str, int]], margins: MarginsOf) -> None:
     """Copy a table piece by piece, with margins after the columns that have them."""
     try:
         with pyarrow.parquet.ParquetFile(path, read_dictionary=_dictionaries(path)) as file:
             empty = file.schema_arrow.empty_table()
-            first = _with_margins(empty, level, columns, margins).schema
-            with pyarrow.parquet.ParquetWriter(target, first, compression="zstd") as writer:
+            kinds, first = _with_margins(empty, level, columns, margins, first=0).schema, 0
+            with pyarrow.parquet.ParquetWriter(target, kinds, compression="zstd") as writer:
                 for batch in file.iter_batches(batch_size=PIECE_ROWS):
-                    piece = _with_margins(pa.Table.from_batches([batch]), level, columns, margins)
-                    writer.write_table(piece.cast(first))
+                    piece = _with_margins(pa.Table.from_batches([batch]), level, columns, margins, first=first)
+                    writer.write_table(piece.cast(kinds))
+                    first += batch.num_rows
     except pa.ArrowException as problem:
         raise FolderError(
             f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy the folder again."
@@ -182,7 +190,9 @@ def _dictionaries(path: Path) -> list[str]:
     return [field.name for field in kinds if pa.types.is_dictionary(field.type)]
 
 
-def _with_margins(table: pa.Table, level: str, columns: Mapping[str, str], margins: MarginsOf) -> pa.Table:
+def _with_margins(
+    table: pa.Table, level: str, columns: Mapping[str, tuple[str, int]], margins: MarginsOf, *, first: int
+) -> pa.Table:
     old = {f"{name}{MARGIN}" for name in columns}
     made: dict[str, Any] = {}
     for name in table.column_names:
@@ -190,5 +200,7 @@ def _with_margins(table: pa.Table, level: str, columns: Mapping[str, str], margi
             continue
         made[name] = table.column(name)
         if name in columns:
-            made[f"{name}{MARGIN}"] = pa.array(margins.of(level, columns[name], table.column(name).to_numpy()))
+            query, row = columns[name]
+            counts = table.column(name).to_numpy()
+            made[f"{name}{MARGIN}"] = pa.array(margins.at(level, query, row=row, first=first, counts=counts))
     return pa.table(made)
