@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import Any
 
 
 class _Lasting(io.FileIO):
     """A file to which writing never fails; what cannot be written is lost."""
 
-    def write(self, data: bytes) -> int:  # type: ignore[override]
+    def write(self, data: Any, /) -> int:  # typing has no name for what has a buffer before Python 3.12
         try:
-            return super().write(data) or 0
+            return super().write(data)
         except OSError:
             return len(data)
 
