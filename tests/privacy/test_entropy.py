@@ -1,6 +1,7 @@
 """ChaCha20 against RFC 8439 and another library, the layout of a stream's words, and keys that stay inside."""
 
 import copy
+import errno
 import os
 import pickle
 import re
@@ -367,6 +368,29 @@ def test_a_file_that_holds_no_key_is_refused_without_showing_it(tmp_path, conten
         RunKey.from_file(file)
     assert "secret words" not in str(caught.value)
     assert "abab" not in str(caught.value)
+
+
+def test_a_key_that_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(InputError, match=r": a folder, pipe or device, not a key file\. Name a file\."):
+            RunKey.from_file(path)
+
+
+@pytest.mark.parametrize("fails", ["open", "link"])
+def test_a_key_file_is_made_where_files_without_names_are_not_known(tmp_path, monkeypatch, fails):
+    known = getattr(os, fails)
+
+    def refused(place, *given, **more):
+        if (fails == "open" and place != tmp_path) or (fails == "link" and not str(place).startswith("/proc")):
+            return known(place, *given, **more)
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, fails, refused)
+    made = RunKey.from_file(tmp_path / "run.key")
+    assert stat.S_IMODE((tmp_path / "run.key").stat().st_mode) == 0o600
+    assert fingerprint(RunKey.from_file(tmp_path / "run.key").stream([])) == fingerprint(made.stream([]))
+    assert [path.name for path in tmp_path.iterdir()] == ["run.key"]
 
 
 # -- a key belongs to one set of people --------------------------------------------------------------------------------

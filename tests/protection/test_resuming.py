@@ -2,76 +2,24 @@
 
 import errno
 import os
-import pickle
 import shutil
 from dataclasses import replace
-from hashlib import sha256
-from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
+from interrupted_jobs import Job, Stop, contents
 
 from small_release import small_facilities, small_people, small_strategy
-from tallyveil import Counts, Histogram, Strategy, protect, protect_to_folder
-from tallyveil.errors import EndedAfterNoise, FolderError, InputError, SecretError
+from tallyveil import Counts, Histogram
+from tallyveil.errors import EndedAfterNoise, FolderError, InputError
 from tallyveil.privacy import RunKey
 
 PARENTS = 1 + 1 + 3  # the root itself, the root as a parent, and three counties
 
 
-class Stop(BaseException):
-    """An interruption, like Ctrl-C."""
-
-
 @pytest.fixture(autouse=True)
 def many_pieces(monkeypatch):
     monkeypatch.setattr("tallyveil.engine.level.CHUNK", 1)  # every parent is a piece
-
-
-def stopping_after(pieces: int | None):
-    """Progress that interrupts a run after so many pieces of it."""
-    left = iter(range(pieces - 1, -1, -1)) if pieces else iter([])
-
-    def progress(*_):
-        if next(left, None) == 0:
-            raise Stop
-
-    return progress
-
-
-class Job:
-    """A job with a key file, which can be run to the end or interrupted."""
-
-    def __init__(self, folder: Path, **changed) -> None:
-        people = small_people()
-        self.given = {
-            "truth": people,
-            "strategy": small_strategy(people),
-            "facilities": small_facilities(people),
-            "failsafe": True,
-            **changed,
-        }
-        self.folder, self.said = folder, []
-
-    def run(self, *, stop_after: int | None = None, name: str = "out", **how) -> Path:
-        self.said.clear()
-        if not {"key", "seed"} & how.keys():
-            how["key"] = RunKey.from_file(self.folder / "key")
-        given = {"threads": 1, **self.given, **how}
-        target = self.folder / name
-        protect_to_folder(
-            given.pop("truth"), given.pop("strategy"), target,
-            progress=stopping_after(stop_after), say=self.said.append, **given,
-        )  # fmt: skip
-        return target
-
-    def left(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir() if not path.name.startswith("key"))
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -249,67 +197,3 @@ def test_a_release_that_does_not_fit_on_the_disk_is_refused_before_noise(tmp_pat
     with pytest.raises(FolderError, match=r"out: the release takes about \d+ kB, and only 900 bytes are free there"):
         Job(tmp_path).run()
     assert Job(tmp_path).left() == []
-
-
-PLANTED = 48_271_963  # persons of one cell, with so much noise that it is certainly not released
-
-
-def planted_people() -> Histogram:
-    people = small_people()
-    table = people.leaves.dense()
-    table[[0, 1, 3, 5], 3] = PLANTED + np.array([0, 1_000_001, 2_000_003, 3_000_017])
-    return Histogram(spine=people.spine, schema=people.schema, leaves=Counts.from_dense(table))
-
-
-def needles(people: Histogram, key: bytes) -> list[bytes]:
-    """Every count of the truth but the total of all people, and the key, as they might be written."""
-    counts = {int(c) for level in people.spine.levels[1:] for c in people.at(level).dense().ravel() if c > 1000}
-    counts |= {
-        int(total) for level in people.spine.levels[1:] for total in people.at(level).dense().sum(1) if total > 1000
-    }
-    written = [form for c in counts for form in (str(c).encode(), f"{c:,}".encode(), c.to_bytes(4, "little"))]
-    return [*written, key, key.hex().encode(), np.frombuffer(key, "<u4").astype(">u4").tobytes()]
-
-
-def test_neither_the_key_nor_a_true_count_is_in_the_work_the_release_or_what_is_said(tmp_path):
-    people, key = planted_people(), sha256(b"planted").digest()
-    (tmp_path / "key").write_text(key.hex())
-    (tmp_path / "key").chmod(0o600)
-    job = Job(tmp_path, truth=people, strategy=Strategy.default(people.spine, people.schema, rho="1/10000000000"))
-    with pytest.raises(Stop) as stopped:
-        job.run(stop_after=PARENTS)
-    hidden = needles(people, key)
-    stored = contents(tmp_path / ".out.work")
-    assert sum(name.endswith(".part") for name in stored) == PARENTS
-    target = job.run(measurements=None)
-    written = [*stored.values(), *stored.keys(), *contents(target).values(), *decoded(target)]
-    written += ["\n".join(job.said), repr(stopped.value), str(stopped.value.__notes__)]
-    for text in written:
-        data = text if isinstance(text, bytes) else text.encode()
-        assert not [needle for needle in hidden if needle in data]
-    planted = PLANTED.to_bytes(4, "little")  # the search would find it: it is in the truth
-    assert planted in people.leaves.count.astype("<i4").tobytes()
-    assert planted in hidden
-
-
-def decoded(folder: Path) -> list[bytes]:
-    """The tables of a folder as numbers: Parquet compresses them."""
-    import pandas as pd
-
-    tables = [pd.read_parquet(path) for path in folder.rglob("*.parquet")]
-    numbers = [
-        table.select_dtypes("number").fillna(0).clip(-(2**31), 2**31 - 1).to_numpy(np.float64).astype("<i4").tobytes()
-        for table in tables
-    ]
-    return [*numbers, *(table.to_csv().encode() for table in tables)]
-
-
-def test_nothing_of_a_run_that_can_be_pickled_has_the_key_or_a_true_count():
-    people, key = planted_people(), RunKey.from_seed(1)
-    plan = Strategy.default(people.spine, people.schema, rho="1/10000000000")
-    release = protect(people, plan, key=key, measurements=None)
-    data = pickle.dumps(release)
-    assert not [needle for needle in needles(people, key._bytes) if needle in data]
-    for secret in (key, key.seal({"people": [b""]})):
-        with pytest.raises(SecretError, match="cannot be pickled"):
-            pickle.dumps(secret)

@@ -43,6 +43,7 @@ from tallyveil.cli import (
     uncertainty,
     verify,
 )
+from tallyveil.cli.stderr import keep_stderr
 from tallyveil.errors import InputError, TallyveilError, one_line
 
 app = typer.Typer(
@@ -100,9 +101,9 @@ def options(
 
 def main() -> None:
     """Run the program. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted (143 terminated, 129 hung up)."""
-    for stream in (sys.stdout, sys.stderr):  # names of files and labels need not fit the terminal's encoding
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    keep_stderr()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # labels need not fit the terminal's encoding
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         _refuse_undecoded(sys.argv[1:])
         with _interruptible(), warnings.catch_warnings():

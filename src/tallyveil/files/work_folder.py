@@ -13,6 +13,7 @@ run has written its release. It contains
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -35,6 +36,7 @@ Say = Callable[[str], None]
 _JOB, _LOCK = "job.json", "lock"
 _PART, _WRITING = ".part", ".writing"
 _MARK = 32  # bytes
+_UNTRUSTED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def work_path(target: str | PathLike[str]) -> Path:
@@ -156,7 +158,7 @@ class WorkFolder:
         """A part, or None if it is not kept or is no longer what was kept."""
         file = self.path / f"{name}{_PART}"
         try:
-            stored = file.read_bytes()
+            stored = _read_file(file)
         except OSError:
             return None
         mark, content = stored[:_MARK], stored[_MARK:]
@@ -221,9 +223,17 @@ def _in_use(target: str | PathLike[str], path: Path) -> FolderError:
     return FolderError(f"{target}: another run is writing it (it uses {path}). Wait until it ends, or name another.")
 
 
+def _read_file(path: Path) -> bytes:
+    """The content of a regular file; a link is not followed, and nobody waits for the other end of a pipe."""
+    with os.fdopen(os.open(path, os.O_RDONLY | _UNTRUSTED), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return file.read()
+
+
 def _read_job(path: Path) -> dict[str, Any]:
     try:
-        there = json.loads((path / _JOB).read_bytes())
+        there = json.loads(_read_file(path / _JOB))
     except (OSError, ValueError):
         return {}
     return there if isinstance(there, dict) else {}

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import final
+from typing import IO, final
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -74,6 +74,8 @@ class RunKey(Secret):
         file = Path(path)
         if not file.exists():
             _write_new(file, secrets.token_bytes(32).hex() + "\n")
+        if not file.is_file():  # beside a pipe, there is no place for what binds the key to its people
+            raise InputError(f"{file}: a folder, pipe or device, not a key file. Name a file.")
         mode = stat.S_IMODE(file.stat().st_mode)
         if mode & 0o077:
             raise InputError(f"{file}: others may read this key file (mode {mode:04o}). Run: chmod 600 {file}")
@@ -160,18 +162,41 @@ def _digest(key: bytes, pieces: Iterable[bytes]) -> bytes:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, completely or not at all. An existing file is kept."""
+    """Write a file that only its owner can read, completely or not at all. An existing file is kept.
+
+    Where the system can write a file that has no name yet, a process that is killed leaves no copy of a key behind.
+    """
+    with suppress(FileExistsError):
+        try:
+            handle = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o600)
+        except (AttributeError, OSError):  # another system, or a file system without such files
+            _write_beside(path, text)
+            return
+        with os.fdopen(handle, "w") as out:
+            _write_out(out, text)
+            try:
+                os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle, follow_symlinks=True)
+            except FileExistsError:
+                raise
+            except OSError:  # no /proc
+                _write_beside(path, text)
+
+
+def _write_beside(path: Path, text: str) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with os.fdopen(handle, "w") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        with suppress(FileExistsError):
-            _name(temporary, path)
+            _write_out(out, text)
+        _name(temporary, path)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+def _write_out(file: IO[str], text: str) -> None:
+    file.write(text)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _name(temporary: str, path: Path) -> None:

@@ -307,7 +307,8 @@ def _spent(run: _ProtectionRun, work: KeptWork | None = None) -> Iterator[None]:
         yield
     except Exception as problem:  # any error at all: that the run ended can be observed
         _raise_interruption(problem)
-        what = str(problem) or type(problem).__name__
+        ours = isinstance(problem, TallyveilError | OSError | MemoryError)  # others may quote true counts
+        what = str(problem) if ours and str(problem) else type(problem).__name__
         again = (
             "Run it again with the same key file or seed: it draws the same noise and costs nothing more."
             if run.key.repeatable

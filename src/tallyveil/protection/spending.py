@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -72,9 +72,15 @@ class Booking:
             ) from None
 
     def keep_as_spent(self) -> None:
-        """Record that the run ended by itself after its budget was reserved."""
-        if self._line is not None:
-            self._append({"entry": "spent", "reservation": self._line})
+        """Record that the run ended by itself after its budget was reserved.
+
+        A run of the same measurement that began since has taken the reservation over, and settles it.
+        """
+        if self._given is None or self._line is None:
+            return
+        with open_ledger(self._given.ledger) as ledger:
+            if any(e.line == self._line and e.status == "running" for e in programme_of(ledger.read).entries):
+                ledger.append({"entry": "spent", "reservation": self._line}, self._given.key)
 
     def _append(self, content: Mapping[str, Any]) -> None:
         assert self._given is not None
@@ -89,7 +95,8 @@ def booking(given: Spending | None) -> Iterator[Booking]:
     try:
         yield made
     except BaseException:
-        made.keep_as_spent()
+        with suppress(InputError):  # the reservation stays, and counts; why the run ended is what matters now
+            made.keep_as_spent()
         raise
 
 

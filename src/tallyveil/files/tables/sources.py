@@ -73,6 +73,8 @@ def _as_they_are(source: Source, form: FileForm, *, sheet: str | None, size: int
         raise DataError(f"{path}: no such file.")
     if path.is_dir():
         raise DataError(f"{path}: a folder, not a table. Give a CSV, Parquet or Excel file.")
+    if not path.is_file():  # it is read more than once
+        raise DataError(f"{path}: a pipe or device, not a file. Save the table to a file, and give that.")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty. Give a CSV, Parquet or Excel file.")
     if is_workbook(path):
