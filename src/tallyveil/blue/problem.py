@@ -165,14 +165,21 @@ def problem_of(
     *,
     facilities: Facilities | None = None,
     noise: bool = True,
+    finest: str | None = None,
+    whole: bool = False,
 ) -> Problem:
     """The problem that answers some queries from measurements.
 
     Without ``noise`` no answer is ever requested, and the answers that would be known are taken from the strategy.
+    Levels below ``finest`` are left out but for their empty cells. If it is to be the ``whole`` problem of the
+    strategy, answers that were not saved are an error when they are requested; otherwise they are left out.
     """
     spine, schema, strategy = measurements.spine, measurements.schema, measurements.strategy
     optimised = measurements.optimised
-    available = {level: available_queries(measurements, level) for level in spine.levels}
+    available = {
+        level: list(strategy.queries[level]) if whole else available_queries(measurements, level)
+        for level in spine.levels
+    }
     known = dict(measurements.exact) if noise else dict.fromkeys(_exact_pairs(measurements))
     queries = [schema.query(name) for names in available.values() for name in names]
     possible = possible_cells(schema, strategy)
@@ -188,6 +195,10 @@ def problem_of(
         stages, decomposition, strategy, possible,
         facilities=facilities, published=measurements.published, optimised=optimised,
     )  # fmt: skip
+    if finest is not None:
+        end = 1 + next(number for number, stage in enumerate(stages) if stage.level == finest)
+        stages, tables = stages[:end], tables[:end]
+        known = {pair: answers for pair, answers in known.items() if spine.depth(pair[1]) <= spine.depth(finest)}
     informations = []
     for stage, table in zip(stages, tables, strict=True):
         informations.append(_information(measurements, stage, table, decomposition, available))
