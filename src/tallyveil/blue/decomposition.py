@@ -24,7 +24,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from tallyveil._arrays import Bools, Floats, Integers
-from tallyveil.errors import InputError
+from tallyveil.errors import UndeterminedError
 from tallyveil.nouns.schema import Query, Schema
 
 LARGEST_DENSE = 512  # dense cells; their square is stored for every unit above the leaves
@@ -51,7 +51,7 @@ class Decomposition:
         )
         cells = math.prod(len(schema.attributes[name]) for name in dense)
         if cells > LARGEST_DENSE:
-            raise InputError(
+            raise UndeterminedError(
                 f"groupings and zeros tie {' x '.join(dense)} together: {cells:,} cells, and least squares over the "
                 f"tree handles {LARGEST_DENSE:,}. Ask for coarser queries."
             )

@@ -16,7 +16,7 @@ from tallyveil.blue.decomposition import Decomposition, Marginal
 from tallyveil.blue.linear import inverse_on
 from tallyveil.blue.tree import Stage, stages_of
 from tallyveil.blue.zeros import attributes_with_zeros, open_cells, possible_cells
-from tallyveil.errors import InputError
+from tallyveil.errors import InputError, UndeterminedError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.schema import TOTAL, Query
@@ -267,7 +267,7 @@ def _reaching(informations: list[StageInformation], decomposition: Decomposition
             return Problem(decomposition=decomposition, stages=marked, ask=ask, dropped=tuple(dropped))
         level = informations.pop().stage.level
         dropped[:0] = [] if level is None else [level]
-    raise InputError(
+    raise UndeterminedError(
         "the measurements do not determine the requested queries at any level. Ask for coarser queries, or save more "
         "measurements (protect --measurements all)."
     )

@@ -71,6 +71,14 @@ class StageEstimates:
         return kinds_among(self.problem, self.number, units, np.ones(len(units), np.bool_))
 
 
+def numbers_held(problem: Problem, number: int) -> int:
+    """How many numbers the estimates of a stage take."""
+    information, decomposition = problem.stages[number], problem.decomposition
+    cells = information.opened.sum(axis=1)
+    each = len(decomposition.subsets) * cells**2 + decomposition.columns * cells
+    return int(each @ np.bincount(information.kind, minlength=len(each)))
+
+
 def subtree_estimates(problem: Problem, *, top: int, run: Run = map) -> dict[int, StageEstimates]:
     """The estimates from below of all units from stage ``top`` to the last but one, by stage.
 

@@ -24,19 +24,21 @@ from tallyveil._workers import Run
 from tallyveil.blue.decomposition import Marginal
 from tallyveil.blue.linear import applied
 from tallyveil.blue.problem import Problem, problem_of
-from tallyveil.blue.subtrees import StageEstimates, subtree_estimates
+from tallyveil.blue.subtrees import StageEstimates, numbers_held, subtree_estimates
 from tallyveil.blue.upward import inverse_of_sums
 from tallyveil.engine.answers import Answers, OwnAnswers, passes_of
 from tallyveil.engine.estimate.one_thread import one_thread
 from tallyveil.engine.estimate.problem import Asked, places_of, rows_of
 from tallyveil.engine.fitted_weights import fitted_weights
 from tallyveil.engine.nests import Nests
-from tallyveil.errors import InputError
+from tallyveil.errors import UndeterminedError
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.schema import DETAILED
 from tallyveil.release.measurements import Measurements
 
 FIRST_DEPTH = 1  # of the levels that use information from below; the root has no parent to be centred on
+
+MOST_HELD = 1 << 29  # numbers about all units (4 GiB); where more would be held, units have their own answers
 
 
 def answers_of(measurements: Measurements, facilities: Facilities | None) -> Answers:
@@ -49,7 +51,10 @@ def answers_of(measurements: Measurements, facilities: Facilities | None) -> Ans
 
 
 def information_problem(measurements: Measurements, facilities: Facilities | None) -> Problem | None:
-    """The least-squares problem of the tree down to the information's level, or None if it determines nothing."""
+    """The least-squares problem of the tree down to the information's level.
+
+    None if it determines nothing, or if what subtrees say does not fit into memory.
+    """
     try:
         problem = problem_of(
             measurements,
@@ -58,9 +63,10 @@ def information_problem(measurements: Measurements, facilities: Facilities | Non
             finest=measurements.strategy.information_level,
             whole=True,
         )
-    except InputError:  # what is measured determines no level, or too many cells are tied together
+    except UndeterminedError:
         return None
-    return problem if _informed_stages(problem) else None
+    held = sum(numbers_held(problem, number) for number in range(FIRST_DEPTH, problem.last))
+    return problem if _informed_stages(problem) and held <= MOST_HELD else None
 
 
 def _informed_stages(problem: Problem) -> dict[str, int]:
