@@ -66,16 +66,17 @@ def _compare_with_dense(case, monkeypatch) -> int:
         ]
         answers.prepare(level, map)
         asked = answers.passes(nests, level)[0]
-        if answers.informed(level):
-            compared += 1
-            for one in asked:
-                compare_answers(nests, one, wanted)
+        for one in asked if answers.informed(level) else ():
+            compare_answers(nests, one, wanted)
         bounds = [limit.of_children(nests.child) for limit in limits.carried[level]]
         found = estimate(nests, asked, bounds, gap=1e-15, distance=1e-9)
         for p in range(len(nests)):
             children = range(int(nests.child_start[p]), int(nests.child_start[p + 1]))
             cells = nests.cell[nests.cell_start[p] : nests.cell_start[p + 1]]
-            np.testing.assert_allclose(nests.table(found.x, p), [wanted[c][cells] for c in children], atol=CLOSE)
+            best = np.array([wanted[c][cells] for c in children])
+            if best.min() >= 0:  # no inequality binds
+                np.testing.assert_allclose(nests.table(found.x, p), best, rtol=0, atol=CLOSE)
+                compared += answers.informed(level)
     return compared
 
 

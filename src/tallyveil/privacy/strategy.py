@@ -42,6 +42,7 @@ Neighbours = Literal["replace-one", "add-or-remove"]
 Accounting = Literal["zcdp", "pld"]
 Estimator = Literal["topdown", "tree"]
 REPORTING_DELTA = Fraction(1, 10**10)
+MOST_LEAF_ANSWERS = 3 * 10**7  # that the default strategy draws noise for, to inform the levels above
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +197,9 @@ class Strategy:
         replace-one neighbours, and whatever the invariants fix on the spine that is measured. The other queries of the
         level share it. If all counts of a level are exact, the other levels share its share.
 
+        Levels are estimated from the levels below, too (``estimator = "tree"``): from the leaves up, or one level above
+        them if the leaves have more than 30 million answers in all.
+
         >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
         >>> schema = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
         >>> plan = Strategy.default(spine, schema, epsilon=1, invariants=[Invariant(query="age", level="block")])
@@ -216,6 +220,8 @@ class Strategy:
             constraints=kept,
             attributes=tuple(schema.attributes),
             groupings={name: grouping.of for name, grouping in schema.groupings.items()},
+            estimator="tree",
+            information_from=_default_information(spine, queries, schema),
         )
 
     @classmethod
@@ -291,6 +297,12 @@ class Strategy:
             return None
         levels = list(self.levels)
         return self.information_from or levels[max(0, len(levels) - 2)]
+
+    @property
+    def informed_levels(self) -> tuple[str, ...]:
+        """The levels that the levels below inform: those between the root and the level of the information."""
+        levels = tuple(self.levels)
+        return () if self.information_level is None else levels[1 : levels.index(self.information_level)]
 
     def share(self, level: str, query: str) -> Fraction:
         """Return the share of a query at a level, as a fraction of the whole budget."""
@@ -406,6 +418,12 @@ class Strategy:
         if isinstance(constraint, Invariant):
             return replace(constraint, query=self.spelled(constraint.query))
         return constraint
+
+
+def _default_information(spine: Spine, queries: Mapping[str, Iterable[str]], schema: Schema) -> str | None:
+    """Return the level from which information is used by default: the leaves, or else one level above them (None)."""
+    answers = spine.size(spine.leaf) * sum(schema.query(query).size for query in queries[spine.leaf])
+    return spine.leaf if answers <= MOST_LEAF_ANSWERS else None
 
 
 def _budget_fields(epsilon: Number | None, rho: Number | None, accounting: Accounting) -> dict[str, Any]:
