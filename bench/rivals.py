@@ -2,6 +2,7 @@
 
     python bench/rivals.py                              ten synthetic counties, production allocation
     python bench/rivals.py --data FOLDER                Rhode Island and Rockland, default shares
+    python bench/rivals.py --cost                       CPU time at the shape of 1940 and for a state of 300,000 blocks
 
 Releases are paired: both estimators use the same noise. Shown is the change of the mean absolute error over all units
 and cells in percent, with its standard error over the seeds. BlueDown (arXiv 2603.10099) is a rival that projects the
@@ -12,8 +13,10 @@ on one county of 27 tracts (5 draws of the noise, sum of absolute errors); it ta
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +111,32 @@ def synthetic(seeds: range, population: int) -> None:
     )
 
 
+def cost() -> None:
+    """CPU seconds of both estimators at the shape of 1940 and for a state of 300,000 blocks, and the peak of memory."""
+    tv.protect(tv.populations.census_2020(persons=20_000, seed=1), tv.Strategy.preset("pl94-2020-us-persons"), seed=1)
+    for title, population, plan, levels in (
+        ("1940", tv.populations.census_1940(seed=1), tv.Strategy.preset("e2e-2018", epsilon=1), (None, "enumdist")),
+        (
+            "2020",
+            tv.populations.census_2020(persons=12_300_000, seed=1),
+            tv.Strategy.preset("pl94-2020-us-persons"),
+            (None,),
+        ),
+    ):
+        print(f"\n{title}: {population.people.spine}")
+        first = None
+        for level in ("topdown", *levels):
+            name = "topdown" if level == "topdown" else "tree"
+            chosen = replace(plan, estimator=name, information_from=None if name == "topdown" else level)
+            before = time.process_time()
+            tv.protect(population, chosen, seed=1)
+            spent = time.process_time() - before
+            first = first or spent
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            start = f", information from {chosen.information_level}" if name == "tree" else ""
+            print(f"{name}{start}: {spent:.1f} s CPU, {spent / first:.2f} times, peak {peak:.2f} GiB", flush=True)
+
+
 def real(folder: Path, seeds: range, rho: str) -> None:
     """Real counts of 2010 with default shares."""
     for name in ("ri_2010_block", "ny_rockland_2010_block"):
@@ -135,10 +164,13 @@ if __name__ == "__main__":
     parser.add_argument("--first-seed", type=int, default=1, help="The first of them.")
     parser.add_argument("--population", type=int, default=POPULATION, help="Seed of the synthetic counties.")
     parser.add_argument("--data", type=Path, help="Folder with the real counts, instead of synthetic ones.")
+    parser.add_argument("--cost", action="store_true", help="Time both estimators instead.")
     parser.add_argument("--rho", default="1/2", help="Budget for the real counts.")
     given = parser.parse_args()
     chosen = range(given.first_seed, given.first_seed + given.seeds)
-    if given.data is None:
+    if given.cost:
+        cost()
+    elif given.data is None:
         synthetic(chosen, given.population)
     else:
         real(given.data, chosen, given.rho)
