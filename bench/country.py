@@ -2,6 +2,7 @@
 
     python bench/country.py                  25,000 to 300,000 blocks, and the exponents
     python bench/country.py --persons 331449281      the whole country
+    python bench/country.py --estimator tree         with information from the levels below
 
 Each step runs in a process of its own, so that its peak memory is its own; reading, solving and writing are three steps
 of one process. Beside them, a plain pass over the same data in the same run: read, sum to all levels and write with
@@ -44,7 +45,7 @@ def timed(name: str, rows: list[Row]) -> Iterator[None]:
     )
 
 
-def synth(place: Path, persons: int, rows: list[Row]) -> None:
+def synth(place: Path, persons: int, _: str, rows: list[Row]) -> None:
     from tallyveil.cli.synth import write_population
     from tallyveil.populations import census_2020
 
@@ -53,7 +54,7 @@ def synth(place: Path, persons: int, rows: list[Row]) -> None:
         write_population(population, place / "people.parquet")
 
 
-def protect(place: Path, _: int, rows: list[Row]) -> None:
+def protect(place: Path, _: int, estimator: str, rows: list[Row]) -> None:
     import tallyveil as tv
     from tallyveil.files import read_facilities
 
@@ -65,20 +66,21 @@ def protect(place: Path, _: int, rows: list[Row]) -> None:
         )
     rows[-1]["blocks"] = people.spine.size("block")
     with timed("solve", rows):
-        release = tv.protect(people, tv.Strategy.preset(STRATEGY), facilities=facilities, seed=1)
+        plan = tv.Strategy.preset(STRATEGY).with_estimator(estimator)
+        release = tv.protect(people, plan, facilities=facilities, seed=1)
     del people
     with timed("write", rows):
         tv.write_release(release, place / "release")
 
 
-def verify(place: Path, _: int, rows: list[Row]) -> None:
+def verify(place: Path, _: int, __: str, rows: list[Row]) -> None:
     from tallyveil.protection.verify import verify_release
 
     with timed("verify", rows):
         assert all(finding.holds is not False for finding in verify_release(place / "release"))
 
 
-def evaluate(place: Path, _: int, rows: list[Row]) -> None:
+def evaluate(place: Path, _: int, __: str, rows: list[Row]) -> None:
     import tallyveil as tv
 
     book = place / "people.codebook.toml"
@@ -87,14 +89,14 @@ def evaluate(place: Path, _: int, rows: list[Row]) -> None:
         tv.evaluate.error(people, tv.read_release(place / "release"))
 
 
-def tables(place: Path, _: int, rows: list[Row]) -> None:
+def tables(place: Path, _: int, __: str, rows: list[Row]) -> None:
     from tallyveil.files.published.write_tables import write_tables
 
     with timed("tables", rows):
         write_tables(place / "release", place / "tables", format="parquet")
 
 
-def plain(place: Path, _: int, rows: list[Row]) -> None:
+def plain(place: Path, _: int, __: str, rows: list[Row]) -> None:
     """Read, sum to all levels and write with pyarrow alone: what any program on these data has to do."""
     import pyarrow.parquet as pq
 
@@ -109,16 +111,17 @@ def plain(place: Path, _: int, rows: list[Row]) -> None:
             pq.write_table(table, place / f"plain_{levels[depth - 1]}.parquet")
 
 
-STEPS: dict[str, Callable[[Path, int, list[Row]], None]] = {
+STEPS: dict[str, Callable[[Path, int, str, list[Row]], None]] = {
     "synth": synth, "protect": protect, "verify": verify, "evaluate": evaluate, "tables": tables, "plain": plain,
 }  # fmt: skip
 
 
-def measured(place: Path, persons: int, wanted: list[str]) -> list[Row]:
+def measured(place: Path, persons: int, estimator: str, wanted: list[str]) -> list[Row]:
     """Run the steps, each in a process of its own, and print a row for each."""
     rows: list[Row] = []
     for step in wanted:
         command = [sys.executable, __file__, "--step", step, "--place", str(place), "--persons", str(persons)]
+        command += ["--estimator", estimator]
         outcome = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
         new = json.loads(outcome.stdout.splitlines()[-1])
         for row in new:
@@ -133,19 +136,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--persons", type=int, nargs="*", default=[1_025_000, 3_700_000, 12_300_000])
     parser.add_argument("--steps", nargs="*", default=list(STEPS))
+    parser.add_argument("--estimator", choices=["topdown", "tree"], default="topdown")
     parser.add_argument("--place", type=Path)
     parser.add_argument("--step", choices=STEPS)
     asked = parser.parse_args()
     if asked.step:
         rows: list[Row] = []
-        STEPS[asked.step](asked.place, asked.persons[0], rows)
+        STEPS[asked.step](asked.place, asked.persons[0], asked.estimator, rows)
         print(json.dumps(rows))
         return
     found: dict[int, dict[str, float]] = {}
     for persons in asked.persons:
         with tempfile.TemporaryDirectory(dir=asked.place) as folder:
             print(f"{persons:,} persons")
-            rows = measured(Path(folder), persons, asked.steps)
+            rows = measured(Path(folder), persons, asked.estimator, asked.steps)
         blocks = next((int(str(row["blocks"])) for row in rows if "blocks" in row), persons)
         spent = {str(row["step"]): float(str(row["wall"])) for row in rows}
         found[blocks] = spent

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 import tallyveil as tv
 from tallyveil.engine import level as engine
-from tallyveil.engine.estimate.problem import DISTANCE, GAP, STEPS, _ordered, _solve_fast, estimate
+from tallyveil.engine.estimate.problem import DISTANCE, GAP, STEPS, Asked, _ordered, _solve_fast, estimate
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 from tallyveil.engine.rounding.rounding import round_nests
 from tallyveil.nouns.census_schemas import PERSONS_2020
@@ -33,11 +33,10 @@ def recorded(population, strategy):
     """Return every batch of the lowest level that a run solves: nests, noisy answers and limits."""
     kept, solve, chunk = [], engine._estimated, engine.CHUNK
 
-    def record(nests, level, measurements, limits):
-        if level == measurements.spine.leaf:
-            asked = [engine._asked(nests, level, query, measurements) for query in measurements.strategy.queries[level]]
-            kept.append((nests, asked, limits))
-        return solve(nests, level, measurements, limits)
+    def record(nests, level, answers, limits):
+        if level == answers.measurements.spine.leaf:
+            kept.append((nests, [one for asked in answers.passes(nests, level) for one in asked], limits))
+        return solve(nests, level, answers, limits)
 
     engine._estimated, engine.CHUNK = record, 1 << 62  # all parents of a level in one batch
     try:
@@ -262,7 +261,7 @@ def rounding():
         most=totals,
         owner=np.arange(states),
     )
-    detailed = engine.Asked(
+    detailed = Asked(
         row_of_cell=everything.astype(np.int32),
         start=nests.cell_start,
         rows=everything.astype(np.int32),

@@ -9,9 +9,10 @@ def levels_seen(monkeypatch) -> dict[str, Counts]:
     seen: dict[str, Counts] = {}
     work = engine.Level
 
-    def record(measurements, level, above, *rest):
-        seen[measurements.spine.levels[measurements.spine.depth(level) - 1]] = above
-        return work(measurements, level, above, *rest)
+    def record(answers, level, above, *rest):
+        spine = answers.measurements.spine
+        seen[spine.levels[spine.depth(level) - 1]] = above
+        return work(answers, level, above, *rest)
 
     monkeypatch.setattr(engine, "Level", record)
     return seen

@@ -8,7 +8,8 @@
     │   │   └── UnknownUnitError  a code is not among a level's units
     │   ├── StrategyError         a strategy, its queries or its constraints
     │   │   └── BudgetError       a budget, share or delta
-    │   └── FolderError           the folder of a release or of a job
+    │   ├── FolderError           the folder of a release or of a job
+    │   └── UndeterminedError     measurements do not determine what is asked of them
     ├── EndedAfterNoise           a run ended after noise was drawn: its budget counts as spent
     ├── LedgerError               what was spent differs from what the strategy allows
     └── SecretError               a key or the truth was about to be shown, copied or stored
@@ -69,6 +70,10 @@ class BudgetError(StrategyError):
 
 class FolderError(InputError):
     """The folder of a release, or of a job, is wrong or cannot be used."""
+
+
+class UndeterminedError(InputError):
+    """The measurements of a tree do not determine the requested queries, or not in a problem of a manageable size."""
 
 
 class EndedAfterNoise(TallyveilError):  # noqa: N818 (it says what happened)

@@ -39,8 +39,13 @@ class Dense:
         return np.kron(leaves, rows)
 
 
-def dense_gls(noisy: tv.Measurements, facilities: tv.Facilities | None) -> Dense:
-    """Weighted least squares on leaf cells, subject to exact answers and zeros."""
+def dense_gls(
+    noisy: tv.Measurements, facilities: tv.Facilities | None, *, given: tuple[str, np.ndarray] | None = None
+) -> Dense:
+    """Weighted least squares on leaf cells, subject to exact answers and zeros, and to the ``given`` cells of a level.
+
+    The cells are given for all units of a level of the measured spine: units x cells.
+    """
     spine, schema = noisy.spine, noisy.schema
     dense = Dense(np.zeros(0), np.zeros(0), noisy)
     cells = schema.cells * spine.size(spine.leaf)
@@ -63,6 +68,10 @@ def dense_gls(noisy: tv.Measurements, facilities: tv.Facilities | None) -> Dense
         for unit in range(noisy.published.size(level)):
             rows.append(dense.query(dense.unit_rows(level, unit), name))
             values.append(counts.dense()[unit])
+    if given is not None:
+        for unit, table in enumerate(given[1]):
+            rows.append(dense.query(dense.unit_rows(given[0], unit, published=False), "detailed"))
+            values.append(table)
     closed = closed_leaf_cells(noisy, facilities).reshape(-1)
     rows.append(np.eye(cells)[closed])
     values.append(np.zeros(closed.sum()))

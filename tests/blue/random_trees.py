@@ -23,12 +23,15 @@ class Case:
     special: tuple[str, ...]
 
 
-def draw_case(seed: int) -> Case:
-    """Unequal fan-out, only children, groupings, zeros, facilities, invariants, split units, both mechanisms."""
+def draw_case(seed: int, *, mean: float = 3.0) -> Case:
+    """Unequal fan-out, only children, groupings, zeros, facilities, invariants, split units, both mechanisms.
+
+    A cell that may have people has ``mean`` of them on average.
+    """
     rng = np.random.default_rng(seed)
     spine, schema = draw_spine(rng), draw_schema(rng)
     special: list[str] = []
-    counts = rng.poisson(3.0, (spine.size(spine.leaf), schema.cells)) * schema.possible
+    counts = rng.poisson(mean, (spine.size(spine.leaf), schema.cells)) * schema.possible
     facilities, constraints = None, []
     first = next(iter(schema.attributes))
     if rng.random() < 0.4:  # some leaves lack some types
@@ -40,7 +43,7 @@ def draw_case(seed: int) -> Case:
         facilities = tv.Facilities.from_entries(
             spine, attribute=first, types=labels, unit=unit, kind=kind, count=np.ones(len(unit), int)
         )
-        constraints.append(FacilityBounds(attribute=first, level=spine.leaf, least={"*": 0}, most={"*": 999}))
+        constraints.append(FacilityBounds(attribute=first, level=spine.leaf, least={"*": 0}, most={"*": 10**9}))
     if rng.random() < 0.25:  # a label that one unit of the second level does not have
         special.append("bound of zero")
         level, name = spine.levels[1], list(schema.attributes)[-1]

@@ -1,6 +1,6 @@
 """Random small trees with random constraints, and what holds of them, worked out without the engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -85,6 +85,13 @@ def random_case(rng: np.random.Generator, *, crowded: bool = False) -> Case:
         facilities=facilities,
         optimised=random_units(rng, spine, facilities) if other_units else None,
     )
+
+
+def with_tree(case: Case, rng: np.random.Generator) -> Case:
+    """The same case with the tree estimator, and information from any level."""
+    levels = list(case.strategy.levels)
+    start = str(rng.choice(levels)) if rng.random() < 0.3 else levels[-1]
+    return replace(case, strategy=replace(case.strategy, estimator="tree", information_from=start))
 
 
 def random_spine(rng: np.random.Generator, levels: int) -> Spine:

@@ -30,7 +30,7 @@ def outcome(case: Case, seed: int) -> str:
         check_feasible(limits, exactly=not checked)
         if checked:
             check_counts(case.people, limits.declared, limits.possible, whose="the data")
-        release, solved = topdown(noisy, limits=limits)
+        release, solved = topdown(noisy, facilities=case.facilities, limits=limits)
     except InputError as problem:
         refused = str(problem)
     if refused:

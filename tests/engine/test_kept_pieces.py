@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from random_constraints import Case, random_case
+from random_constraints import Case, random_case, with_tree
 from test_constraints_attacked import limits_of
 
 from tallyveil.engine.constraints import check_counts
@@ -53,13 +53,15 @@ def test_any_pieces_that_were_kept_give_the_same_release_and_are_not_solved_agai
         for seed in range(cases):
             rng = np.random.default_rng(seed)
             case = random_case(rng, crowded=seed % 4 > 0)
+            if seed % 3 == 0:
+                case = with_tree(case, rng)
             limits = feasible(case)
             if limits is None:
                 continue
 
             def run(kept=None, spread=map, case=case, limits=limits, seed=seed):
                 noisy = measure(case.people, case.strategy, RunKey.from_seed(seed), optimised=case.optimised)
-                return topdown(noisy, limits=limits, kept=kept, run=spread)
+                return topdown(noisy, facilities=case.facilities, limits=limits, kept=kept, run=spread)
 
             counts, solved = run()
             fresh = Memory({})
@@ -72,11 +74,12 @@ def test_any_pieces_that_were_kept_give_the_same_release_and_are_not_solved_agai
             assert sorted([*again.used, *again.new]) == sorted(fresh.new)
             later = {name: piece for name, piece in fresh.pieces.items() if "-1-" in name}  # after the failsafe
             assert run(Memory(later)) == (counts, solved), seed  # which must run again
+            seen["informed"] += any(one.informed for one in solved)
             seen["relaxed"] += any(one.relaxed for one in solved)
             seen["solved twice"] += bool(later)
             seen["optimised"] += case.optimised is not None
             seen["many"] += len(fresh.new) > len(solved)
-    assert min(seen[how] for how in ("solved twice", "optimised", "many")) >= 2, seen
+    assert min(seen[how] for how in ("solved twice", "optimised", "many", "informed")) >= 2, seen
     assert seen["relaxed"] >= least
 
 

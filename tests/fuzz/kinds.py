@@ -155,7 +155,10 @@ def _strategy_text() -> str:
         Bound(query="age", level="block", most={"adult": 50, "*": 60}, units=("11",)),
         StructuralZero(cells={"age": ("child",), "sex": ("m",)}),
     )
-    return strategy_to_toml(replace(plan, constraints=constraints, passes={"county": (("total",), ("*",))}))
+    passes = {"county": (("total",), ("*",))}
+    return strategy_to_toml(
+        replace(plan, constraints=constraints, passes=passes, estimator="tree", information_from="block")
+    )
 
 
 def toml(random: Random, folder: Path) -> None:  # noqa: ARG001

@@ -118,20 +118,24 @@ def dense_variances(strategy: Strategy, people: Histogram) -> dict[str, float]:
 @pytest.mark.parametrize("only_child", [False, True])
 def test_expected_errors_are_those_of_least_squares(budget, only_child):
     people = small_people()
-    plan = replace(Strategy.default(people.spine, people.schema, **budget), only_child=only_child)
+    plan = Strategy.default(people.spine, people.schema, **budget).with_estimator("topdown")
+    plan = replace(plan, only_child=only_child)
     made = {one["level"]: one["sd"] ** 2 for one in declared(people, plan)["expected_error"]}
     assert made == pytest.approx(dense_variances(plan, people), rel=1e-9)
     exact = replace(plan, constraints=(Invariant(query="total", level="county"),))
     assert [one["sd"] for one in declared(people, exact)["expected_error"]][:2] == [0, 0]
 
 
-def test_errors_of_a_release_of_large_counts_are_as_large_as_expected():
+@pytest.mark.parametrize("estimator", ["topdown", "tree"])
+def test_errors_of_a_release_of_large_counts_are_as_large_as_expected(estimator):
     spine = Spine.from_columns({"county": list("112233"), "block": list("abcdef")}, root="us")
     schema = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
     people = Histogram.from_entries(
         spine, schema, unit=np.repeat(np.arange(6), 4), cell=np.tile(np.arange(4), 6), count=[10_000] * 24
     )
     plan = Strategy.default(spine, schema, rho="1/100")
+    assert plan.informed_levels == ("county",)
+    plan = plan.with_estimator(estimator)
     expected = {one["level"]: one["sd"] for one in declared(people, plan)["expected_error"]}
     errors = {"county": [], "block": []}
     for replicate in range(40):
@@ -314,6 +318,7 @@ def test_observed_adds_up_and_keeps_the_worst():
         "empty": 0,
         "fast": 2,
         "general": 3,
+        "informed": 0,
         "flows": 2,
         "programs": 0,
         "relaxed": 2,

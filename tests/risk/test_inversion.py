@@ -27,17 +27,19 @@ def plan(**fields) -> Strategy:
     return Strategy(**{**made, **fields})
 
 
+def default(**budget) -> Strategy:
+    return Strategy.default(SPINE, SCHEMA, **budget).with_estimator("topdown")
+
+
 PLANS = {
     "detailed": plan(),
-    "default": Strategy.default(SPINE, SCHEMA, rho="1/2"),
+    "default": default(rho="1/2"),
     "absent": plan(neighbours="add-or-remove", budget=2),
-    "geometric": Strategy.default(SPINE, SCHEMA, epsilon=1),
-    "invariant": replace(
-        Strategy.default(SPINE, SCHEMA, rho=1), constraints=(Invariant(query="total", level="county"),)
-    ),
-    "below": replace(Strategy.default(SPINE, SCHEMA, rho=1), constraints=(Invariant(query="age", level="block"),)),
+    "geometric": default(epsilon=1),
+    "invariant": replace(default(rho=1), constraints=(Invariant(query="total", level="county"),)),
+    "below": replace(default(rho=1), constraints=(Invariant(query="age", level="block"),)),
     "zeros": replace(
-        Strategy.default(SPINE, SCHEMA, rho=1),
+        default(rho=1),
         constraints=(StructuralZero(cells={"age": ("child",), "sex": ("m",)}),),
     ),
 }
@@ -158,6 +160,10 @@ def test_shares_count_cells_and_relations_as_by_hand():
     [
         (replace(PLANS["default"], passes={"county": (("total",), ("*",))}), "several passes"),
         (replace(PLANS["default"], constraints=(Bound(query="total", level="us", most=99),)), "not this constraint"),
+        (
+            replace(PLANS["default"], estimator="tree", information_from="block"),
+            "estimates county from the levels below",
+        ),
     ],
 )
 def test_what_the_ranges_do_not_cover_is_refused(strategy, words):

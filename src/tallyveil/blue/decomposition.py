@@ -24,7 +24,7 @@ from itertools import compress, pairwise, product
 import numpy as np
 
 from tallyveil._arrays import Bools, Floats, Integers
-from tallyveil.errors import InputError
+from tallyveil.errors import UndeterminedError
 from tallyveil.nouns.schema import Query, Schema
 
 EXACT = 1e-11  # a variance below this share of that of perfectly correlated cells is that of an exact sum
@@ -58,7 +58,7 @@ class Decomposition:
         )
         cells = math.prod(len(schema.attributes[name]) for name in dense)
         if cells > LARGEST_DENSE:
-            raise InputError(
+            raise UndeterminedError(
                 f"groupings and zeros tie {' x '.join(dense)} together: {cells:,} cells, and least squares over the "
                 f"tree handles {LARGEST_DENSE:,}. Ask for coarser queries."
             )

@@ -17,7 +17,7 @@ from tallyveil.blue.decomposition import Decomposition, Marginal
 from tallyveil.blue.linear import inverse_on
 from tallyveil.blue.tree import Stage, stages_of
 from tallyveil.blue.zeros import attributes_with_zeros, open_cells, possible_cells
-from tallyveil.errors import InputError
+from tallyveil.errors import InputError, UndeterminedError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.schema import TOTAL, Query
@@ -167,16 +167,24 @@ def problems_of(
     *,
     facilities: Facilities | None = None,
     noise: bool = True,
+    finest: str | None = None,
+    saved_only: bool = True,
+    together: bool = False,
 ) -> list[Problem]:
     """The problems that answer some queries from measurements: usually one.
 
     Subsets of attributes never mix, so those that are measured down to different levels are problems of their own, and
-    the answer to a query is the sum of what they say. Without ``noise`` no answer is ever requested, and the answers
-    that would be known are taken from the strategy.
+    the answer to a query is the sum of what they say. If they are to stay ``together``, they are one problem, down to
+    the finest level at which all are determined. Without ``noise`` no answer is ever requested, and the answers that
+    would be known are taken from the strategy. Levels below ``finest`` are left out but for their empty cells. Answers
+    that were not saved are left out too, unless ``saved_only`` is false; then they are an error when they are requested.
     """
     spine, schema, strategy = measurements.spine, measurements.schema, measurements.strategy
     optimised = measurements.optimised
-    available = {level: available_queries(measurements, level) for level in spine.levels}
+    available = {
+        level: available_queries(measurements, level) if saved_only else list(strategy.queries[level])
+        for level in spine.levels
+    }
     known = dict(measurements.exact) if noise else dict.fromkeys(_exact_pairs(measurements))
     queries = [schema.query(name) for names in available.values() for name in names]
     possible = possible_cells(schema, strategy)
@@ -192,6 +200,10 @@ def problems_of(
         stages, whole, strategy, possible,
         facilities=facilities, published=measurements.published, optimised=optimised,
     )  # fmt: skip
+    if finest is not None:
+        end = 1 + next(number for number, stage in enumerate(stages) if stage.level == finest)
+        stages, tables = stages[:end], tables[:end]
+        known = {pair: answers for pair, answers in known.items() if spine.depth(pair[1]) <= spine.depth(finest)}
 
     def informations(decomposition: Decomposition) -> list[StageInformation]:
         out = [
@@ -205,7 +217,7 @@ def problems_of(
             out[number] = replace(out[number], known=(*out[number].known, one))
         return out
 
-    reaching = _reaching(informations(whole))
+    reaching = _reaching(informations(whole), together=together)
     ask = measurements.ask if noise else None
     problems = []
     for depth, subsets in reaching.items():
@@ -223,9 +235,13 @@ def problem_of(
     *,
     facilities: Facilities | None = None,
     noise: bool = True,
+    finest: str | None = None,
+    saved_only: bool = True,
 ) -> Problem:
-    """The problem that answers some queries, all of which must be measured down to the same level."""
-    (problem,) = problems_of(measurements, asked, facilities=facilities, noise=noise)
+    """The problem that answers some queries, down to the finest level at which all of them are determined."""
+    (problem,) = problems_of(
+        measurements, asked, facilities=facilities, noise=noise, finest=finest, saved_only=saved_only, together=True
+    )
     return problem
 
 
@@ -277,8 +293,11 @@ def _information(
     )
 
 
-def _reaching(informations: list[StageInformation]) -> dict[int, tuple[tuple[bool, ...], ...]]:
-    """The subsets by the finest stage at which the measurements determine every unit, the finest first."""
+def _reaching(informations: list[StageInformation], *, together: bool) -> dict[int, tuple[tuple[bool, ...], ...]]:
+    """The subsets by the finest stage at which the measurements determine every unit, the finest first.
+
+    If they are to stay ``together``, all at the finest stage at which every one is determined.
+    """
     subsets = informations[0].decomposition.subsets
     left = np.ones(len(subsets), np.bool_)
     found = {}
@@ -287,12 +306,14 @@ def _reaching(informations: list[StageInformation]) -> dict[int, tuple[tuple[boo
         if marked is None:
             continue
         here = np.logical_and.reduce([left, *(information.determined() for information in marked)])
+        if together and not here.all():
+            continue
         if here.any():
             found[depth] = tuple(compress(subsets, here))
         left &= ~here
         if not left.any():
             return found
-    raise InputError(
+    raise UndeterminedError(
         "the measurements do not determine the requested queries at any level. Ask for coarser queries, or save more "
         "measurements (protect --measurements all)."
     )

@@ -66,11 +66,11 @@ def pass_up(
         parent = np.repeat(np.arange(len(many)), many)
         if number + 1 == problem.last:
             times = problem.stages[number].stage.repeats(units[run])
-            sources = _sums_of_leaves(problem, child, parent, len(many), places, times)
+            sources = sums_of_leaves(problem, child, parent, len(many), places, times)
         else:
             below = pass_up(problem, number + 1, child, keep=keep, places=places)
             kept.append(below)
-            sources = _Sources(
+            sources = Sources(
                 S=sums(below.V * problem.stages[number].stage.repeats(units[run])[:, None, None, None], many),
                 children=None if below.x is None else sums(below.x, many),
                 carried=below.carried,
@@ -87,7 +87,7 @@ def pass_up(
                 problem, places, sources.carried, sources.parent, sources.V, sources.x, P=P, children=sources.children
             )
             carried.append((up, run.start))
-    V, x = _with_own_information(problem, number, units, S, children)
+    V, x = with_own_information(problem, number, units, S, children)
     if places is not None:
         carried.append((members_here(problem, places, number, units), 0))
     return Upward(
@@ -175,7 +175,7 @@ def kinds_among(problem: Problem, number: int, units: Integers, chosen: Bools) -
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Sources:
+class Sources:
     """What a run of units gets from its children: sums, and the places that they carry with the children's own V, x."""
 
     S: Floats
@@ -186,14 +186,14 @@ class _Sources:
     x: Floats | None
 
 
-def _sums_of_leaves(
+def sums_of_leaves(
     problem: Problem,
     leaves: Integers,
     parent: Integers,
     parents: int,
     places: Places | None,
     times: Integers,
-) -> _Sources:
+) -> Sources:
     """The sums over the leaves of each parent; of single leaves only those that belong to places are held."""
     decomposition, information = problem.decomposition, problem.stages[problem.last]
     cells, subsets = decomposition.dense_cells, len(decomposition.subsets)
@@ -216,10 +216,10 @@ def _sums_of_leaves(
             x_member[np.ix_(mine, opened)] = x[here]
     if carried is not None:
         carried = replace(carried, unit=np.searchsorted(member, carried.unit))
-    return _Sources(S=S, children=total, carried=carried, parent=parent[member], V=V_member, x=x_member)
+    return Sources(S=S, children=total, carried=carried, parent=parent[member], V=V_member, x=x_member)
 
 
-def _with_own_information(
+def with_own_information(
     problem: Problem, number: int, units: Integers, S: Floats, children: Floats | None
 ) -> tuple[Floats, Floats | None]:
     """Covariances and estimates of units from those of their children and their own measurements."""

@@ -97,7 +97,9 @@ def _without_facilities(bounds: FacilityBounds, facilities: Facilities | None) -
             f"table of facilities."
         )
     most = np.array([bounds.most.get(name, bounds.most.get(ALL, UNLIMITED)) for name in facilities.types])
-    closed: Bools = (facilities.at(bounds.level).dense() == 0) | (most == 0)
+    built = facilities.at(bounds.level)
+    closed = np.ones((built.units, len(most)), np.bool_)  # a nation has many units, and few facilities each
+    closed[np.repeat(np.arange(built.units), np.diff(built.start)), built.cell] = most[built.cell] == 0
     return closed
 
 

@@ -43,6 +43,22 @@ Accounting = Annotated[
         "(default: that of the strategy, or zcdp).",
     ),
 ]
+
+
+class EstimatorName(StrEnum):
+    """Estimators of a release."""
+
+    topdown = "topdown"
+    tree = "tree"
+
+
+Estimator = Annotated[
+    EstimatorName | None,
+    typer.Option(
+        help="What each level is estimated from: tree also uses what the levels below measured, topdown does not. The "
+        "noise is the same (default: that of the strategy).",
+    ),
+]
 DeltaText = Annotated[str | None, typer.Option("--delta", help="Delta at which epsilon is reported (default: 1e-10).")]
 Invariants = Annotated[
     list[str] | None,

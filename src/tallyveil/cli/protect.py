@@ -31,6 +31,7 @@ def protect(
     rho: options.Rho = None,
     delta: options.DeltaText = None,
     accounting: options.Accounting = None,
+    estimator: options.Estimator = None,
     invariant: options.Invariants = None,
     seed: Annotated[
         int | None,
@@ -184,6 +185,7 @@ def protect(
         check_constraints=not unchecked,
         optimised=measured,
         accounting=accounting.value if accounting else None,
+        estimator=estimator.value if estimator else None,
         calibrate=measured is not None or not optimise_spine,
     )
     built = find_facilities(facilities, chosen, people, own=read.facilities)

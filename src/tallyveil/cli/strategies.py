@@ -14,7 +14,7 @@ from tallyveil.privacy.budget import exact_delta
 from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.presets import PRESETS
-from tallyveil.privacy.strategy import Accounting, Strategy
+from tallyveil.privacy.strategy import Accounting, Estimator, Strategy
 
 if TYPE_CHECKING:
     from tallyveil.nouns.facilities import Facilities
@@ -46,6 +46,7 @@ def choose_strategy(
     check_constraints: bool = True,
     optimised: OptimisedSpine | None = None,
     accounting: Accounting | None = None,
+    estimator: Estimator | None = None,
     calibrate: bool = True,
 ) -> Strategy:
     """The named strategy, or the default one, with the budget, delta, invariants and checks of the options.
@@ -74,6 +75,8 @@ def choose_strategy(
     if delta is not None:
         chosen = replace(chosen, delta=exact_delta(delta), calibrated=False).with_budget(epsilon=epsilon, rho=rho)
     chosen = accounted(chosen, accounting)
+    if estimator is not None:
+        chosen = chosen.with_estimator(estimator)
     if not check_constraints:
         chosen = replace(chosen, check_constraints=False)
     known = [(one.query, one.level) for one in chosen.constraints if isinstance(one, Invariant)]

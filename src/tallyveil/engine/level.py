@@ -13,16 +13,9 @@ import numpy as np
 
 from tallyveil._arrays import Integers
 from tallyveil._workers import Run
+from tallyveil.engine.answers import Answers
 from tallyveil.engine.conflict import Conflict, conflicts
-from tallyveil.engine.estimate.problem import (
-    Asked,
-    Estimated,
-    estimate,
-    estimate_in_passes,
-    places_of,
-    rows_of,
-    unanswered_cells,
-)
+from tallyveil.engine.estimate.problem import Estimated, estimate, estimate_in_passes, unanswered_cells
 from tallyveil.engine.nests import Limits, Nests, nests_of_parents, root_nest
 from tallyveil.engine.pieces import KeptPieces, Piece, collect, joined
 from tallyveil.engine.relax import conflict_in_words, relaxed_parents
@@ -30,31 +23,28 @@ from tallyveil.engine.rounding.rounding import round_nests
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.errors import EndedAfterNoise
 from tallyveil.nouns.counts import Counts
-from tallyveil.release.measurements import Measurements
 from tallyveil.release.solved import Relaxed, Solved
 
 Progress = Callable[[str, int, int], None]
 Span = tuple[int, int]  # parents, from the first up to the last, which is excluded
 
 CHUNK = 1 << 18  # entries of the tables that are solved together
-NO_NOISE = 1e-9  # smaller variances are replaced by this one
 
 
-def solve_root(measurements: Measurements, limits: RunLimits, kept: KeptPieces | None = None) -> tuple[Counts, Solved]:
+def solve_root(answers: Answers, limits: RunLimits, kept: KeptPieces | None = None) -> tuple[Counts, Solved]:
     """The counts of the root, which has no parent, and how they were found."""
     piece = None if kept is None else kept.get("root")
     if piece is None:
-        piece = _solved_root(measurements, limits)
+        piece = _solved_root(answers, limits)
         if kept is not None:
             kept.keep("root", piece)
-    return joined([piece], measurements.schema.cells)
+    return joined([piece], answers.measurements.schema.cells)
 
 
-def _solved_root(measurements: Measurements, limits: RunLimits) -> Piece:
+def _solved_root(answers: Answers, limits: RunLimits) -> Piece:
+    measurements = answers.measurements
     level, nests = measurements.spine.levels[0], root_nest(limits.possible)
-    how, counts = _solved(
-        nests, level, measurements, [limit.of_children(nests.child) for limit in limits.carried[level]]
-    )
+    how, counts = _solved(nests, level, answers, [limit.of_children(nests.child) for limit in limits.carried[level]])
     table = np.zeros((1, measurements.schema.cells), np.int64)
     table[0, nests.cell] = counts
     root = Counts.from_dense(table)
@@ -62,7 +52,7 @@ def _solved_root(measurements: Measurements, limits: RunLimits) -> Piece:
 
 
 def solve_level(
-    measurements: Measurements,
+    answers: Answers,
     level: str,
     above: Counts,
     limits: RunLimits,
@@ -77,13 +67,14 @@ def solve_level(
     changes such parents one after another, so that the result does not depend on the order of the work, and the pieces
     of all parents involved are solved again. ``kept`` has pieces of an interrupted run, and keeps those of this one.
     """
-    work = Level(measurements, level, above, limits, kept)
+    answers.prepare(level, run)
+    work = Level(answers, level, above, limits, kept)
     spans = work.spans()
     pieces: dict[Span, Piece] = {}
     conflicting = work.solve_pieces(spans, pieces, run, report)
     relaxed: list[tuple[int, Relaxed]] = []
     if conflicting and failsafe:
-        above, relaxed = relaxed_parents(limits, level, above, conflicting, measurements.strategy)
+        above, relaxed = relaxed_parents(limits, level, above, conflicting, answers.measurements.strategy)
         work = replace(work, above=above, relaxed=True)
         parents = {parent for parent, _ in [*conflicting, *relaxed]}
         again = [span for span in spans if any(span[0] <= parent < span[1] for parent in parents)]
@@ -92,7 +83,7 @@ def solve_level(
         raise EndedAfterNoise(
             f"{conflict_in_words(limits, level, *conflicting[0])} Loosen a constraint, or use the failsafe."
         )
-    counts, how = joined([pieces[span] for span in spans], measurements.schema.cells)
+    counts, how = joined([pieces[span] for span in spans], answers.measurements.schema.cells)
     return counts, replace(how, relaxed=tuple(record for _, record in relaxed))
 
 
@@ -100,7 +91,7 @@ def solve_level(
 class Level:
     """The work of one level, cut into runs of parents."""
 
-    measurements: Measurements
+    answers: Answers
     level: str
     above: Counts
     limits: RunLimits
@@ -110,7 +101,7 @@ class Level:
     @property
     def first_child(self) -> Integers:
         """The first child of each parent, and the end of the last parent's children."""
-        spine = self.measurements.spine
+        spine = self.answers.measurements.spine
         return spine.first_child[spine.depth(self.level) - 1]
 
     def spans(self) -> list[Span]:
@@ -141,7 +132,7 @@ class Level:
         """
         if self.kept is None:
             return self.solve(span)
-        name = f"{self.measurements.spine.depth(self.level)}-{int(self.relaxed)}-{span[0]}-{span[1]}"
+        name = f"{self.answers.measurements.spine.depth(self.level)}-{int(self.relaxed)}-{span[0]}-{span[1]}"
         outcome: Piece | list[tuple[int, Conflict]] | None = self.kept.get(name)
         if outcome is None:
             outcome = self.solve(span)
@@ -163,7 +154,7 @@ class Level:
             conflicting = [(int(parent[conflict.nest]), conflict) for conflict in conflicts(nests, limits)]
             if conflicting:
                 return conflicting
-            how, table = _solved(nests, self.level, self.measurements, limits)
+            how, table = _solved(nests, self.level, self.answers, limits)
         sizes, cell, count = collect(
             self.first_child, above.start, above.cell, above.count, first, last, parent,
             nests.cell_start, nests.cell, nests.block_start, table,
@@ -178,15 +169,17 @@ class Level:
         )
 
 
-def _solved(nests: Nests, level: str, measurements: Measurements, limits: Sequence[Limits]) -> tuple[Solved, Integers]:
+def _solved(nests: Nests, level: str, answers: Answers, limits: Sequence[Limits]) -> tuple[Solved, Integers]:
     """Estimate and round the tables of some nests: how it was done, and the counts."""
-    estimated = _estimated(nests, level, measurements, limits)
+    measurements = answers.measurements
+    estimated = _estimated(nests, level, answers, limits)
     rounded = round_nests(estimated.x, nests, limits, measurements.schema, measurements.strategy.rounding)
     how = Solved(
         level=level,
         parents=len(estimated.gap),
         fast=int((~estimated.general).sum()),
         general=int(estimated.general.sum()),
+        informed=len(nests) if answers.informed(level) else 0,
         flows=rounded.flows,
         programs=rounded.programs,
         gap=float(estimated.gap.max()),
@@ -196,32 +189,13 @@ def _solved(nests: Nests, level: str, measurements: Measurements, limits: Sequen
     return how, rounded.counts
 
 
-def _estimated(nests: Nests, level: str, measurements: Measurements, limits: Sequence[Limits]) -> Estimated:
-    """Query the noisy answers that the nests need, and estimate their tables.
+def _estimated(nests: Nests, level: str, answers: Answers, limits: Sequence[Limits]) -> Estimated:
+    """Get the answers that the nests need, and estimate their tables.
 
     If nothing is measured at a level, its invariants leave one table, which any objective finds.
     """
-    strategy = measurements.strategy
-    asked = {query: _asked(nests, level, query, measurements) for query in strategy.queries[level]}
+    asked = answers.passes(nests, level)
     if not asked:
-        return estimate(nests, [unanswered_cells(nests, measurements.schema.cells, weight=1.0)], limits)
-    passes = strategy.passes.get(level)
-    if not passes:
-        return estimate(nests, list(asked.values()), limits)
-    named = {query for names in passes for query in names}
-    order = [[query for query in asked if query in names or ("*" in names and query not in named)] for names in passes]
-    return estimate_in_passes(nests, [[asked[query] for query in names] for names in order if names], limits)
-
-
-def _asked(nests: Nests, level: str, query: str, measurements: Measurements) -> Asked:
-    rows_by_cell = measurements.schema.query(query)
-    start, rows = rows_of(nests, rows_by_cell.row_of_cell, rows_by_cell.size)
-    noisy = measurements.ask(level, query, places_of(nests, start, rows, rows_by_cell.size))
-    variance = np.maximum(measurements.variances(level, query), NO_NOISE)
-    return Asked(
-        row_of_cell=rows_by_cell.row_of_cell,
-        start=start,
-        rows=rows,
-        noisy=noisy.astype(np.float64),
-        weight=1.0 / variance[measurements.shares[level].spans[nests.child]],
-    )
+        cells = answers.measurements.schema.cells
+        return estimate(nests, [unanswered_cells(nests, cells, weight=1.0)], limits)
+    return estimate(nests, asked[0], limits) if len(asked) == 1 else estimate_in_passes(nests, asked, limits)

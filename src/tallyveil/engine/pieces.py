@@ -55,7 +55,7 @@ def joined(pieces: Sequence[Piece], cells: int) -> tuple[Counts, Solved]:
         cells=cells,
     )
     accounts = [piece.solved for piece in pieces]
-    sums = ("parents", "copied", "empty", "fast", "general", "flows", "programs")
+    sums = ("parents", "copied", "empty", "fast", "general", "informed", "flows", "programs")
     worst = ("gap", "distance", "violation")
     return counts, Solved(
         level=accounts[0].level,

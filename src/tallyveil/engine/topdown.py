@@ -18,6 +18,7 @@ from tallyveil.engine.level import Progress, solve_level, solve_root
 from tallyveil.engine.nests import root_nest
 from tallyveil.engine.pieces import KeptPieces
 from tallyveil.engine.run_limits import RunLimits, run_limits
+from tallyveil.engine.tree_answers import answers_of
 from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
@@ -67,12 +68,13 @@ def topdown(
     limits = limits or _feasible_limits(measurements, facilities)
     report = progress or (lambda *_: None)
     _check_root(measurements, limits)
+    answers = answers_of(measurements, facilities)
     try:
-        counts, how = solve_root(measurements, limits, kept)
+        counts, how = solve_root(answers, limits, kept)
         solved = [how]
         report(spine.levels[0], 1, 1)
         for level in spine.levels[1:]:
-            counts, how = solve_level(measurements, level, counts, limits, failsafe, run, report, kept)
+            counts, how = solve_level(answers, level, counts, limits, failsafe, run, report, kept)
             solved.append(how)
         release = Histogram(spine=spine, schema=schema, leaves=counts, stamps=measurements.stamps)
         published = release if limits.optimised is None else limits.optimised.restored(release)

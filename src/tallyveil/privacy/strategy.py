@@ -29,6 +29,7 @@ from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.strategy_checks import (
     check_accounting,
     check_constraint_levels,
+    check_estimator,
     check_factors,
     check_fit,
     check_levels,
@@ -39,7 +40,9 @@ from tallyveil.privacy.strategy_checks import (
 Mechanism = Literal["geometric", "gaussian"]
 Neighbours = Literal["replace-one", "add-or-remove"]
 Accounting = Literal["zcdp", "pld"]
+Estimator = Literal["topdown", "tree"]
 REPORTING_DELTA = Fraction(1, 10**10)
+MOST_LEAF_ANSWERS = 3 * 10**7  # that the default strategy draws noise for, to inform the levels above
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,10 @@ class Strategy:
         Whether a unit with one child takes over the share of that child (the 2020 rule).
     rounding, passes
         How TopDown rounds, and in which passes it solves a level.
+    estimator, information_from
+        ``"topdown"``: each level is estimated from its own measurements and the level above. ``"tree"``: from what the
+        levels below say too, up from the level ``information_from`` (by default one level above the leaves). The noise
+        is the same for both.
     constraints
         What every release must satisfy.
     check_constraints
@@ -115,6 +122,8 @@ class Strategy:
     only_child: bool = False
     rounding: str = "margins"
     passes: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    estimator: Estimator = "topdown"
+    information_from: str | None = None
     constraints: tuple[Constraint, ...] = ()
     check_constraints: bool = True
     attributes: tuple[str, ...] = ()
@@ -149,6 +158,7 @@ class Strategy:
         check_passes(self.passes, self.levels, self.queries)
         put(self, "constraints", tuple(map(self._spelled_constraint, self.constraints)))
         check_constraint_levels(self.constraints, self.levels)
+        check_estimator(self.estimator, self.information_from, self.levels)
         if self.neighbours == "add-or-remove" and any(map(self._fixes, self.constraints)):
             raise BudgetError(
                 'neighbours = "add-or-remove" with an invariant: adding a person changes every exact count, so nothing '
@@ -187,6 +197,9 @@ class Strategy:
         replace-one neighbours, and whatever the invariants fix on the spine that is measured. The other queries of the
         level share it. If all counts of a level are exact, the other levels share its share.
 
+        Levels are estimated from the levels below, too (``estimator = "tree"``): from the leaves up, or one level above
+        them if the leaves have more than 30 million answers in all.
+
         >>> spine = Spine.from_columns({"block": ["1", "2"]}, root="town")
         >>> schema = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
         >>> plan = Strategy.default(spine, schema, epsilon=1, invariants=[Invariant(query="age", level="block")])
@@ -207,6 +220,8 @@ class Strategy:
             constraints=kept,
             attributes=tuple(schema.attributes),
             groupings={name: grouping.of for name, grouping in schema.groupings.items()},
+            estimator="tree",
+            information_from=_default_information(spine, queries, schema),
         )
 
     @classmethod
@@ -268,6 +283,26 @@ class Strategy:
             return replace(self, accounting="pld", epsilon=_same_epsilon(self.budget, self.delta))
         safe = _zcdp_rho(self.epsilon, self.delta) if self.epsilon is not None else self.budget
         return replace(self, accounting=accounting, epsilon=None, calibrated=False, budget=safe)
+
+    def with_estimator(self, estimator: Estimator) -> Strategy:
+        """Return the strategy with another estimator. What is measured, and the noise, stay the same."""
+        if estimator == self.estimator:
+            return self
+        return replace(self, estimator=estimator, information_from=None)
+
+    @property
+    def information_level(self) -> str | None:
+        """The finest level that informs the levels above it: that of the field, or one above the leaves."""
+        if self.estimator == "topdown":
+            return None
+        levels = list(self.levels)
+        return self.information_from or levels[max(0, len(levels) - 2)]
+
+    @property
+    def informed_levels(self) -> tuple[str, ...]:
+        """The levels that the levels below inform: those between the root and the level of the information."""
+        levels = tuple(self.levels)
+        return () if self.information_level is None else levels[1 : levels.index(self.information_level)]
 
     def share(self, level: str, query: str) -> Fraction:
         """Return the share of a query at a level, as a fraction of the whole budget."""
@@ -383,6 +418,12 @@ class Strategy:
         if isinstance(constraint, Invariant):
             return replace(constraint, query=self.spelled(constraint.query))
         return constraint
+
+
+def _default_information(spine: Spine, queries: Mapping[str, Iterable[str]], schema: Schema) -> str | None:
+    """Return the level from which information is used by default: the leaves, or else one level above them (None)."""
+    answers = spine.size(spine.leaf) * sum(schema.query(query).size for query in queries[spine.leaf])
+    return spine.leaf if answers <= MOST_LEAF_ANSWERS else None
 
 
 def _budget_fields(epsilon: Number | None, rho: Number | None, accounting: Accounting) -> dict[str, Any]:

@@ -46,6 +46,23 @@ def check_accounting(accounting: object, *, mechanism: str, epsilon: object, cal
         raise BudgetError('accounting = "zcdp" takes a rho and no epsilon, which follows from it. Use "pld" for one.')
 
 
+def check_estimator(estimator: object, information_from: object, levels: Collection[str]) -> None:
+    """Refuse an estimator that does not exist, and information from a level that does not exist or is not used."""
+    if estimator not in ("topdown", "tree"):
+        raise StrategyError(f'estimator must be "topdown" or "tree". Got {estimator!r} instead.')
+    if information_from is None:
+        return
+    if estimator != "tree":
+        raise StrategyError(
+            f'information_from = "{information_from}" is for estimator = "tree"; "topdown" uses no information from '
+            f"below. Leave it out, or choose the other estimator."
+        )
+    if information_from not in levels:
+        raise StrategyError(
+            f"information_from: unknown level {information_from!r}. The levels are {', '.join(levels)}."
+        )
+
+
 def check_levels(levels: Shares, queries: Mapping[str, Any]) -> None:
     """Refuse queries of a level that does not exist or has no share, and a share without queries."""
     unknown = [level for level in queries if level not in levels]

@@ -90,6 +90,12 @@ def _fields(strategy: Strategy) -> list[str]:
         ("only_child", strategy.only_child, _ONLY_CHILD[strategy.only_child]),
         ("rounding", strategy.rounding, _ROUNDING[strategy.rounding]),
     ]
+    if strategy.estimator == "tree":
+        lines.append(
+            ("estimator", "tree", 'levels are estimated from the levels below, too; "topdown" does not use them')
+        )
+    if strategy.information_from is not None:
+        lines.append(("information_from", strategy.information_from, "the finest level that informs those above it"))
     if not strategy.check_constraints:
         lines.append(("check_constraints", False, "the data are not compared with bounds"))
     written = _beside([(_line(name, value), comment) for name, value, comment in lines])

@@ -20,11 +20,12 @@ _FIELDS = {
     "mechanism": Name, "accounting": Name, "epsilon": Number, "rho": Number, "levels": _SHARES, "queries": Table,
     "constraints": tuple[Table, ...], "delta": Number, "neighbours": Name, "only_child": bool,
     "check_constraints": bool, "rounding": Name, "passes": Mapping[str, tuple[tuple[Name, ...], ...]],
-    "attributes": tuple[Name, ...], "groupings": Mapping[str, Name], "name": str,
+    "estimator": Name, "information_from": Name, "attributes": tuple[Name, ...], "groupings": Mapping[str, Name],
+    "name": str,
 }  # fmt: skip
 _OPTIONAL = (
     *("accounting", "delta", "neighbours", "only_child", "check_constraints", "rounding", "passes"),
-    *("attributes", "groupings", "name"),
+    *("estimator", "information_from", "attributes", "groupings", "name"),
 )
 
 
@@ -81,6 +82,10 @@ def strategy_to_toml(strategy: Strategy, *, budget: bool = True) -> str:
         "only_child": strategy.only_child,
         "rounding": strategy.rounding,
     }
+    if strategy.estimator != "topdown":
+        table["estimator"] = strategy.estimator
+    if strategy.information_from is not None:
+        table["information_from"] = strategy.information_from
     if strategy.attributes:
         table["attributes"] = list(strategy.attributes)
     if not strategy.check_constraints:

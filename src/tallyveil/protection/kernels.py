@@ -123,7 +123,10 @@ def _mark() -> None:
 
 
 def _estimate() -> None:
+    from tallyveil.blue.decomposition import Decomposition
     from tallyveil.engine.estimate.problem import Asked, estimate
+    from tallyveil.engine.fitted_weights import fitted_weights
+    from tallyveil.nouns.schema import Schema
 
     nests, limits = _small_nest()
     whole = np.zeros(2, np.int32)
@@ -131,6 +134,10 @@ def _estimate() -> None:
         row_of_cell=whole, start=np.array([0, 1]), rows=whole[:1], noisy=np.array([1.0, 4.0]), weight=np.ones(2)
     )
     estimate(nests, [total], limits)
+    sexes = Schema(attributes={"sex": ["female", "male"]})
+    query = sexes.query("detailed")
+    decomposition = Decomposition.of(sexes, measured=[query], asked=[query], zeros=set())
+    fitted_weights(np.ones((1, 2, 1, 1)), [decomposition.marginal(query)])
 
 
 def _round_and_measure() -> None:

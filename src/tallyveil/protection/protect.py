@@ -283,8 +283,9 @@ def _protected(
     with _spent(run, work), workers(run.threads) as mapped:
         try:
             histogram, solved = topdown(
-                noisy, limits=limits, failsafe=run.failsafe, run=mapped, progress=run.progress, kept=work
-            )
+                noisy, facilities=run.facilities, limits=limits, failsafe=run.failsafe, run=mapped,
+                progress=run.progress, kept=work,
+            )  # fmt: skip
         except TallyveilError:
             if work is not None:
                 work.remove()  # it would end in the same way again

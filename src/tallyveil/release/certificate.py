@@ -19,7 +19,16 @@ from tallyveil.release.solved import Solved
 from tallyveil.release.typed_json import json_ready, read_typed
 
 FIELDS = ("declared", "measurement", "observed")
-SUMMED = ("parents", "copied", "empty", "fast", "general", "flows", "programs")  # counts of parents, by path
+SUMMED = (
+    "parents",
+    "copied",
+    "empty",
+    "fast",
+    "general",
+    "informed",
+    "flows",
+    "programs",
+)  # counts of parents, by path
 BOUNDS = ("gap", "distance", "violation")  # infinite where they could not be certified, which JSON writes as null
 
 

@@ -147,8 +147,11 @@ class DeclaredFilter:
 @final
 @dataclass(frozen=True, kw_only=True)
 class PostProcessing:
-    """How TopDown rounds, and in which passes it solves each level."""
+    """What each level is estimated from, how it is rounded, and in which passes it is solved."""
 
+    estimator: str = "topdown"
+    estimator_in_words: str = ""
+    information_from: str | None = None
     rounding: str
     rounding_in_words: str
     passes: Mapping[str, tuple[tuple[str, ...], ...]]

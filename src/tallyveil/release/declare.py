@@ -65,6 +65,10 @@ _SOURCES = {
 }
 _CHECKED = "the data are checked against it, so the guarantee covers neighbours that satisfy it"
 _UNCHECKED = "enforced on the release only; the data are not compared with it"
+_ESTIMATOR = {
+    "topdown": "each level from its own measurements and the level above",
+    "tree": "each level from its own measurements, the level above, and what the levels below say about it",
+}
 _ROUNDING = {
     "margins": "totals first, then margins in the order of the attributes, then cells; each is held for the next",
     "cells": "cells alone, with the least total change",
@@ -106,7 +110,12 @@ def declared_of(
         facilities=facilities,
         filter=None if filter is None else DeclaredFilter(words=filter.words(), public=filter.public),
         post_processing=PostProcessing(
-            rounding=strategy.rounding, rounding_in_words=_ROUNDING[strategy.rounding], passes=strategy.passes
+            estimator=strategy.estimator,
+            estimator_in_words=_ESTIMATOR[strategy.estimator],
+            information_from=strategy.information_level,
+            rounding=strategy.rounding,
+            rounding_in_words=_ROUNDING[strategy.rounding],
+            passes=strategy.passes,
         ),
         spine={level: spine.size(level) for level in spine.levels},
         measured_on=None if optimised is None else measured_on(optimised),

@@ -6,6 +6,8 @@ then moves the children of a parent to its total by least squares. With :math:`V
 
 .. math:: \operatorname{Var}_c = v_c - v_c^2 / V + (v_c / V)^2 \operatorname{Var}_{parent}.
 
+Where levels are estimated from the levels below, too, v becomes 1 / (1/v + 1/V) with the children's V.
+
 These are errors before counts are made non-negative and whole. Cells that are empty in the parent have no noise, so the
 errors of a release are often smaller than expected.
 """
@@ -44,24 +46,43 @@ def expected_errors(
     known = {one.level for one in exact if one.query == TOTAL}
     if not schema.possible.any():  # nobody can exist, so every total is 0
         known = set(spine.levels)
-    shares = unit_shares(strategy, spine)
+    variances = _variances(strategy, spine, schema, known)
     table, above = [], np.zeros(1)
     for depth, level in enumerate(spine.levels):
         if level in known:
             above = np.zeros(spine.size(level))
         else:
-            own = _own_variances(strategy, schema, level, shares[level])
+            own = variances[level]
             above = own if depth == 0 else _among_siblings(own, above, spine.first_child[depth - 1])
         table.append(ExpectedError(level=level, query=TOTAL, sd=math.sqrt(above.mean())))
     return tuple(table)
 
 
-def _own_variances(strategy: Strategy, schema: Schema, level: str, shares: UnitShares) -> Floats:
+def _variances(strategy: Strategy, spine: Spine, schema: Schema, known: Collection[str]) -> dict[str, Floats]:
+    """The variance of each unit's total from its own measurements, and those of the levels below where they inform."""
+    shares, informed = unit_shares(strategy, spine), strategy.informed_levels
+    found, below = {}, np.zeros(0)
+    for depth, level in reversed(list(enumerate(spine.levels))):
+        alone = _own_variances(strategy, schema, level, shares[level])
+        own = _own_variances(strategy, schema, level, shares[level], every=True)
+        if level in known:
+            own = np.full(len(own), LEAST)
+        elif level in informed:
+            precision = 1 / own + 1 / np.add.reduceat(below, spine.first_child[depth][:-1])
+            own = np.divide(1.0, precision, out=np.full(len(own), np.inf), where=precision > 0)
+        found[level], below = own if level in informed else alone, own
+    return found
+
+
+def _own_variances(
+    strategy: Strategy, schema: Schema, level: str, shares: UnitShares, *, every: bool = False
+) -> Floats:
     """The variance of each unit's total from the measurements of the unit alone; infinite where there are none.
 
-    Where a level is solved in passes, totals come from the first.
+    Where a level is solved in passes, totals come from the first, unless ``every`` query is used.
     """
-    first = next((names for names in strategy.passes.get(level, ()) if names), (EVERYTHING,))
+    passes = () if every else strategy.passes.get(level, ())
+    first = next((names for names in passes if names), (EVERYTHING,))
     measured = [query for query in strategy.queries[level] if EVERYTHING in first or query in first]
     rows = {query: int(schema.possible_rows(schema.query(query)).sum()) for query in measured}
     of_span = np.full(len(shares.shares), np.inf)

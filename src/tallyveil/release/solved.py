@@ -28,6 +28,8 @@ class Solved:
         Parents whose only child copied them, and parents with nobody in them.
     fast, general
         Parents solved by the fast path, and by a general solver because the fast path could not certify them.
+    informed
+        Parents whose children were estimated from what the levels below say, too (``estimator = "tree"``).
     flows, programs
         Parents rounded by a network flow, and by an integer program (all others by largest fractions).
     gap
@@ -46,6 +48,7 @@ class Solved:
     empty: int = 0
     fast: int = 0
     general: int = 0
+    informed: int = 0
     flows: int = 0
     programs: int = 0
     gap: float = 0.0

@@ -153,6 +153,11 @@ def _check_kind(strategy: Strategy) -> None:
     """Refuse what the conditions above do not cover."""
     if any(len(passes) > 1 for passes in strategy.passes.values()):
         raise InputError("a strategy with several passes is estimated in steps, which exact ranges do not cover.")
+    if strategy.informed_levels:
+        raise InputError(
+            f'estimator = "tree" estimates {" and ".join(strategy.informed_levels)} from the levels below, too, which '
+            f"exact ranges do not cover. Use the shares of cells at a bound."
+        )
     other = [c for c in strategy.constraints if not isinstance(c, Invariant | StructuralZero)]
     if other:
         raise InputError(
