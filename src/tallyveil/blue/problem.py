@@ -176,8 +176,8 @@ def problems_of(
     Subsets of attributes never mix, so those that are measured down to different levels are problems of their own, and
     the answer to a query is the sum of what they say. If they are to stay ``together``, they are one problem, down to
     the finest level at which all are determined. Without ``noise`` no answer is ever requested, and the answers that
-    would be known are taken from the strategy. Levels below ``finest`` are left out but for their empty cells. Answers
-    that were not saved are left out too, unless ``saved_only`` is false; then they are an error when they are requested.
+    would be known are taken from the strategy. Levels below ``finest`` are left out but for their empty cells. So are
+    answers that were not saved; unless ``saved_only`` is false, and they are an error when they are requested.
     """
     spine, schema, strategy = measurements.spine, measurements.schema, measurements.strategy
     optimised = measurements.optimised
