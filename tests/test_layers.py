@@ -93,6 +93,7 @@ ROWS = [
         *("protection.before_noise", "protection.resuming", "protection.spending", "protection.estimate_checks"),
         *("protection.protect", "protection.verify", "protection"),
     ],
+    ["allocation"],  # chooses shares by predicted errors, risk and simulated releases
     ["auditing"],  # runs the engine, and hands what it gives to the audit
     ["report"],
     ["cli", "__main__"],

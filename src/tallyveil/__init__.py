@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tallyveil import errors, evaluate, files, mechanisms, populations, privacy, risk
+    from tallyveil.allocation.allocate import allocate
     from tallyveil.blue.estimate import estimate
     from tallyveil.engine.topdown import topdown
     from tallyveil.files.release_folder.read_folder import read_release
@@ -54,6 +55,7 @@ _HOME = {
     "Schema": "nouns.schema",
     "Spine": "nouns.spine",
     "Strategy": "privacy.strategy",
+    "allocate": "allocation.allocate",
     "estimate": "blue.estimate",
     "measure": "mechanisms.measure",
     "protect": "protection.protect",
@@ -94,6 +96,7 @@ __all__ = [
     "Schema",
     "Spine",
     "Strategy",
+    "allocate",
     "errors",
     "estimate",
     "evaluate",

@@ -45,7 +45,7 @@ def compare(
     """Find the sampling fraction whose error and privacy loss are nearest to those of a release. Not for publication.
 
     Simple random samples of 5%, 10%, ..., 95% are drawn without replacement and scaled up (Petti & Flaxman 2020,
-    Table 1).
+    Table 1). Releases of the same measurements are also compared with each other: paired differences of their errors.
 
     [bold]Examples[/bold]
 
@@ -53,6 +53,7 @@ def compare(
 
       tallyveil compare blocks.parquet release --codebook blocks.toml --swap 0.05@tract --match age --suppress 10
     """
+    from tallyveil.cli.paired import find_pairs, show_pairs
     from tallyveil.cli.reading import read_truth_and_releases
     from tallyveil.cli.tables import INTERNAL
     from tallyveil.evaluate.compare import FRACTIONS, like_a_sample
@@ -71,11 +72,27 @@ def compare(
             others = older.applied(data.truth, name, text)
             likeness = like_a_sample(data.truth, sources, level=name, query=text, others=others, seed=seed)
             results.append((release, likeness))
+    paired = [] if pool else find_pairs(data.releases)
+    levels, queries = (list(dict.fromkeys(names)) for names in zip(*pairs, strict=True))
+    differences = [pair.table(data, levels=levels, queries=queries) for pair in paired]
     if as_json:
-        options.emit_json([{"release": release, **like.as_json(), "note": INTERNAL} for release, like in results])
+        told = [(pair.second, pair.as_json(table)) for pair, table in zip(paired, differences, strict=True)]
+        options.emit_json(
+            [
+                {
+                    "release": release,
+                    **like.as_json(),
+                    "paired": [one for second, one in told if release in (second, *(n for _, n in one["pairs"]))],
+                    "note": INTERNAL,
+                }
+                for release, like in results
+            ]
+        )
     else:
         for release, likeness in results:
             _show(release, likeness)
+        for pair, table in zip(paired, differences, strict=True):
+            show_pairs(pair, table)
     if output is not None:
         _write(results, output)
 

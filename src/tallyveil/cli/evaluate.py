@@ -87,7 +87,8 @@ def evaluate(
 ) -> None:
     r"""Compare releases with the truth: error, bias, empirical privacy loss and implausible units. Not for publication.
 
-    Folders of "tallyveil baseline" are compared at the levels and in the queries that they have.
+    Folders of "tallyveil baseline" are compared at the levels and in the queries that they have. Releases of the same
+    measurements are also compared with each other: paired differences of their errors, with standard errors.
 
     [bold]Examples[/bold]
 
@@ -96,6 +97,8 @@ def evaluate(
       tallyveil evaluate blocks.parquet release --codebook b.toml --query "age * race" --areas towns.csv
 
       tallyveil evaluate blocks.parquet run0 run1 run2 --codebook blocks.toml --pool -o evaluation
+
+      tallyveil evaluate blocks.parquet topdown tree --codebook blocks.toml
 
       tallyveil evaluate EXT1940USCB.dat run1/MDF_PER.dat run2/MDF_PER.dat --pool
 
@@ -109,6 +112,7 @@ def evaluate(
     """
     from tallyveil.cli.evaluate_output import conclusion, show_evaluation
     from tallyveil.cli.evaluate_uses import Uses, show_uses
+    from tallyveil.cli.paired import find_pairs, show_pairs
     from tallyveil.cli.reading import find_areas, find_homes, read_truth_and_releases
     from tallyveil.cli.tables import INTERNAL, records
     from tallyveil.evaluate.evaluation import evaluation
@@ -146,12 +150,15 @@ def evaluate(
             housing=homes,
         )
         used[name] = uses.frames(data.truth, sources, levels=levels, queries=queries)
+    pairs = [] if pool else find_pairs(data.releases)
+    differences = [pair.table(data, levels=level, queries=query, areas=off_spine, over=over) for pair in pairs]
     if as_json:
         tables = [
             {"release": name} | {kind: records(frame) for kind, frame in (result.frames() | used[name]).items()}
             for name, result in results.items()
         ]
-        options.emit_json({"note": INTERNAL, "over": over, "releases": tables})
+        compared = [pair.as_json(table) for pair, table in zip(pairs, differences, strict=True)]
+        options.emit_json({"note": INTERNAL, "over": over, "releases": tables, "paired": compared})
     else:
         typer.echo(f"{INTERNAL}\n")
         for name, result in results.items():
@@ -159,17 +166,29 @@ def evaluate(
             show_uses(used[name])
         for name, result in results.items():
             typer.echo(conclusion(name, result))
+        for pair, table in zip(pairs, differences, strict=True):
+            show_pairs(pair, table)
     if output is not None:
-        _write(results, used, output)
+        named = [table.assign(first_release=pair.first, second_release=pair.second)
+                 for pair, table in zip(pairs, differences, strict=True)]  # fmt: skip
+        _write(results, used, named, output)
 
 
-def _write(results: dict[str, Evaluation], used: dict[str, dict[str, pd.DataFrame]], output: Path) -> None:
+def _write(
+    results: dict[str, Evaluation],
+    used: dict[str, dict[str, pd.DataFrame]],
+    differences: list[pd.DataFrame],
+    output: Path,
+) -> None:
     """Write the tables of all releases, and the plots."""
+    import pandas as pd
+
     from tallyveil.cli.tables import can_draw, write_frames
     from tallyveil.files.atomic import new_folder
 
     with new_folder(output) as folder:
-        write_frames(_joined(results, used), folder, internal=True)
+        paired = {"paired": pd.concat(differences, ignore_index=True)} if differences else {}
+        write_frames(_joined(results, used) | paired, folder, internal=True)
         drawn = can_draw()
         if drawn:
             _write_plots(results, folder)

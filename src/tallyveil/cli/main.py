@@ -19,6 +19,7 @@ import typer
 from tallyveil import __version__
 from tallyveil.cli import (
     account,
+    allocate,
     audit,
     baseline,
     cite,
@@ -60,6 +61,7 @@ app.command("demo")(demo.demo)
 app.command("synth")(synth.synth)
 app.command("codebook")(codebook.codebook)
 app.command("strategy")(strategy.strategy)
+app.command("allocate")(allocate.allocate)
 app.command("protect")(protect.protect)
 app.command("verify")(verify.verify)
 app.command("keygen")(keygen.keygen)

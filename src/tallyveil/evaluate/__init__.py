@@ -19,6 +19,7 @@ from tallyveil.evaluate.funds import funds, funds_by_group
 from tallyveil.evaluate.implausible import implausible
 from tallyveil.evaluate.margin_classes import Margins
 from tallyveil.evaluate.margins import margins
+from tallyveil.evaluate.paired import paired
 from tallyveil.evaluate.residuals import Residuals, residuals
 from tallyveil.evaluate.segregation import entropy, exposure, segregation, segregation_error
 from tallyveil.evaluate.survey import Raked, rake_weights, survey
@@ -57,6 +58,7 @@ __all__ = [
     "like_a_sample",
     "margins",
     "neighbour",
+    "paired",
     "rake_weights",
     "ranks",
     "ratio",
