@@ -35,6 +35,12 @@ def part(kernel: Kernel) -> Kernel:
     return result
 
 
+def leaf(kernel: Kernel) -> Kernel:
+    """Compile a part of other kernels that allocates nothing."""
+    result: Kernel = numba.njit(nogil=True, **_LEAF)(kernel)
+    return result
+
+
 def exact_part(kernel: Kernel) -> Kernel:
     """Compile a part whose sums are added as written. Parts take after their callers, which may be ``summing``."""
     result: Kernel = numba.njit(nogil=True, fastmath=False, **_PART)(kernel)

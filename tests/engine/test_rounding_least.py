@@ -181,7 +181,7 @@ def test_a_flow_reaches_the_least_cost_from_any_start(patience):
         flow = rng.integers(low, high + 1)
         excess = (supply - out_of(flow)).astype(np.int64)
         potential, weight = rng.integers(-9, 9, nodes) * SCALE, np.where(counts, SCALE, 0)
-        network = Network(tail, head, low, high, wanted, weight, flow, excess, potential)
+        network = Network(tail, head, low, high, wanted, weight, flow, excess, potential, 0, 0, tail)  # no hubs
         found = flow_in(network, patience) != NO_FLOW
         assert found == (best is not None)
         if found:
@@ -192,7 +192,7 @@ def test_a_flow_reaches_the_least_cost_from_any_start(patience):
     assert 30 < possible < 60
 
 
-def children_with_exact_totals(n, m):
+def children_with_exact_totals(n, m, by_exchanges=False):
     """Fractions of many children in a few columns, the nearest whole numbers, and what these miss of the sums."""
     rng = np.random.default_rng(n)
     rest = rng.integers(SCALE, size=(n, m))
@@ -201,15 +201,72 @@ def children_with_exact_totals(n, m):
     missing = np.concatenate([kept.sum(axis=0) - up.sum(axis=0), up.sum(axis=1) - kept.sum(axis=1)])
     none, ones = np.zeros(n * m, np.int64), np.ones(n * m, np.int64)
     wanted, flow = rest.reshape(-1), up.reshape(-1)
-    return Network(column, child, none, ones, wanted, ones * SCALE, flow, missing, np.zeros(n + m, np.int64))
+    hubs, branch = (m, np.maximum(np.arange(n + m) - m, 0)) if by_exchanges else (0, np.zeros(n + m, np.int64))
+    prices = np.zeros(n + m, np.int64)
+    return Network(column, child, none, ones, wanted, ones * SCALE, flow, missing, prices, hubs, n, branch)
 
 
-def test_the_work_of_scaled_costs_is_almost_linear_in_the_children():
+@pytest.mark.parametrize("by_exchanges", [False, True], ids=["scaled costs", "exchanges"])
+def test_the_work_is_almost_linear_in_the_children(by_exchanges):
     """Which bug: a search for every unit, each past all children, is quadratic. Work is counted in ways looked at."""
     children = [1000, 2000, 4000, 8000, 16000]
-    looked = [flow_in(children_with_exact_totals(n, 6), PATIENCE) for n in children]
+    looked = [flow_in(children_with_exact_totals(n, 6, by_exchanges), PATIENCE) for n in children]
     exponent = np.polyfit(np.log(children), np.log(looked), 1)[0]
     assert 0.9 < exponent < 1.1
+
+
+def random_branches(rng: np.random.Generator) -> Network:
+    """Many children with few columns: entries into margins, margins into totals, totals into the ground or held.
+
+    Costs are often equal, nodes are bounded, and the sums wanted are those of some flow, or off by one somewhere.
+    """
+    m, n, held = int(rng.integers(1, 4)), 40, rng.random() < 0.5
+    ground, rows = m, int(rng.integers(1, m + 1))
+    margin = m + 1 + np.arange(n * rows).reshape(n, rows)
+    total = m + 1 + n * rows + np.arange(n)
+    row = rng.integers(rows, size=m)
+    arcs = [(s, margin[c, row[s]], 0, 1) for c in range(n) for s in range(m) if rng.random() < 0.9]
+    arcs += [(margin[c, r], total[c], *rng.choice([[0, 3], [0, 1], [1, 2]])) for c in range(n) for r in range(rows)]
+    arcs += [] if held else [(total[c], ground, *rng.choice([[0, 9], [0, 2], [1, 3]])) for c in range(n)]
+    tail, head, low, high = np.array(arcs, np.int64).T.copy()
+    nodes = m + 1 + n * rows + n
+
+    def out_of(flow):
+        return np.bincount(tail, flow, nodes) - np.bincount(head, flow, nodes)
+
+    kept, flow = rng.integers(low, high + 1), rng.integers(low, high + 1)
+    supply = out_of(kept)
+    if rng.random() < 0.1:
+        supply[rng.choice(nodes, 2, replace=False)] += [1, -1]
+    steps = int(rng.choice([2, 4, SCALE]))
+    wanted = rng.integers(-steps, 3 * steps, size=len(tail)) * (SCALE // steps)
+    weight = SCALE * (rng.random(len(tail)) < 0.7)
+    branch = np.concatenate([np.zeros(m + 1, np.int64), np.repeat(np.arange(n), rows), np.arange(n)])
+    excess = (supply - out_of(flow)).astype(np.int64)
+    prices = np.zeros(nodes, np.int64)
+    return Network(tail, head, low, high, wanted, weight, flow, excess, prices, m + 1, n, branch)
+
+
+def test_exchanges_cost_as_little_as_searches_unit_by_unit():
+    """Which bug: a path that passes a node twice where costs are equal, or a unit that starts inside a child."""
+    rng = np.random.default_rng(20)
+    possible = 0
+    for _ in range(200):
+        mine = random_branches(rng)
+        other = mine._replace(**{name: getattr(mine, name).copy() for name in ("flow", "excess", "potential")})
+        balance = mine.excess - np.bincount(mine.head, mine.flow, len(mine.excess))
+        balance = balance + np.bincount(mine.tail, mine.flow, len(mine.excess))
+        found = [flow_in(mine, 0) != NO_FLOW, flow_in(other, 10**9) != NO_FLOW]
+        assert found[0] == found[1]
+        if found[0]:
+            possible += 1
+            assert (np.abs(mine.excess) == 0).all()
+            out = np.bincount(mine.tail, mine.flow, len(balance)) - np.bincount(mine.head, mine.flow, len(balance))
+            assert (out == balance).all()
+            assert ((mine.low <= mine.flow) & (mine.flow <= mine.high)).all()
+            cost = [int(np.abs(one.flow * one.weight - one.wanted).sum()) for one in (mine, other)]
+            assert cost[0] == cost[1]
+    assert 100 < possible < 200
 
 
 def test_ways_that_were_left_out_come_back_where_they_are_needed(monkeypatch):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
-from tallyveil._compiled import part
+from tallyveil._compiled import leaf, part
 from tallyveil.engine.rounding.residual import SCALE
 
 NO_PARENT = -1  # instead of a count or a number of units
@@ -59,7 +59,7 @@ def table_of(x, block, shape, tolerance):  # type: ignore[no-untyped-def]
     return Table(whole, rest, live)
 
 
-@part
+@leaf
 def settle_columns(table, count, units):  # type: ignore[no-untyped-def]
     """Find the units of each column, and settle those without a choice. False where a column cannot be kept.
 

@@ -24,16 +24,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import inlined, part
+from tallyveil._compiled import leaf, part
+from tallyveil.engine.rounding.exchanges import NO_FLOW, few_hubs, flow_by_exchanges
 from tallyveil.engine.rounding.paths import Search, nearest_deficits
 from tallyveil.engine.rounding.residual import NEVER, Ways, find_ways, send_one
 
-NO_FLOW = -1
 LEADING = 38  # scaled costs leave out this many bits at first,
 MORE = 2  # and this many fewer each time
 FAR = 16  # ways of larger reduced costs are left out
 ALL = NEVER >> 1  # none is left out
-PATIENCE = 40  # costs are scaled where searches unit by unit might look at all ways so often
+PATIENCE = 40  # costs are scaled where searches unit by unit might look at all ways more often than this,
+EASY = 8  # and units sent by exchanges, where there are few hubs, from an eighth of that on
 
 
 @part
@@ -54,7 +55,11 @@ def nearest_flow(network, patience):  # type: ignore[no-untyped-def]
         units += max(excess[node], 0)
         longest = max(longest, search.order[node])
         search.order[node] = 0
-    scaled = units * longest > patience * 2 * size
+    often = units * longest // (2 * size)  # searches unit by unit might look at all ways so often
+    if often > patience // EASY and few_hubs(network):
+        find_ways(network, ways, 0, 0)  # the start must be the cheapest with its own imbalance
+        return flow_by_exchanges(network)
+    scaled = often > patience
     bits = LEADING if scaled else 0
     for node in range(nodes):
         potential[node] >>= bits
@@ -90,7 +95,7 @@ def _room(nodes, size):  # type: ignore[no-untyped-def]
     return ways, Search(of_node[0], of_node[1], of_node[2], of_node[3], of_node[4], of_way[4], of_way[5])
 
 
-@inlined
+@leaf
 def _balance(network, ways, search, bits, far, scaled):  # type: ignore[no-untyped-def]
     """Send all excess to deficits, as long as the ways left out cannot be needed.
 
@@ -122,7 +127,7 @@ def _balance(network, ways, search, bits, far, scaled):  # type: ignore[no-untyp
     return lowered, looked
 
 
-@part
+@leaf
 def _send_all(reached, network, ways, search, bits):  # type: ignore[no-untyped-def]
     """Send units along ways that cost nothing and lead to nodes settled later, until no path is left.
 

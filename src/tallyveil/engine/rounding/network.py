@@ -81,4 +81,11 @@ def network_of(stage, held, chain, layers, nodes, fractions, start):  # type: ig
             e += 1
         if i == stage:
             last_of_stage = e
-    return Network(tail, head, low, high, wanted, weight, flow, excess, potential), first_of_stage, last_of_stage
+    hubs = ground + 1 if fractions.units[0] != NO_PARENT else 0
+    for link in range(len(chain)):
+        if layers.is_margin[chain[link]] == 0:
+            hubs = 0
+    network = Network(
+        tail, head, low, high, wanted, weight, flow, excess, potential, hubs, layers.of_child.shape[1], nodes.child
+    )
+    return network, first_of_stage, last_of_stage

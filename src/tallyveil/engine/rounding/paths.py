@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil._arrays import Integers
-from tallyveil._compiled import inlined, part
+from tallyveil._compiled import inlined, leaf
 from tallyveil.engine.rounding.residual import NEVER
 
 
@@ -27,7 +27,7 @@ class Search(NamedTuple):
     node: Integers
 
 
-@part
+@leaf
 def nearest_deficits(source, end, excess, potential, ways, search):  # type: ignore[no-untyped-def]
     """Settle nodes, nearest first, from those between a source and an end that have too much.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tallyveil._arrays import Integers
-from tallyveil._compiled import inlined, part
+from tallyveil._compiled import inlined, leaf
 
 SCALE = 1 << 40  # one person, in units of cost
 NEVER = 1 << 62  # the cost of what an arc cannot carry
@@ -23,6 +23,9 @@ class Network(NamedTuple):
 
     Arc ``e`` carries ``low[e]`` to ``high[e]`` units from ``tail[e]`` to ``head[e]``. It costs
     ``|flow[e] * weight[e] - wanted[e]|``: the weight is ``SCALE`` if the arc counts, else 0.
+
+    The first ``hubs`` nodes are the columns and the ground; ``hubs`` is 0 where children do not hang together by these
+    alone. Each other node belongs to one branch, and has one arc that leaves it, or none.
     """
 
     tail: Integers
@@ -34,6 +37,9 @@ class Network(NamedTuple):
     flow: Integers
     excess: Integers  # of each node: what it has too much of under the flow
     potential: Integers
+    hubs: int
+    branches: int
+    branch: Integers  # of each node
 
 
 class Ways(NamedTuple):
@@ -63,7 +69,7 @@ def price(network, e, bits):  # type: ignore[no-untyped-def]
     return more, less
 
 
-@part
+@leaf
 def find_ways(network, ways, bits, far):  # type: ignore[no-untyped-def]
     """Move the arcs that the potentials do not prove to be cheapest, and list the ways with small reduced costs.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallyveil._compiled import part
+from tallyveil._compiled import leaf, part
 from tallyveil.engine.rounding.columns import NO_PARENT
 from tallyveil.engine.rounding.residual import NEVER, SCALE, cost_of_one_more
 
@@ -39,7 +39,7 @@ def largest_fractions(fractions, layers, counted, wanted, up):  # type: ignore[n
                     lack[of_child[j, child[e]] + of_column[j, s]] += rest[e] - up[e] * SCALE
 
 
-@part
+@leaf
 def _largest_of_column(key, first, last, units, up):  # type: ignore[no-untyped-def]
     """The ``units`` largest of a column go up, earlier ones first; without a parent all above one half."""
     for e in range(first, last):
@@ -70,7 +70,7 @@ def _largest_of_column(key, first, last, units, up):  # type: ignore[no-untyped-
                 left -= 1
 
 
-@part
+@leaf
 def price_columns(fractions, up, potential):  # type: ignore[no-untyped-def]
     """Price every column between the costs of its entries that go up and of those that do not."""
     for s in range(len(fractions.units)):
