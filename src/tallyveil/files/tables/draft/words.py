@@ -41,7 +41,10 @@ _ATTRIBUTES = _TIMES | _words("""
     ethnie etnia origin origine hispanic nationality nationalite religion language langue sprache idioma marital
     education diplome occupation profession beruf employment statut tenure disability grade classe
 """)
-_IDS = _words("id pid uid uuid identifiant case caseid record serial person patient index row")
+_IDS = _words("""
+    id pid uid uuid identifiant case caseid record serial person personid patient index row hhid hh household menage
+    hogar haushalt respondent interview questionnaire lineno
+""")
 _CODE_WORDS = _words("code cd cod codigo kennziffer insee fips ags ons geo geography id nr")
 _CLASS_WORDS = _words("group grp groupe grupo gruppe class cat category band level status")
 _NAME_WORDS = _words("name names nm nom nombre nome label libelle lib bezeichnung titre title")
@@ -185,6 +188,9 @@ _TOTALS = {
     *_words("ensemble insgesamt gesamt total_general yhteensa totalt summe totale enrolment enrollment all"),
     *("grand total", "total geral", "total general", "all persons", "all people", "both sexes", "total population"),
 }
+
+
+SUM_STARTS = {word[:3] for word in (*_SUMS, *_SUM_WORDS)}  # letters without accents, by which totals are looked for
 
 
 @cache
