@@ -90,7 +90,7 @@ def _ends(rows: Iterator[Row], *, whole: bool) -> tuple[list[Row], list[Row]]:
 def _form_of_rows(head: list[Row], tail: list[Row], *, found_alone: bool) -> FileForm:
     """The form by the first and last rows; ``found_alone`` says that the reader skips titles of one value by itself."""
     sizes = sorted(map(_size, head[len(head) // 2 :]))
-    typical = sizes[3 * len(sizes) // 4] if sizes else 0
+    typical = sizes[9 * len(sizes) // 10] if sizes else 0
     if typical < 2:
         return PLAIN
     first = next((i for i, row in enumerate(head[:-1]) if not _is_title(row, head[i + 1], typical)), 0)

@@ -101,8 +101,12 @@ def is_only_attribute(name: str) -> bool:
 
 
 def is_count(name: str) -> bool:
-    """Whether a column's name is a word for a number of people."""
-    return plain(name) in _COUNTS
+    """Whether a column's name is a word for a number of people, perhaps in a year.
+
+    >>> is_count("População 2021"), is_count("2021"), is_count("popular")
+    (True, False, False)
+    """
+    return re.sub(r"\s*\b(19|20)[0-9]{2}\b\s*", "", plain(name)) in _COUNTS
 
 
 def is_total(name: str) -> bool:
@@ -169,7 +173,14 @@ def names_the_same(name: str, code: str) -> bool:
     return is_unit_name(name) and bool(thing) and thing == _parts(code) - _CODE_WORDS
 
 
-_COUNTS = {*map(plain, COUNTS), *_words("nombre nb cases deaths value obs_value")}
+_COUNTS = {
+    *map(plain, COUNTS),
+    *_words("""
+    nombre nb cases deaths value obs_value populacao populacion popolazione befolkning vaesto asukkaat inwoners aantal
+    antal ludnosc penduduk nufus residents residenti residentes inhabitants habitants pupils students learners eleves
+    alunos alumnos schuler enrolment enrollment
+"""),
+}
 _SUMS = {
     *("total", "totals", "_t", "all", "all ages", "both", "both sexes", "all persons", "ensemble", "insgesamt"),
     *("gesamt", "totale", "todos", "ambos sexos", "les deux sexes", "tous ages", "yhteensa", "totalt", "total geral"),
