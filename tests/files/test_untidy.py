@@ -329,3 +329,71 @@ def test_codes_of_few_units_beside_their_names_stay_the_codes():
     draft = draft_table(pd.DataFrame(rows, columns=["Maakunta", "Kunta", "Kuntakoodi", "Miehet", "Naiset", "Yhteensä"]))
     assert (draft.book.levels, draft.book.names) == (("Maakunta", "Kuntakoodi"), {"Kuntakoodi": "Kunta"})
     assert draft.book.total == "Yhteensä"
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_regions_above_or_below_their_districts_in_one_column_are_left_out_as_sums(below):
+    rng, rows, base = np.random.default_rng(4), [], []
+    for region in ("Northern", "Central", "Southern"):
+        part = [(f"  {region} {i}", *rng.integers(500, 9_000, 2).tolist()) for i in range(5)]
+        base += part
+        total = (f"{region} Region", sum(n for _, n, _ in part), sum(n for *_, n in part))
+        rows += [*part, total] if below else [total, *part]
+    nation = ("MALAWI", sum(n for _, n, _ in base), sum(n for *_, n in base))
+    rows = [*rows, nation] if below else [nation, *rows]
+    table = pd.DataFrame(rows, columns=["Area", "Male", "Female"])
+    draft = draft_table(table)
+    assert set(draft.book.form.total_rows["Area"]) == {
+        "MALAWI",
+        *(f"{r} Region" for r in ("Northern", "Central", "Southern")),
+    }
+    assert read_counts(table, draft.book).total() == nation[1] + nation[2]
+    assert draft_table(pd.DataFrame(base, columns=table.columns)).book.form.total_rows == {}
+
+
+def test_row_numbers_without_a_name_are_ignored_and_spaces_around_names_do_not_split_units(tmp_path):
+    rows = [(f"R{i // 8}{' ' * (i % 3)}", f"T{i // 2}", "MF"[i % 2], f"{1_000 + i:,}") for i in range(32)]
+    pd.DataFrame(rows, columns=["State", "LGA", "Sex", "Pop 2021"]).to_csv(tmp_path / "t.csv")  # with its index
+    draft = draft_table(tmp_path / "t.csv")
+    assert (draft.book.levels, draft.book.root, draft.book.count) == (("State", "LGA"), "us", "Pop 2021")
+    assert (draft.book.ignore, draft.book.form.strip) == (("column 1",), True)
+    read = read_counts(tmp_path / "t.csv", draft.book)
+    assert (read.total(), read.spine.size("State"), read.spine.size("LGA")) == (sum(range(1_000, 1_032)), 4, 16)
+    assert codebook_from_toml(draft.to_toml()) == draft.book
+
+
+def test_states_with_names_are_not_those_of_the_united_states():
+    table = pd.DataFrame([(f"{s} State", f"{s}{i}", x, i) for s in "ABC" for i in range(9) for x in "MF"])
+    assert draft_table(table.set_axis(["State", "LGA", "sex", "n"], axis=1)).book.root == "all"
+
+
+def test_households_and_their_members_are_no_levels():
+    rng = np.random.default_rng(3)
+    rows = [(h, p, 1 + h % 4, f"0{1 + h % 4}0{1 + h % 3}", rng.choice(["Head", "Child"]), rng.choice(["1", "2"]))
+            for h in range(1, 90) for p in range(1, 1 + rng.integers(2, 6))]  # fmt: skip
+    draft = draft_table(pd.DataFrame(rows, columns=["hhid", "pid", "county", "ward", "relation", "sex"]).astype(str))
+    assert draft.book.levels == ("county", "ward")
+    assert draft.book.attributes.keys() == {"relation", "sex"}
+    assert draft.book.ignore == ("hhid", "pid")
+
+
+def test_dashes_stand_for_nobody_and_suppressed_counts_are_asked_for():
+    rows = [(f"G{i // 6}", f"W{i // 2}", "MV"[i % 2], ["-", "12", "7", "30"][i % 4]) for i in range(24)]
+    table = pd.DataFrame(rows, columns=["Gemeente", "Wijk", "Geslacht", "Aantal"])
+    draft = draft_table(table)
+    assert draft.book.form.zeros == ("-",)
+    assert read_counts(table, draft.book).total() == 6 * 49
+    table.loc[5, "Aantal"] = "<5"
+    with pytest.raises(
+        DataError, match=r"row 6, column 'Aantal': <5 is not a whole number\. Give the count itself, also"
+    ):
+        read_counts(table, draft.book)
+    table.loc[5, "Aantal"] = ""
+    with pytest.raises(
+        DataError, match=r'row 6, .* the count is missing\. .* write \[file\] zeros = \[""\] in the codebook'
+    ):
+        read_counts(table, draft.book)
+    empty_too = replace(draft.book, form=FileForm(zeros=("-", "")))
+    assert read_counts(table, empty_too).total() == 6 * 49 - 12
+    numbers = table.assign(Aantal=pd.to_numeric(table.Aantal, errors="coerce"))
+    assert read_counts(numbers, empty_too).total() == 6 * 49 - 12

@@ -136,6 +136,8 @@ def _form_in_words(form: FileForm) -> list[str]:
     lines += [f"names of columns stand in {form.header_rows} rows"] if form.header_rows > 1 else []
     lines += [f"rows of totals that are left out: {', '.join(marks)}"] if marks else []
     lines += [f"empty cells have the value above: {', '.join(form.fill_down)}"] if form.fill_down else []
+    lines += [f"read as 0: {', '.join(map(repr, form.zeros))}"] if form.zeros else []
+    lines += ["spaces around values are removed"] if form.strip else []
     return lines + ([f"thousands are separated by {form.thousands!r}"] if form.thousands else [])
 
 

@@ -33,7 +33,7 @@ SECTIONS: dict[str, Any] = {  # the type of each field; without fields of its ow
     },
     "file": {
         "encoding": Name, "title_rows": int, "header_rows": int, "note_rows": int, "fill_down": _Names,
-        "total_rows": _Labels, "thousands": str,
+        "total_rows": _Labels, "thousands": str, "zeros": tuple[str, ...], "strip": bool,
     },
     "filtered": {"where": Mapping[str, str], "public": bool},
 }  # fmt: skip
@@ -137,7 +137,7 @@ def _form(form: FileForm) -> dict[str, Any]:
     stated = {name: getattr(form, name) for name in SECTIONS["file"] if getattr(form, name) != getattr(PLAIN, name)}
     if "total_rows" in stated:
         stated["total_rows"] = {column: list(values) for column, values in form.total_rows.items()}
-    return stated | ({"fill_down": list(form.fill_down)} if form.fill_down else {})
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
 
 
 def _stated(fields: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pyarrow.parquet
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError
 
+_FILL_IN = 'Fill it in, or write 0; if all empty cells mean 0, write [file] zeros = [""] in the codebook'
 _SPACES = r"[ \x{a0}\x{2009}\x{202f}]"  # spaces that separate thousands
 
 
@@ -22,13 +23,14 @@ _SPACES = r"[ \x{a0}\x{2009}\x{202f}]"  # spaces that separate thousands
 class Batch:
     """Some rows of a table: its name for messages, its columns, and the index of each row in the whole table.
 
-    ``thousands`` is the separator of thousands in counts, if there is one.
+    ``thousands`` is the separator of thousands in counts, if there is one, and ``zeros`` are texts that stand for 0.
     """
 
     name: str
     table: pa.Table
     rows: Integers
     thousands: str | None = None
+    zeros: tuple[str, ...] = ()
 
     def place(self, row: int, column: str | None = None) -> str:
         """The place of a value for a message; rows are counted from 1, without the header."""
@@ -159,15 +161,16 @@ def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
     """A column as 64-bit integers; a value that is missing, not an integer or too large is an error."""
     values = decoded(values)
     kind = values.type
+    if values.null_count and "" in batch.zeros:
+        values = pc.fill_null(values, "0" if pa.types.is_string(kind) else 0)
     if values.null_count:
-        raise DataError(
-            f"{batch.place(_first(pc.is_null(values)), column)}: the count is missing. Fill it in, or write 0."
-        )
+        raise DataError(f"{batch.place(_first(pc.is_null(values)), column)}: the count is missing. {_FILL_IN}.")
     if pa.types.is_integer(kind) and kind != pa.uint64():
         return values.cast(pa.int64())
     if pa.types.is_string(kind):
         values = pc.utf8_trim_whitespace(values)
-        _refuse(batch, column, values, pc.equal(values, ""), "the count is missing. Fill it in, or write 0")
+        values = pc.if_else(pc.is_in(values, pa.array(batch.zeros, pa.string())), "0", values)
+        _refuse(batch, column, values, pc.equal(values, ""), f"the count is missing. {_FILL_IN}")
         values = _digits(batch, column, values)
         digits = pc.utf8_length(pc.replace_substring_regex(values, r"^[+-]?0*", ""))
         _refuse(batch, column, values, pc.greater(digits, 18), "is too large to be a count. Correct it")
@@ -185,7 +188,10 @@ def _digits(batch: Batch, column: str, values: pa.Array) -> pa.Array:
     """Whole numbers as texts of digits, without separators of thousands and zeros after a decimal point."""
     if batch.thousands is None:
         whole = pc.match_substring_regex(values, r"^[+-]?[0-9]+(\.0*)?$")
+        digits = pc.match_substring_regex(values, "^[0-9]")
         remedy = "Correct it; if thousands are separated, name the separator in the codebook: [file] thousands"
+        _refuse(batch, column, values, pc.and_not(digits, whole), f"is not a whole number. {remedy}")
+        remedy = "Give the count itself, also where it was suppressed; if it stands for 0, list it in [file] zeros"
         _refuse(batch, column, values, pc.invert(whole), f"is not a whole number. {remedy}")
         return pc.replace_substring_regex(values, r"\.0*$", "")
     mark = _SPACES if batch.thousands == " " else re.escape(batch.thousands)

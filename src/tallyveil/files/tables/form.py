@@ -47,6 +47,10 @@ class FileForm:
         Rows that only repeat people of other rows: for a column, the values that mark them.
     thousands
         The separator of thousands in counts: a dot, a comma, a space or an apostrophe.
+    zeros
+        Texts that stand for 0 in counts, such as ``"-"``; ``""`` is an empty cell.
+    strip
+        Whether spaces around values are removed.
     """
 
     encoding: str | None = None
@@ -56,9 +60,12 @@ class FileForm:
     fill_down: tuple[str, ...] = ()
     total_rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     thousands: str | None = None
+    zeros: tuple[str, ...] = ()
+    strip: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fill_down", tuple(self.fill_down))
+        object.__setattr__(self, "zeros", tuple(self.zeros))
         object.__setattr__(self, "total_rows", Frozen(self.total_rows))
         for name, least in (("title_rows", 0), ("header_rows", 1), ("note_rows", 0)):
             if getattr(self, name) < least:
@@ -130,11 +137,13 @@ def formed(pieces: Iterator[Batch], form: FileForm) -> Iterator[Batch]:
     """The batches of a table without rows of totals, with empty cells filled from above."""
     above: dict[str, str] = {}
     for batch in pieces:
+        if form.strip:
+            batch = replace(batch, table=_stripped(batch.table))
         if form.total_rows:
             batch = batch.filtered(pa.array(~total_rows(batch.table, form.total_rows)))
         for column in form.fill_down:
             batch = _filled_down(batch, column, above)
-        yield replace(batch, thousands=form.thousands)
+        yield replace(batch, thousands=form.thousands, zeros=form.zeros)
 
 
 def total_rows(table: pa.Table, marks: Mapping[str, Sequence[str]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -146,6 +155,13 @@ def total_rows(table: pa.Table, marks: Mapping[str, Sequence[str]]) -> np.ndarra
         texts = pc.utf8_trim_whitespace(decoded(table.column(column)).cast(pa.string()))
         found |= pc.fill_null(pc.is_in(texts, pa.array(values, pa.string())), False).to_numpy()
     return found
+
+
+def _stripped(table: pa.Table) -> pa.Table:
+    """A table in which no text has spaces around it."""
+    columns = [decoded(column) for column in table.columns]
+    texts = [pc.utf8_trim_whitespace(column) if pa.types.is_string(column.type) else column for column in columns]
+    return pa.table(texts, names=table.column_names)
 
 
 def _filled_down(batch: Batch, column: str, above: dict[str, str]) -> Batch:

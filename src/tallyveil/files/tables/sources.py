@@ -188,11 +188,12 @@ def _csv(path: Path, encoding: str | None) -> Iterator[pa.RecordBatch]:
         ),
     )
     any_rows = False
+    shown = [name or f"column {i}" for i, name in enumerate(names, start=1)]  # row numbers often have no name
     for piece in reader:
         any_rows = True
-        yield piece
+        yield piece.rename_columns(shown)
     if not any_rows:
-        yield pa.RecordBatch.from_pylist([], schema=reader.schema)
+        yield pa.RecordBatch.from_pylist([], schema=pa.schema([(name, pa.string()) for name in shown]))
 
 
 def _reason(problem: Exception) -> str:

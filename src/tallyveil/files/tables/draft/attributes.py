@@ -95,13 +95,14 @@ def _no_use(column: Column, *, forced: bool, only: bool) -> str | None:
     if not forced:
         if column.is_date:
             return "dates"
+        if column.numbers_rows and not is_count(column.name):
+            return "numbers of the rows"
         if column.is_free_text or (is_remark(column.name) and not column.is_number):
             return "free text"
         if column.is_number and not column.is_whole and not is_age(column.name):
             return "fractions or negative numbers, so not counts"
         if column.is_number and not _is_coded(column):
-            is_row_number = is_identifier(column.name) and column.is_unique
-            return "a different number in each row: an identifier" if is_row_number else None
+            return "numbers of records: an identifier" if is_identifier(column.name) else None
         if column.is_unique and len(column.of_row) >= FEW_ROWS:
             return "a different value in each row: an identifier or names"
         if column.size == 1 and len(column.of_row) > 1 and not is_attribute(column.name):

@@ -52,7 +52,7 @@ def _may_be_level(view: View, column: Column) -> bool:
         return False
     if is_attribute(name) or is_count(name) or is_total(name):
         return False
-    if column.is_unique and (is_identifier(name) or not _has_counts(view, column)):
+    if is_identifier(name) or (column.is_unique and not _has_counts(view, column)) or column.numbers_rows:
         return False
     if _is_plain_number(column):
         return column.is_whole and not column.has_zero and column.size <= view.rows / 2
@@ -175,7 +175,7 @@ def _key(view: View, levels: Sequence[Column]) -> list[Column]:
         return []
     added: list[Column] = []
     for column in view.columns.values():
-        if column in levels or column.size < 2:
+        if column in levels or column.size < 2 or is_identifier(column.name) or column.numbers_rows:
             continue
         if not (column.is_whole or column.is_code) or is_attribute(column.name) or is_count(column.name):
             return []

@@ -50,6 +50,7 @@ def form_of_file(path: Path, sheet: str | None) -> tuple[FileForm, list[Note]]:
 def form_of_table(view: View, form: FileForm, *, totals: bool = True) -> tuple[FileForm, list[Note]]:
     """Which rows of a table are totals of others, and which cells are empty because the value above holds for them."""
     marks = total_marks(view) if totals else {}
+    strip = any(column.has_outer_spaces for column in view.columns.values())
     down = _merged(list(view.columns.values()), ~marked_rows(view, marks))
     notes = []
     if marks:
@@ -57,7 +58,10 @@ def form_of_table(view: View, form: FileForm, *, totals: bool = True) -> tuple[F
         notes.append(Note(field=("file", "total_rows"), text=words))
     if down:
         notes.append(Note(field=("file", "fill_down"), text="empty cells have the value above, as in merged cells"))
-    return replace(form, total_rows=marks, fill_down=down), notes
+    if strip:
+        words = "some values differ only in the spaces around them, which are removed"
+        notes.append(Note(field=("file", "strip"), text=words))
+    return replace(form, total_rows=marks, fill_down=down, strip=strip), notes
 
 
 def _encoding(path: Path) -> tuple[str | None, bool]:
@@ -86,7 +90,7 @@ def _ends(rows: Iterator[Row], *, whole: bool) -> tuple[list[Row], list[Row]]:
 def _form_of_rows(head: list[Row], tail: list[Row], *, found_alone: bool) -> FileForm:
     """The form by the first and last rows; ``found_alone`` says that the reader skips titles of one value by itself."""
     sizes = sorted(map(_size, head[len(head) // 2 :]))
-    typical = sizes[3 * len(sizes) // 4] if sizes else 0
+    typical = sizes[9 * len(sizes) // 10] if sizes else 0
     if typical < 2:
         return PLAIN
     first = next((i for i, row in enumerate(head[:-1]) if not _is_title(row, head[i + 1], typical)), 0)

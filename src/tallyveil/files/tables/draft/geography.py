@@ -81,7 +81,8 @@ def _by_columns(rest: View, levels: Sequence[Column], view: View) -> Geography:
     fields: dict[str, Any] = {"levels": tuple(level.name for level in levels), "relative": relative, "names": names}
     fields["pad"] = {level.name: _digits(level, relative=relative) for level in levels if _needs_pad(level)}
     if levels[0].size > 1:
-        fields["root"] = "us" if plain(levels[0].name) == "state" else "all"
+        american = plain(levels[0].name) == "state" and all(len(label) <= 2 for label in levels[0].labels)
+        fields["root"] = "us" if american else "all"
     notes += [*name_notes, *_other_levels(rest, levels, names)]
     used = (*fields["levels"], *names.values())
     return Geography(view=view, fields=fields, columns=used, path=paths(levels), notes=tuple(notes))

@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
+import pyarrow.compute as pc
 
 from tallyveil._arrays import Bools, Floats
 from tallyveil.files.tables.draft.nesting import nest, paths
-from tallyveil.files.tables.draft.view import Column, View
-from tallyveil.files.tables.draft.words import is_code_name, is_count, is_place, is_total, says_total
+from tallyveil.files.tables.draft.view import Column, View, natural
+from tallyveil.files.tables.draft.words import SUM_STARTS, is_code_name, is_count, is_place, is_total, says_total
 
 Marks = dict[str, tuple[str, ...]]
 _MOST_TIMES = 6  # totals of totals: how often people may be repeated
 _MOST_NUMBERS = 5  # columns of numbers that are tried as counts
 _NEARLY = 0.99  # share of sums that must be equal; the others are mistakes, or were rounded
 _COVERED = 0.9  # share of codes that must begin with codes of coarser units
+_MOST_ROWS = 5_000  # of a table that is written for readers, with sums between its rows
 _FEW_SUMS = 3  # fewer equal sums than these say little, unless they are of many people
 _SOME, _MANY = 1_000, 100_000
 _CLOSE = 0.005  # how far a sum may be off, relatively
@@ -33,6 +35,10 @@ def total_marks(view: View) -> Marks:
     for column in texts:
         codes = next((found for number in numbers if (found := _by_prefix(column, number, kept))), ())
         if codes:
+            marks[column.name] = (*marks.get(column.name, ()), *codes)
+            kept &= ~_rows_with(column, codes)
+    for column in texts:
+        if codes := _by_order(column, numbers, kept):
             marks[column.name] = (*marks.get(column.name, ()), *codes)
             kept &= ~_rows_with(column, codes)
     for column in texts:
@@ -64,7 +70,7 @@ def _may_have_totals(column: Column) -> bool:
 
 def _by_name(texts: Sequence[Column], numbers: Sequence[Floats]) -> Marks:
     """Values that are called totals, if their rows repeat all others once or several times."""
-    marks = {column.name: tuple(label for label in column.labels if says_total(label)) for column in texts}
+    marks = {column.name: tuple(filter(says_total, _called(column))) for column in texts}
     rows = {column.name: _rows_with(column, marks[column.name]) for column in texts if marks[column.name]}
     if not rows:
         return {}
@@ -77,11 +83,19 @@ def _by_name(texts: Sequence[Column], numbers: Sequence[Floats]) -> Marks:
     return found
 
 
+def _called(column: Column) -> list[str]:
+    """The values that may be words for totals; this is quick for columns with many values."""
+    words = pc.match_substring_regex(column.occurring, rf"(?i){'|'.join(sorted(SUM_STARTS))}")
+    return sorted(set(column.occurring.filter(words).to_pylist()), key=natural)
+
+
 def _by_prefix(column: Column, numbers: Floats, kept: Bools) -> tuple[str, ...]:
     """Codes that others begin with (FI, FI1, FI19), if the people of each are those of the longer codes."""
-    sums = _sums(column, numbers, kept)
-    codes = sorted(code for code in sums if code)
+    codes = sorted(set(column.labels))
     above = [code for code, after in pairwise(codes) if after.startswith(code)]
+    if not above:
+        return ()
+    sums = dict.fromkeys(codes, 0.0) | _sums(column, numbers, kept)
     sizes = {len(code) for code in above}
     of_leaves, inside = dict.fromkeys(above, 0.0), set[str]()
     leaves = set(codes) - set(above)
@@ -89,7 +103,7 @@ def _by_prefix(column: Column, numbers: Floats, kept: Bools) -> tuple[str, ...]:
         for start in {leaf[:size] for size in sizes if size < len(leaf)} & of_leaves.keys():
             of_leaves[start] += sums[leaf]
             inside.add(leaf)
-    if not above or len(inside) < _COVERED * len(leaves):
+    if len(inside) < _COVERED * len(leaves):
         return ()
     filled = [code for code in above if of_leaves[code]]
     equal = [_is_close(sums[code], of_leaves[code]) for code in above]
@@ -99,11 +113,12 @@ def _by_prefix(column: Column, numbers: Floats, kept: Bools) -> tuple[str, ...]:
 
 def _by_sum(column: Column, numbers: Floats, kept: Bools, texts: Sequence[Column]) -> tuple[str, ...]:
     """A value whose people are those of all other values together, whatever else the rows say."""
-    sums = _sums(column, numbers, kept)
-    people = sum(sums.values())
-    if len([code for code in sums if code]) < 3 or people == 0:
+    people = float(numbers[kept].sum())
+    weights = np.bincount(column.of_row[kept], weights=numbers[kept], minlength=len(column.values))
+    if column.size < 3 or people == 0:
         return ()
-    for label in [label for label, value in sums.items() if label and 2 * value == people]:
+    for place in np.flatnonzero((2 * weights == people) & column.present):
+        label = column.texts[int(place)].as_py()
         rows = _rows_with(column, [label])
         others = [other for other in texts if other is not column and nest(column, other).astray]
         group = paths(others) if others else np.zeros(len(rows), dtype=np.int64)
@@ -114,6 +129,48 @@ def _by_sum(column: Column, numbers: Floats, kept: Bools, texts: Sequence[Column
         if np.mean(inside == outside) >= _NEARLY and not _may_be_chance(int(np.count_nonzero(inside)), people):
             return (label,)
     return ()
+
+
+def _by_order(column: Column, numbers: Sequence[Floats], kept: Bools) -> tuple[str, ...]:
+    """Units above or below the rows that they sum, if each has one row: regions with their districts under them."""
+    if not numbers or column.size != kept.sum() or column.missing or column.size > _MOST_ROWS:
+        return ()
+    columns = [number for number in numbers if _is_summed(number[kept])]
+    table = np.stack(columns, axis=1)[kept] if columns else np.zeros((0, 1))
+    texts = np.array(column.texts.to_pylist())[column.of_row[kept]]
+    for found in (_sums_of_next(table), _sums_of_next(table[::-1])[::-1]):
+        people = float(table[~found, 0].sum()) if len(table) else 0.0
+        if found.any() and not _may_be_chance(int(found.sum()) * len(columns), people):
+            return tuple(texts[found].tolist())
+    return ()
+
+
+def _is_summed(numbers: Floats) -> bool:
+    """Whether a column of numbers has sums of the rows below them, or above."""
+    return bool(_sums_of_next(numbers[:, None]).any() or _sums_of_next(numbers[::-1, None]).any())
+
+
+def _sums_of_next(table: Floats) -> Bools:
+    """The rows that are sums of two or more rows after them, when sums among those are left out.
+
+    There are none unless nearly all other rows belong to a sum: a few sums are equal by chance.
+    """
+    found, inside = np.zeros(len(table), dtype=np.bool_), np.zeros(len(table), dtype=np.bool_)
+    while True:
+        rows = np.flatnonzero(~found)
+        sums = np.concatenate([np.zeros((1, table.shape[1])), np.cumsum(table[rows], axis=0)])
+        new = []
+        for i, row in enumerate(rows[:-2]):
+            last = int(np.searchsorted(sums[:, 0], sums[i + 1, 0] + table[row, 0], side="left"))
+            if i + 3 <= last < len(sums) and (sums[last] - sums[i + 1] == table[row]).all() and table[row].any():
+                new.append((row, rows[i + 1 : last].tolist()))
+        totals = {row for row, _ in new}
+        lowest = [(row, parts) for row, parts in new if totals.isdisjoint(parts)]
+        for row, parts in lowest:
+            found[row] = inside[parts] = True
+        if not lowest:
+            covered = inside[~found].mean() >= _COVERED if len(table) else False
+            return found if covered else np.zeros_like(found)
 
 
 def _may_be_chance(equal: int, people: float) -> bool:

@@ -32,6 +32,9 @@ from tallyveil.files.tables.sources import Source
 TWICE = "looks like a total of other rows: name it in [file] total_rows, or its people are counted twice"
 
 
+NIL = ("-", "\u2013", "\u2014")  # dashes that stand for nobody in tables of counts
+
+
 @dataclass(frozen=True, kw_only=True)
 class Draft:
     """A codebook that fits a table as far as its columns show, with comments on what is in doubt or missing."""
@@ -124,8 +127,10 @@ def _codebook(geography: Geography, layout: Layout, *, sheet: str | None, form: 
     labels_from: Literal["data"] | None = "data" if fields["attributes"] else None
     book = Codebook(**fields, ignore=ignore, labels_from=labels_from, units_from="data", where_is_public=public)
     counts = [*(wide_columns(book) if book.layout == "wide" else ()), book.count, book.total]
-    marks = [geography.view.columns[name].thousands for name in counts if name in geography.view.columns]
-    return replace(book, form=replace(form, thousands=next((mark for mark in marks if mark), None)))
+    columns = [geography.view.columns[name] for name in counts if name in geography.view.columns]
+    thousands = next((column.thousands for column in columns if column.thousands), None)
+    zeros = sorted({label for column in columns for label in column.labels if label in NIL})
+    return replace(book, form=replace(form, thousands=thousands, zeros=tuple(zeros)))
 
 
 def _notes(view: View, geography: Geography, layout: Layout) -> list[Note]:

@@ -127,7 +127,7 @@ class Column:
     @cached_property
     def is_code(self) -> bool:
         """Whether the values look like codes: they have leading zeros, or all one length and digits."""
-        if not self.size or self._has_dots_for_thousands:
+        if not self.size or self.thousands is not None:
             return False
         sizes = pc.min_max(pc.utf8_length(self.occurring)).as_py()
         same_length = sizes["min"] == sizes["max"] <= 20
@@ -153,6 +153,20 @@ class Column:
     def is_unique(self) -> bool:
         """Whether nearly every row has its own value."""
         return self.size >= 0.98 * len(self.of_row)
+
+    @cached_property
+    def numbers_rows(self) -> bool:
+        """Whether the values number the rows, by their order and by the column's name or lack of it."""
+        numbers = self.numbers[self.of_row]
+        nameless = re.fullmatch(r"column \d+|unnamed: \d+|#|n[ro°]?\.?|s/?n\.?|sno", self.name.strip().lower())
+        return (
+            nameless is not None and len(numbers) > 2 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
+        )
+
+    @cached_property
+    def has_outer_spaces(self) -> bool:
+        """Whether values that occur differ only in the spaces around them."""
+        return len(pc.unique(self.occurring)) < self.size
 
     def _share(self, mask: Bools) -> float:
         """The share of rows whose value is marked."""

@@ -41,7 +41,10 @@ _ATTRIBUTES = _TIMES | _words("""
     ethnie etnia origin origine hispanic nationality nationalite religion language langue sprache idioma marital
     education diplome occupation profession beruf employment statut tenure disability grade classe
 """)
-_IDS = _words("id pid uid uuid identifiant case caseid record serial person patient index row")
+_IDS = _words("""
+    id pid uid uuid identifiant case caseid record serial person personid patient index row hhid hh household menage
+    hogar haushalt respondent interview questionnaire lineno
+""")
 _CODE_WORDS = _words("code cd cod codigo kennziffer insee fips ags ons geo geography id nr")
 _CLASS_WORDS = _words("group grp groupe grupo gruppe class cat category band level status")
 _NAME_WORDS = _words("name names nm nom nombre nome label libelle lib bezeichnung titre title")
@@ -98,8 +101,12 @@ def is_only_attribute(name: str) -> bool:
 
 
 def is_count(name: str) -> bool:
-    """Whether a column's name is a word for a number of people."""
-    return plain(name) in _COUNTS
+    """Whether a column's name is a word for a number of people, perhaps in a year.
+
+    >>> is_count("População 2021"), is_count("2021"), is_count("popular")
+    (True, False, False)
+    """
+    return re.sub(r"\s*\b(19|20)[0-9]{2}\b\s*", "", plain(name)) in _COUNTS
 
 
 def is_total(name: str) -> bool:
@@ -166,7 +173,14 @@ def names_the_same(name: str, code: str) -> bool:
     return is_unit_name(name) and bool(thing) and thing == _parts(code) - _CODE_WORDS
 
 
-_COUNTS = {*map(plain, COUNTS), *_words("nombre nb cases deaths value obs_value")}
+_COUNTS = {
+    *map(plain, COUNTS),
+    *_words("""
+    nombre nb cases deaths value obs_value populacao populacion popolazione befolkning vaesto asukkaat inwoners aantal
+    antal ludnosc penduduk nufus residents residenti residentes inhabitants habitants pupils students learners eleves
+    alunos alumnos schuler enrolment enrollment
+"""),
+}
 _SUMS = {
     *("total", "totals", "_t", "all", "all ages", "both", "both sexes", "all persons", "ensemble", "insgesamt"),
     *("gesamt", "totale", "todos", "ambos sexos", "les deux sexes", "tous ages", "yhteensa", "totalt", "total geral"),
@@ -185,6 +199,9 @@ _TOTALS = {
     *_words("ensemble insgesamt gesamt total_general yhteensa totalt summe totale enrolment enrollment all"),
     *("grand total", "total geral", "total general", "all persons", "all people", "both sexes", "total population"),
 }
+
+
+SUM_STARTS = {word[:3] for word in (*_SUMS, *_SUM_WORDS)}  # letters without accents, by which totals are looked for
 
 
 @cache
