@@ -1,12 +1,14 @@
 """Functions of several figures: coverage of ranks and simultaneous intervals, ratios by two methods, posteriors."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import integrate
 from scipy.stats import norm
 
 from tallyveil.blue.intervals import count_interval, posterior_interval
 from tallyveil.blue.joint import Joint
+from tallyveil.blue.result import TreeEstimates
 from tallyveil.errors import InputError
 
 
@@ -62,6 +64,14 @@ def test_the_posterior_is_the_normal_distribution_cut_at_zero(estimate, sd):
     assert mean == pytest.approx(integrate.quad(lambda x: x * weight(x), 0, far, limit=200)[0], rel=1e-6)
     assert integrate.quad(weight, 0, low, limit=200)[0] == pytest.approx(0.05, abs=1e-6)
     assert integrate.quad(weight, 0, high, limit=200)[0] == pytest.approx(0.95, abs=1e-6)
+
+
+def test_a_posterior_is_had_on_request_and_leaves_the_estimates_as_they_are():
+    table = pa.table({"unit": ["a", "b"], "estimate": [-4.0, 50.0], "sd": [2.0, 3.0]})
+    found = TreeEstimates.of(table, information="", confidence=0.9).posterior()
+    assert found.estimate.tolist() == [-4.0, 50.0]
+    assert found["mean"].round(2).tolist() == [0.75, 50.0]
+    assert found.high.round(2).tolist() == [2.1, 54.93]
 
 
 def test_an_interval_is_cut_at_zero_and_an_exact_count_is_itself():
