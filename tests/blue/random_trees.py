@@ -34,16 +34,18 @@ def draw_case(seed: int, *, mean: float = 3.0) -> Case:
     counts = rng.poisson(mean, (spine.size(spine.leaf), schema.cells)) * schema.possible
     facilities, constraints = None, []
     first = next(iter(schema.attributes))
-    if rng.random() < 0.4:  # some leaves lack some types
+    if rng.random() < 0.4:  # some units of some level lack some types
         special.append("facilities")
-        labels = schema.attributes[first]
+        labels, level = schema.attributes[first], str(rng.choice(spine.levels))
         built = (rng.random((len(counts), len(labels))) < 0.6).astype(int)
-        counts *= built[:, schema.query(first).row_of_cell]
+        below = spine.leaves_under(level)
+        there = np.add.reduceat(built, below[:-1], axis=0) > 0
+        counts *= np.repeat(there, np.diff(below), axis=0)[:, schema.query(first).row_of_cell]
         unit, kind = np.nonzero(built)
         facilities = tv.Facilities.from_entries(
             spine, attribute=first, types=labels, unit=unit, kind=kind, count=np.ones(len(unit), int)
         )
-        constraints.append(FacilityBounds(attribute=first, level=spine.leaf, least={"*": 0}, most={"*": 10**9}))
+        constraints.append(FacilityBounds(attribute=first, level=level, least={"*": 0}, most={"*": 10**9}))
     if rng.random() < 0.25:  # a label that one unit of the second level does not have
         special.append("bound of zero")
         level, name = spine.levels[1], list(schema.attributes)[-1]
@@ -68,7 +70,8 @@ def draw_case(seed: int, *, mean: float = 3.0) -> Case:
             constraints = [c for c in constraints if not isinstance(c, Bound)]
     if rng.random() < 0.5:
         special.append("exact totals")
-        constraints.append(Invariant(query="total", level=spine.levels[1]))
+        depth = 1 if optimised is not None else int(rng.integers(len(spine.levels)))
+        constraints.append(Invariant(query="total", level=spine.levels[depth]))
     if optimised is None and rng.random() < 0.25:
         special.append("exact query")
         constraints.append(Invariant(query=first, level=str(rng.choice(spine.levels))))

@@ -107,3 +107,13 @@ def test_the_plan_shows_the_accuracy_that_estimates_then_have(town, release):
     for (level, query), group in saved.groupby(["level", "query"], observed=True):
         expected = rows[(rows.level == level) & (rows["query"] == query)].sd.item()
         assert np.sqrt((group.sd**2).mean()) == pytest.approx(expected)
+
+
+def test_a_finished_release_is_not_written_into(release, tmp_path):
+    before = sorted(release.rglob("*"))
+    done = run("estimate", str(release), "--query", "total", "-o", str(release / "more.csv"), code=2)
+    assert f"is inside the release {release}, which is finished. Name another place." in done.stderr
+    done = run("uncertainty", str(release), "--no-write", "-o", str(release / "levels" / "margins"), code=2)
+    assert "which is finished" in done.stderr
+    assert sorted(release.rglob("*")) == before
+    run("estimate", str(release), "--query", "total", "-o", str(tmp_path / "more.csv"))

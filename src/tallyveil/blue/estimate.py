@@ -18,9 +18,10 @@ from tallyveil.blue.decomposition import Marginal
 from tallyveil.blue.downward import estimate_places
 from tallyveil.blue.figures import covariance_of_rows
 from tallyveil.blue.information import information_words
-from tallyveil.blue.parts import level_answers, matters
+from tallyveil.blue.parts import level_answers, matters, reaches
 from tallyveil.blue.places import places_of
-from tallyveil.blue.problem import Problem, problems_of
+from tallyveil.blue.pose import pose
+from tallyveil.blue.problem import Problem
 from tallyveil.blue.result import TreeEstimates
 from tallyveil.errors import InputError
 from tallyveil.nouns.areas import Areas
@@ -55,7 +56,7 @@ def estimate(
     levels
         Published levels whose units are estimated; by default all levels, or none if ``areas`` are given.
     queries
-        The queries; by default those of the release's tables by level: the measured ones except ``detailed``.
+        The queries; by default those of the release's tables by level that the measurements determine.
     areas
         Areas off the spine, each made of whole leaves.
     facilities
@@ -90,9 +91,12 @@ def estimate(
         dict.fromkeys(name for level in spine.levels for name in level_queries(measurements.strategy, schema, level))
     )
     area_queries = [schema.query(name).name for name in queries or of_areas] if areas is not None else []
-    asked = [schema.query(name) for names in [*named.values(), area_queries] for name in names]
-    problems = problems_of(measurements, asked, facilities=built)
+    asked = {level: _parsed(schema, names) for level, names in named.items()}
+    problems = pose(measurements, asked, areas=_parsed(schema, area_queries), facilities=built)
     words = information_words(problems, measurements)
+    if queries is None:
+        named, missing = _determined(problems, schema, named)
+        words += missing
     if covariance:
         table, matrix = _jointly(problems, measurements, named, areas, area_queries)
         return TreeEstimates.of(table, information=words, confidence=confidence, covariance=matrix)
@@ -121,8 +125,8 @@ def estimation_problems(
 ) -> tuple[list[Problem], dict[str, list[str]]]:
     """The problems of all published levels, and the queries to estimate at each level."""
     named = queries_by_level(measurements, list(measurements.published.levels), queries)
-    asked = [measurements.schema.query(name) for names in named.values() for name in names]
-    return problems_of(measurements, asked, facilities=facilities, noise=noise), named
+    asked = {level: _parsed(measurements.schema, names) for level, names in named.items()}
+    return pose(measurements, asked, facilities=facilities, noise=noise), named
 
 
 def measurements_of(
@@ -150,6 +154,20 @@ def queries_by_level(
         )
         for level in levels
     }
+
+
+def _determined(
+    problems: Sequence[Problem], schema: Schema, named: Mapping[str, list[str]]
+) -> tuple[dict[str, list[str]], str]:
+    """The queries that the measurements determine at each level, and words about the others."""
+    there = {
+        level: [name for name in names if reaches(problems, level, schema.query(name))]
+        for level, names in named.items()
+    }
+    missing = [f"{name} of {level}" for level, names in named.items() for name in names if name not in there[level]]
+    if named and not any(there.values()):
+        return dict(named), ""  # refused where it is computed
+    return there, f"; not determined and left out: {', '.join(missing)}" if missing else ""
 
 
 def _level_pieces(

@@ -35,6 +35,14 @@ def information_words(problems: Sequence[Problem], measurements: Measurements) -
             words += f"; {_listed(coarse)} left out, since what was measured there does not determine these queries"
     if partly:
         words += f"; what was measured at {_listed(partly)} is used only for the queries that it determines"
+    coarser = finest.coarser
+    if coarser is not None:
+        merged = [name for name in measurements.schema.attributes if name in coarser.merged]
+        words += f"; on coarser labels of {_listed(merged)}, to which finer queries were summed"
+        known = dict.fromkeys(name for level in used for name in there[level])
+        apart = [name for name in known if coarser.sums(measurements.schema.query(name)) is None]
+        if apart:
+            words += f"; {_listed(apart)} left out, which does not nest with the requested queries"
     exact = [
         f"{known.marginal.query.name} of {stage.stage.level or 'whole units'}"
         for stage in finest.stages

@@ -2,7 +2,7 @@
 
 Parts of one table are correlated (they were pulled to the same totals), so intervals of functions of several figures
 need their covariance. Smooth functions use the delta method; ``draws`` simulates the joint normal distribution, for
-ranks and as a check where a denominator is small.
+ranks and simultaneous intervals, and as a check where a denominator is small.
 """
 
 from __future__ import annotations
@@ -96,15 +96,28 @@ class Joint:
         return Derived(estimate=plain.estimate, sd=float(ratio.std()), low=float(low), high=float(high))
 
     def ranks(self, *, draws: int = DRAWS, seed: int = 0) -> tuple[Floats, Floats]:
-        """The interval of each figure's rank (1 is the largest), from draws of the joint distribution.
+        """The interval of each figure's rank (1 is the largest).
+
+        A figure ranks below those that are certainly larger and above those that are certainly smaller. Its differences
+        from all others are judged together, by draws of the joint distribution (Mogstad, Romano, Shaikh & Wilhelm 2024,
+        marginal confidence sets). Ranks of the draws themselves would be too sure where figures are close.
 
         >>> Joint(estimate=[9.0, 50.0, 10.0], covariance=[[4.0, 0, 0], [0, 4.0, 0], [0, 0, 4.0]]).ranks()
         (array([2., 1., 2.]), array([3., 1., 3.]))
         """
-        drawn = self.draws(draws, seed=seed)
-        rank = (-drawn).argsort(axis=1).argsort(axis=1) + 1.0
-        tail = (1 - self.confidence) / 2
-        low, high = np.quantile(rank, [tail, 1 - tail], axis=0, method="nearest")
+        errors = self.draws(draws, seed=seed) - self.estimate
+        variance = np.diag(self.covariance)
+        low, high = (np.empty(len(self.estimate)) for _ in range(2))
+        for one in range(len(self.estimate)):
+            sd = np.sqrt(np.maximum(variance + variance[one] - 2 * self.covariance[one], 0.0))
+            open_ = np.flatnonzero(sd > 1e-9 * sd.max(initial=1e-300))
+            times = 0.0
+            if len(open_):
+                apart = np.abs(errors[:, open_] - errors[:, [one]]) / sd[open_]
+                times = float(np.quantile(apart.max(axis=1), self.confidence))
+            larger = self.estimate - self.estimate[one]
+            low[one] = 1 + np.count_nonzero(larger > times * sd)
+            high[one] = len(larger) - np.count_nonzero(-larger > times * sd)
         return low, high
 
     def simultaneous(self, *, draws: int = DRAWS, seed: int = 0) -> tuple[Floats, Floats]:

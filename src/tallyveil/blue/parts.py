@@ -33,6 +33,13 @@ def matters(problem: Problem, query: Query) -> bool:
     return bool(problem.decomposition.marginal(query).squares.any())
 
 
+def reaches(problems: Sequence[Problem], level: str, query: Query) -> bool:
+    """Whether the measurements determine a query at a level."""
+    return all(
+        any(one.stage.level == level for one in problem.stages) for problem in problems if matters(problem, query)
+    )
+
+
 def check_reached(problems: Sequence[Problem], queries: Mapping[str, Sequence[Query]]) -> None:
     """Refuse queries at levels at which the measurements do not determine them."""
     for level, asked in queries.items():

@@ -13,39 +13,22 @@ from itertools import compress
 import numpy as np
 
 from tallyveil._arrays import Bools, Floats, Integers
-from tallyveil.blue.decomposition import Decomposition, Marginal
+from tallyveil.blue.coarser import Coarser, RowSums
+from tallyveil.blue.decomposition import Decomposition
 from tallyveil.blue.linear import inverse_on
+from tallyveil.blue.measured import Known, MeasuredQuery
 from tallyveil.blue.tree import Stage, stages_of
 from tallyveil.blue.zeros import attributes_with_zeros, open_cells, possible_cells
 from tallyveil.errors import InputError, UndeterminedError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
-from tallyveil.nouns.schema import TOTAL, Query
+from tallyveil.nouns.schema import TOTAL, Query, Schema
 from tallyveil.privacy.constraints import Invariant
+from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Ask, Measurements, SavedAnswers
 
 NO_NOISE = 1e-9  # smaller variances are replaced by this one
 SINGULAR = 1e-10  # information below this share of the largest determines nothing
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Known:
-    """The answers to a query that are known exactly for all units of a stage; ``answers`` only once there are any."""
-
-    marginal: Marginal
-    answers: Counts | None
-    unit: Integers | None  # where each unit's answers are, if units are in another order
-
-    def coordinates(self, units: Integers) -> Floats:
-        """The known answers of some units in the coordinates of the decomposition: units x dense rows x columns."""
-        assert self.answers is not None
-        table = self.answers.taken(units if self.unit is None else self.unit[units]).dense().astype(np.float64)
-        marginal = self.marginal
-        shaped = table[:, marginal.rows.reshape(-1)]
-        out = marginal.coordinates(shaped, np.arange(len(marginal.rows)))
-        for columns, length in zip(marginal.decomposition.slices, marginal.gram, strict=True):
-            out[:, :, columns] /= length or 1.0
-        return out
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,7 +38,7 @@ class StageInformation:
     Attributes
     ----------
     measured
-        The measured queries as the strategy spells them, each with the variance of its noise by span.
+        The measured queries as the strategy spells them.
     spans
         For how many levels each unit pays; 0 means that it is not measured.
     kind
@@ -72,7 +55,7 @@ class StageInformation:
 
     stage: Stage
     decomposition: Decomposition
-    measured: Mapping[str, tuple[Marginal, Floats]]
+    measured: Mapping[str, MeasuredQuery]
     spans: Integers
     kind: Integers
     opened: Bools
@@ -86,9 +69,9 @@ class StageInformation:
         """The information of each kind: kinds x subsets x dense cells x dense cells."""
         cells, subsets = self.decomposition.dense_cells, len(self.decomposition.subsets)
         out = np.zeros((len(self.span), subsets, cells, cells))
-        for marginal, variance in self.measured.values():
-            weight = 1.0 / variance[self.span]
-            out += weight[:, None, None, None] * marginal.gram[:, None, None] * (marginal.dense.T @ marginal.dense)
+        for one in self.measured.values():
+            weight = 1.0 / one.variance[self.span]
+            out += weight[:, None, None, None] * one.marginal.gram[:, None, None] * one.dense_information
         return out
 
     @cached_property
@@ -117,13 +100,12 @@ class StageInformation:
             return out
         assert self.stage.level is not None
         total = np.zeros((len(there), *out.shape[1:]))
-        for name, (marginal, variance) in self.measured.items():
-            dense_rows = np.flatnonzero(marginal.dense[:, opened].any(axis=1))
-            rows = marginal.rows[dense_rows].reshape(-1)
-            index = (units[there, None] * marginal.query.size + rows).reshape(-1)
-            noisy = ask(self.stage.level, name, index).astype(np.float64).reshape(len(there), -1)
-            noisy /= variance[self.spans[units[there]], None]
-            total += marginal.dense[np.ix_(dense_rows, opened)].T @ marginal.coordinates(noisy, dense_rows)
+        for name, one in self.measured.items():
+            dense = one.marginal.dense[:, opened]
+            rows = np.flatnonzero(dense.any(axis=1))
+            some = units[there]
+            noisy = one.weighted(ask, (self.stage.level, name), some, self.spans[some], rows)
+            total += dense[rows].T @ one.marginal.coordinates(noisy, rows)
         out[there] = total
         return out
 
@@ -136,6 +118,7 @@ class Problem:
     stages: Sequence[StageInformation]
     ask: Ask | None
     dropped: tuple[str, ...] = ()
+    coarser: Coarser | None = None
 
     @property
     def last(self) -> int:
@@ -167,6 +150,7 @@ def problems_of(
     *,
     facilities: Facilities | None = None,
     noise: bool = True,
+    coarser: Coarser | None = None,
     finest: str | None = None,
     saved_only: bool = True,
     together: bool = False,
@@ -176,28 +160,21 @@ def problems_of(
     Subsets of attributes never mix, so those that are measured down to different levels are problems of their own, and
     the answer to a query is the sum of what they say. If they are to stay ``together``, they are one problem, down to
     the finest level at which all are determined. Without ``noise`` no answer is ever requested, and the answers that
-    would be known are taken from the strategy. Levels below ``finest`` are left out but for their empty cells. So are
-    answers that were not saved; unless ``saved_only`` is false, and they are an error when they are requested.
+    would be known are taken from the strategy. With ``coarser``, they are posed on its schema. Levels below ``finest``
+    are left out but for their empty cells. So are answers that were not saved; unless ``saved_only`` is false, and they
+    are an error when they are requested.
     """
-    spine, schema, strategy = measurements.spine, measurements.schema, measurements.strategy
-    optimised = measurements.optimised
-    available = {
-        level: available_queries(measurements, level) if saved_only else list(strategy.queries[level])
-        for level in spine.levels
-    }
-    known = dict(measurements.exact) if noise else dict.fromkeys(_exact_pairs(measurements))
-    queries = [schema.query(name) for names in available.values() for name in names]
-    possible = possible_cells(schema, strategy)
-    whole = Decomposition.of(
-        schema,
-        measured=[*queries, *(schema.query(name) for name, _ in known)],
-        asked=asked,
-        zeros=attributes_with_zeros(schema, strategy, possible),
+    spine, optimised = measurements.spine, measurements.optimised
+    posed = _posed(measurements, coarser, noise=noise, saved_only=saved_only)
+    known, strategy = posed.known, posed.strategy
+    zeros = attributes_with_zeros(posed.schema, strategy, posed.possible) | (
+        set() if coarser is None else coarser.dense
     )
+    whole = Decomposition.of(posed.schema, measured=list(posed.queries.values()), asked=asked, zeros=zeros)
     split = {level for _, level in known if optimised is not None and not optimised.keeps(level)}
     stages = stages_of(spine, optimised, shared=split)
     tables = open_cells(
-        stages, whole, strategy, possible,
+        stages, whole, strategy, posed.possible,
         facilities=facilities, published=measurements.published, optimised=optimised,
     )  # fmt: skip
     if finest is not None:
@@ -207,13 +184,14 @@ def problems_of(
 
     def informations(decomposition: Decomposition) -> list[StageInformation]:
         out = [
-            _information(measurements, stage, table, decomposition, available)
+            _information(measurements, stage, table, decomposition, posed)
             for stage, table in zip(stages, tables, strict=True)
         ]
         for (name, level), answers in known.items():
             number = next(i for i, s in enumerate(stages) if (s.level is None if level in split else s.level == level))
             unit = None if optimised is None or level in split else optimised.part_of.get(level)
-            one = Known(marginal=decomposition.marginal(schema.query(name)), answers=answers, unit=unit)
+            marginal = decomposition.marginal(posed.queries[name])
+            one = Known(marginal=marginal, answers=answers, unit=unit, sums=posed.sums.get(name))
             out[number] = replace(out[number], known=(*out[number].known, one))
         return out
 
@@ -225,7 +203,7 @@ def problems_of(
         marked = _marked(informations(part)[: depth + 1])
         assert marked is not None
         dropped = tuple(stage.level for stage in stages[depth + 1 :] if stage.level is not None)
-        problems.append(Problem(decomposition=part, stages=marked, ask=ask, dropped=dropped))
+        problems.append(Problem(decomposition=part, stages=marked, ask=ask, dropped=dropped, coarser=coarser))
     return problems
 
 
@@ -243,6 +221,46 @@ def problem_of(
         measurements, asked, facilities=facilities, noise=noise, finest=finest, saved_only=saved_only, together=True
     )
     return problem
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Posed:
+    """The schema on which a problem is posed, with the measured and known queries by their names in the strategy."""
+
+    schema: Schema
+    strategy: Strategy
+    possible: Bools
+    available: Mapping[str, list[str]]
+    known: Mapping[tuple[str, str], Counts | None]
+    queries: Mapping[str, Query]
+    sums: Mapping[str, RowSums]
+
+
+def _posed(measurements: Measurements, coarser: Coarser | None, *, noise: bool, saved_only: bool) -> _Posed:
+    schema, strategy = measurements.schema, measurements.strategy
+    available = {
+        level: available_queries(measurements, level) if saved_only else list(strategy.queries[level])
+        for level in measurements.spine.levels
+    }
+    known = dict(measurements.exact) if noise else dict.fromkeys(_exact_pairs(measurements))
+    names = list(dict.fromkeys([*(name for some in available.values() for name in some), *(name for name, _ in known)]))
+    queries = {name: schema.query(name) for name in names}
+    possible = possible_cells(schema, strategy)
+    if coarser is None:
+        return _Posed(
+            schema=schema, strategy=strategy, possible=possible,
+            available=available, known=known, queries=queries, sums={},
+        )  # fmt: skip
+    sums = {name: found for name, query in queries.items() if (found := coarser.sums(query)) is not None}
+    return _Posed(
+        schema=coarser.schema,
+        strategy=replace(strategy, constraints=tuple(filter(coarser.usable, strategy.constraints))),
+        possible=coarser.possible_coarse,
+        available={level: [name for name in some if name in sums] for level, some in available.items()},
+        known={pair: answers for pair, answers in known.items() if pair[0] in sums},
+        queries={name: found.coarse for name, found in sums.items()},
+        sums=sums,
+    )
 
 
 def _exact_pairs(measurements: Measurements) -> list[tuple[str, str]]:
@@ -267,14 +285,15 @@ def _information(
     stage: Stage,
     opened: Bools,
     decomposition: Decomposition,
-    available: Mapping[str, list[str]],
+    posed: _Posed,
 ) -> StageInformation:
     measured = {}
     spans = np.zeros(stage.size, np.int64)
     if stage.level is not None:
-        for name in available[stage.level]:
+        for name in posed.available[stage.level]:
             variance = np.maximum(measurements.variances(stage.level, name), NO_NOISE)
-            measured[name] = (decomposition.marginal(measurements.schema.query(name)), variance)
+            marginal = decomposition.marginal(posed.queries[name])
+            measured[name] = MeasuredQuery(marginal=marginal, variance=variance, sums=posed.sums.get(name))
         spans = measurements.shares[stage.level].spans.astype(np.int64)
     packed = np.packbits(opened, axis=1)
     keys = np.concatenate([packed, spans[:, None].astype(np.uint8)], axis=1)

@@ -26,7 +26,8 @@ from tallyveil.blue.estimate import measurements_of, of_leaf_places, owners, que
 from tallyveil.blue.information import information_words
 from tallyveil.blue.intervals import EXACT, normal_quantile
 from tallyveil.blue.parts import level_answers
-from tallyveil.blue.problem import Problem, problems_of
+from tallyveil.blue.pose import pose
+from tallyveil.blue.problem import Problem
 from tallyveil.errors import InputError
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.schema import Query
@@ -107,7 +108,9 @@ def published_margins(
     sizes = {level: len(areas.names) if areas and level == AREA else people.spine.size(level) for level in asked}
     if sum(sizes[level] * query.size for level, some in asked.items() for query in some) > LARGEST:
         raise InputError(f"more than {LARGEST:,} counts, whose margins cannot be held together. Name fewer levels.")
-    problems = problems_of(measurements, [query for some in asked.values() for query in some], facilities=facilities)
+    of_areas = asked.get(AREA, []) if areas is not None else []
+    on_spine = {level: some for level, some in asked.items() if level != AREA or areas is None}
+    problems = pose(measurements, on_spine, areas=of_areas, facilities=facilities)
     found: dict[tuple[str, str], Integers] = {}
     rows = []
     for level, some in asked.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 import pyarrow as pa
 
 from tallyveil._arrays import Floats
-from tallyveil.blue.intervals import count_interval
+from tallyveil.blue.intervals import count_interval, posterior_interval
 from tallyveil.blue.joint import Joint
 from tallyveil.errors import InputError
 
@@ -57,6 +57,16 @@ class TreeEstimates:
     def to_pandas(self) -> pd.DataFrame:
         """``to_arrow`` as a pandas frame; codes and labels are categoricals."""
         return self.table.to_pandas()
+
+    def posterior(self) -> pd.DataFrame:
+        """``to_pandas`` with the mean and the interval of each count, given that it cannot be negative.
+
+        The estimates stay as they are; ``mean``, ``low`` and ``high`` are those of the normal distribution of each
+        estimate, cut at 0. Use it for single small counts: means of many are too large when they are added up.
+        """
+        frame = self.to_pandas()
+        mean, low, high = posterior_interval(frame["estimate"], frame["sd"], self.confidence)
+        return frame.assign(mean=mean, low=low, high=high)
 
     def joint(self) -> Joint:
         """The joint distribution of the figures: shares, ratios, differences, ranks and simultaneous intervals."""

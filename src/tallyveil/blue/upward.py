@@ -18,8 +18,9 @@ import numpy as np
 
 from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil.blue.linear import applied, combined, conditioned, inverse_on, pseudo_inverse, sums
+from tallyveil.blue.measured import Known
 from tallyveil.blue.places import Carried, Places, lifted, members_here, stacked
-from tallyveil.blue.problem import Known, Problem
+from tallyveil.blue.problem import Problem
 
 RUN_NUMBERS = 1 << 23  # numbers of the estimates of units that are processed together
 

@@ -62,10 +62,13 @@ def estimate(
     from tallyveil.blue.estimate import estimate as estimated
     from tallyveil.blue.intervals import normal_quantile
     from tallyveil.cli.reading import find_areas
+    from tallyveil.files.atomic import refuse_inside_release
 
     normal_quantile(confidence)  # a wrong confidence is refused before the work
     if output is not None and output.suffix.lower() not in (".csv", ".parquet", ".json"):
         raise InputError(f"{output}: the name of the file ends in .csv, .parquet or .json. Use one of these.")
+    if output is not None:
+        refuse_inside_release(output)
     if covariance and not as_json and (output is None or output.suffix.lower() != ".json"):
         raise InputError("--covariance gives a matrix, which only JSON can hold. Add --json, or -o FILE.json.")
     release = _read(source)

@@ -85,6 +85,14 @@ def refuse_existing(folder: str | PathLike[str]) -> None:
         raise FolderError(f"{folder} exists. Name a new folder; nothing is overwritten.")
     if not Path(folder).absolute().parent.is_dir():
         raise FolderError(f"{folder}: there is no folder {Path(folder).parent}. Make it, or name another place.")
+    refuse_inside_release(folder)
+
+
+def refuse_inside_release(path: str | PathLike[str]) -> None:
+    """Refuse a path inside the folder of a finished release, whose certificate lists every file in it."""
+    for folder in Path(path).absolute().parents:
+        if all((folder / name).is_file() for name in ("certificate.json", "release.parquet")):
+            raise FolderError(f"{path} is inside the release {folder}, which is finished. Name another place.")
 
 
 def refuse_unwritable(folder: str | PathLike[str]) -> None:
