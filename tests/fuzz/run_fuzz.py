@@ -21,7 +21,7 @@ WAITING = 900  # seconds on the clock, for a case that waits for ever (others ma
 def work(numbers: list[int], results: multiprocessing.Queue) -> None:
     import resource
 
-    from kinds import kind_of, run
+    from cases import kind_of, run
 
     with Path(os.devnull).open("w") as nothing, tempfile.TemporaryDirectory(prefix="tallyveil-fuzz-") as place:
         os.dup2(nothing.fileno(), 1)

@@ -1,7 +1,7 @@
 """300 fuzz cases in `make test`; `make fuzz` runs 20,000. Cases that found something are kept by number."""
 
 import pytest
-from kinds import KINDS, run
+from cases import KINDS, run
 
 KEPT = {
     "readers": (12463,),  # metadata of a Parquet file that state rows it does not have

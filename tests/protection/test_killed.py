@@ -62,7 +62,7 @@ def left(folder: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def census(tmp_path_factory) -> Path:
     """A folder with a synthetic census whose protection takes about 20 CPU seconds."""
-    return made_census(tmp_path_factory.mktemp("census"), 12_000_000)
+    return made_census(tmp_path_factory.mktemp("census"), 15_000_000)
 
 
 @pytest.fixture(scope="module")
@@ -270,4 +270,6 @@ def test_too_little_memory_gives_a_line_and_nothing_half_written(small_census, m
         shutil.rmtree(small_census / "out")
     else:
         assert left(small_census) == []
-        assert len(done.stderr.splitlines()[-1]) < 600
+        last = done.stderr.strip().splitlines()[-1]
+        assert len(last) < 600
+        assert "memory" in last.lower()  # of tallyveil, or of a library that ends the process
