@@ -189,3 +189,12 @@ def test_a_missing_ledger_and_lines_of_another_kind_are_refused(tmp_path):
     put(tmp_path / "p.jsonl", entry("a"), kind="dance")
     with pytest.raises(InputError, match="line 1: cannot be understood"):
         state(tmp_path / "p.jsonl")
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    for field in ("name", "measurement", "population", "reference"):
+        path = tmp_path / field
+        with open_ledger(path, create=True) as ledger:
+            ledger.append({**entry("a").to_json(), "entry": "release", "reservation": None, field: ["x"]})
+        with pytest.raises(InputError, match="line 1: cannot be understood"):
+            state(path)
