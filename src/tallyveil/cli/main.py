@@ -210,7 +210,8 @@ def _failed(problem: BaseException, code: int) -> int:
     from tallyveil.cli.unexpected import is_expected, line_for, short_of_memory
 
     if not is_expected(problem) and short_of_memory():
-        return _out_of_memory()
+        told = _out_of_memory()
+        return code if isinstance(problem, TallyveilError) else told  # a run that ended after noise has failed
     if not is_expected(problem):
         typer.echo(f"tallyveil: {line_for(problem)}", err=True)
     elif not isinstance(problem, TallyveilError):
