@@ -4,22 +4,15 @@ import json
 import subprocess
 import sys
 
-found = subprocess.run(
-    [
-        sys.executable,
-        "-m",
-        "pip_audit",
-        "--skip-editable",
-        "--progress-spinner",
-        "off",
-        "--timeout",
-        "10",
-        "--format",
-        "json",
-    ],
-    capture_output=True,
-    text=True,
-)
+PATIENCE = 300  # seconds; an index that takes longer does not answer
+WORDS = ["--skip-editable", "--progress-spinner", "off", "--timeout", "10", "--format", "json"]
+try:
+    found = subprocess.run(
+        [sys.executable, "-m", "pip_audit", *WORDS], capture_output=True, text=True, timeout=PATIENCE
+    )
+except subprocess.TimeoutExpired:
+    print(f"The packages were not audited: no answer within {PATIENCE} seconds.")
+    sys.exit(0)
 try:
     packages = json.loads(found.stdout)["dependencies"]
 except (ValueError, KeyError):

@@ -58,6 +58,25 @@ ITEMS = ["kazan2022.table1", "kazan2022.table2", "kazan2022.table3", "kazan2022.
 JOBS = {  # the command, what it stores, and when it is killed
     "sweep": (["sweep", "DATA", "--epsilon", "1,2,4", "--replicates", "20"], "trials/[!.]*.parquet", 10),
     "audit": (["audit", "DATA", "--rho", "1/2", "--runs", "4000", "--workers", "2"], "runs/[!.]*.npy", 8),
+    "simulate": (
+        [
+            "risk",
+            "simulate",
+            "DATA",
+            "--rho",
+            "1/2",
+            "--unit",
+            "11",
+            "--cell",
+            "adult",
+            "--prior",
+            "1/2",
+            "--runs",
+            "2000",
+        ],
+        "runs/[!.]*.npy",
+        8,
+    ),
     "reproduce": (["reproduce", *ITEMS], "[!.]*/item.json", 2),
 }
 

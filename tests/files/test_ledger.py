@@ -236,3 +236,12 @@ def test_a_last_line_without_its_line_break_still_counts(tmp_path):
     put(path, entry("c"))
     assert [one.cost.name for one in state(path).entries] == ["a", "b", "c"]
     assert path.read_bytes().count(b"\n") == 3
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    for field in ("name", "measurement", "population", "reference"):
+        path = tmp_path / field
+        with open_ledger(path, create=True) as ledger:
+            ledger.append({**entry("a").to_json(), "entry": "release", "reservation": None, field: ["x"]})
+        with pytest.raises(InputError, match="line 1: cannot be understood"):
+            state(path)

@@ -162,6 +162,23 @@ def test_files_of_others_in_the_folder_are_never_removed(target):
     assert [path.name for path in work_path(target).iterdir()] == ["thesis.txt"]
 
 
+def test_a_part_that_became_a_folder_does_not_keep_the_others(target):
+    (work_path(target) / "1-0-0-2.part").unlink()
+    (work_path(target) / "1-0-0-2.part").mkdir()
+    with Run(target) as work:
+        assert work.get("1-0-0-2") is None
+        work.remove()
+    assert [path.name for path in work_path(target).iterdir()] == ["1-0-0-2.part"]
+
+
+@pytest.mark.parametrize("name", ["root.part", "job.json"])
+def test_nobody_waits_for_a_pipe_in_the_folder(target, name):
+    (work_path(target) / name).unlink()
+    os.mkfifo(work_path(target) / name)
+    with Run(target) as work:
+        assert work.get("root") is None
+
+
 def test_a_run_without_a_key_removes_the_work_or_refuses_to_resume_it(target):
     with pytest.raises(FolderError, match=r"belongs to a run with a key file or seed. Name the same one to resume it"):
         remove_work(target, resume=True)

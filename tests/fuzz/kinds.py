@@ -1,7 +1,11 @@
-"""The kinds of fuzz cases. Each takes a seeded random generator and an empty folder, and fails if a thing is wrong."""
+"""Kinds of fuzz cases about input: tables, TOML, numbers, small trees and release folders.
+
+Each takes a seeded random generator and an empty folder, and fails if a thing is wrong.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import copy
 import shutil
@@ -18,7 +22,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import tables
-from outcomes import Refused, attempted, check_message
+from outcomes import attempted, check_message
 
 import tallyveil as tv
 from tallyveil.files.published.write_tables import write_tables
@@ -174,7 +178,7 @@ def toml(random: Random, folder: Path) -> None:  # noqa: ARG001
 
         content = tomllib.loads(source)
         for _ in range(random.randint(1, 2)):
-            _put_somewhere(content, random)
+            put_somewhere(content, random)
         text = tomli_w.dumps(content)
     if is_book:
         book = attempted(lambda: codebook_from_toml(text))
@@ -188,7 +192,7 @@ def toml(random: Random, folder: Path) -> None:  # noqa: ARG001
     attempted(lambda: strategy.check(small_people().spine, small_people().schema))
 
 
-def _put_somewhere(table: Any, random: Random) -> None:
+def put_somewhere(table: Any, random: Random) -> None:
     """Replace, remove or add a value at a random place of nested tables and lists."""
     while True:
         keys = list(table) if isinstance(table, dict) else range(len(table))
@@ -252,7 +256,7 @@ def numbers(random: Random, folder: Path) -> None:  # noqa: ARG001
 
 def engine(random: Random, folder: Path) -> None:
     """Random small trees, strategies and constraints; an accepted release keeps what was promised."""
-    people = _random_people(random)
+    people = random_people(random)
     budget = {random.choice(["epsilon", "rho"]): random.choice(["1/100", "1", "30"])}
     invariants = _random_invariants(people, random)
     plan = attempted(lambda: tv.Strategy.default(people.spine, people.schema, invariants=invariants, **budget))
@@ -273,7 +277,7 @@ def engine(random: Random, folder: Path) -> None:
         assert tv.read_release(folder / "r").histogram == release.histogram
 
 
-def _random_people(random: Random) -> tv.Histogram:
+def random_people(random: Random) -> tv.Histogram:
     paths = [()]
     for _ in range(random.randint(1, 3)):
         paths = [(*p, "".join(p[-1:]) + str(i)) for p in paths for i in range(random.choice([1, 1, 2, 3]))]
@@ -355,9 +359,11 @@ def _rows(table: Any, row_of_cell: Any) -> Any:
 
 
 @cache
-def _good_folder() -> Path:
+def good_folder() -> Path:
     """A release folder with everything in it, made once per process."""
-    place = Path(tempfile.mkdtemp(prefix="tallyveil-fuzz-")) / "good"
+    made = Path(tempfile.mkdtemp(prefix="tallyveil-fuzz-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    place = made / "good"
     people = small_people()
     plan = tv.Strategy.default(
         people.spine, people.schema, rho=1, invariants=[Invariant(query="total", level="county")]
@@ -369,8 +375,8 @@ def _good_folder() -> Path:
 def folders(random: Random, folder: Path) -> None:
     """Release folders with changed files. Nothing that reads them breaks, and a change is found or changes nothing."""
     place = folder / "r"
-    shutil.copytree(_good_folder(), place)
-    good = tv.read_release(_good_folder()).histogram
+    shutil.copytree(good_folder(), place)
+    good = tv.read_release(good_folder()).histogram
     files = sorted(path for path in place.rglob("*") if path.is_file())
     path = random.choice(files)
     before = path.read_bytes()
@@ -380,7 +386,7 @@ def folders(random: Random, folder: Path) -> None:
         import json
 
         content = json.loads(path.read_text())
-        _put_somewhere(content, random)
+        put_somewhere(content, random)
         path.write_text(json.dumps(content))
     elif action == "toml":
         import tomllib
@@ -389,7 +395,7 @@ def folders(random: Random, folder: Path) -> None:
 
         path = place / random.choice(["codebook.toml", "strategy.toml"])
         content = tomllib.loads(path.read_text())
-        _put_somewhere(content, random)
+        put_somewhere(content, random)
         path.write_text(tomli_w.dumps(content))
     elif action == "table":
         path = random.choice([file for file in files if file.suffix == ".parquet"])
@@ -403,7 +409,7 @@ def folders(random: Random, folder: Path) -> None:
         path.mkdir()
     else:
         path.write_bytes(b"" if action == "empty" else broken(before, random))
-    same = path.is_file() and path.read_bytes() == (_good_folder() / path.relative_to(place)).read_bytes()
+    same = path.is_file() and path.read_bytes() == (good_folder() / path.relative_to(place)).read_bytes()
     findings = attempted(lambda: tv.verify_release(place))
     for finding in findings:
         check_message(finding.words + " " * 10) if finding.words else None
@@ -411,23 +417,3 @@ def folders(random: Random, folder: Path) -> None:
     release = attempted(lambda: tv.read_release(place))
     attempted(lambda: tv.evaluate.error(good, release))
     attempted(lambda: write_tables(place, folder / "tables", format=random.choice(["csv", "parquet", "sdmx-csv"])))
-
-
-KINDS: dict[str, Callable[[Random, Path], None]] = {
-    "readers": readers, "toml": toml, "numbers": numbers, "engine": engine, "folders": folders,
-}  # fmt: skip
-SHARES = {"readers": 8, "toml": 5, "numbers": 2, "engine": 3, "folders": 2}
-
-
-def kind_of(number: int) -> str:
-    """The kind of the case with a number; kinds take turns by their shares."""
-    turns = [name for name, share in SHARES.items() for _ in range(share)]
-    return turns[number % len(turns)]
-
-
-def run(number: int, folder: Path, kind: str | None = None) -> bool:
-    """Run a case. True if the input was accepted, False if it was refused; anything else is an exception."""
-    with contextlib.suppress(Refused):
-        KINDS[kind or kind_of(number)](Random(number), folder)
-        return True
-    return False

@@ -14,6 +14,8 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # modules that all tests share
+
 SECONDS = 60  # of the processor; a case that takes longer counts as a hang
 WAITING = 900  # seconds on the clock, for a case that waits for ever (others may use the machine too)
 
@@ -21,7 +23,7 @@ WAITING = 900  # seconds on the clock, for a case that waits for ever (others ma
 def work(numbers: list[int], results: multiprocessing.Queue) -> None:
     import resource
 
-    from kinds import kind_of, run
+    from cases import kind_of, run
 
     with Path(os.devnull).open("w") as nothing, tempfile.TemporaryDirectory(prefix="tallyveil-fuzz-") as place:
         os.dup2(nothing.fileno(), 1)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -227,3 +228,43 @@ def test_a_file_name_that_is_not_text_in_this_locale_is_refused_in_a_line():
     assert done.returncode == 2
     assert done.stderr.startswith("tallyveil: poblaci")
     assert done.stderr.endswith("not text in this locale. Set LC_ALL=C.UTF-8, or rename the file.\n")
+
+
+def test_a_table_with_nobody_in_it_is_planned_and_protected(town, tmp_path):
+    table = tmp_path / "town.csv"
+    table.write_text(re.sub(r",\d+$", ",0", table.read_text(), flags=re.MULTILINE))
+    assert run("protect", *town, "--epsilon", "1", "--plan").returncode == 0
+    done = run("protect", *town, "--epsilon", "1", "--seed", "1", "-o", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert tv.read_release(tmp_path / "out").histogram.total() == 0
+
+
+def test_a_draft_says_in_printable_lines_what_it_does_not_use(tmp_path):
+    (tmp_path / "t.csv").write_text('"a\x1b[31m","line\nbreak",' + "z" * 3000 + "\n1,2,3\n")
+    done = run("codebook", str(tmp_path / "t.csv"))
+    lines = done.stderr.splitlines()
+    assert lines
+    assert all(line.isprintable() and len(line) <= 520 for line in lines)
+
+
+@pytest.mark.parametrize("words", [["z" * 5000], ["protect", f"--{'z' * 5000}"], ["account", "--rho", "1", "z" * 5000]])
+def test_words_that_are_no_command_or_option_are_quoted_in_part(words):
+    done = run(*words)
+    assert done.returncode == 2
+    assert 0 < done.stderr.count("z") < 510
+
+
+@pytest.mark.parametrize(("share", "line"), [(0.9, "there is not enough memory"), (0.1, "an unexpected error")])
+def test_what_a_library_makes_of_too_little_memory_is_told_as_such(monkeypatch, tmp_path, town, share, line):
+    def fail(*_, **__):
+        raise ImportError("failed to map segment from shared object")
+
+    import resource
+
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    monkeypatch.setattr("resource.getrlimit", lambda _: (round(used / share), resource.RLIM_INFINITY))
+    monkeypatch.setattr("tallyveil.files.tables.read.batches", fail)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    done = run("protect", *town, "--epsilon", "1", "--plan")
+    assert line in done.stderr
+    assert done.stderr.count("\n") == 1

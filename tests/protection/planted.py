@@ -51,7 +51,7 @@ def found_in(data: bytes | str, hidden: list[bytes]) -> list[bytes]:
 
 def leaks(folder: Path, hidden: list[bytes], *, inputs: tuple[str, ...] = ()) -> list[str]:
     """The files below a folder that have a needle in their name, bytes or numbers; inputs are not searched."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in inputs]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in inputs]
     assert files
     return [str(path) for path in files if any(found_in(data, hidden) for data in [path.name, *_contents(path)])]
 

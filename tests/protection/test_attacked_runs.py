@@ -120,6 +120,21 @@ def test_a_ledger_that_cannot_be_written_does_not_hide_why_a_run_ended(tmp_path,
         job.run(ledger=ledger)
 
 
+def test_an_interruption_after_the_release_has_appeared_says_that_it_is_complete(tmp_path, ledger, monkeypatch):
+    def stop(*_):
+        raise Stop
+
+    monkeypatch.setattr("tallyveil.protection.spending.Booking.confirm", stop)
+    job = deep_job(tmp_path)
+    with pytest.raises(Stop) as stopped:
+        job.run(ledger=ledger)
+    assert stopped.value.__notes__ == [f"{tmp_path}/out is complete."]
+    assert job.left() == ["out"]
+    assert entries(ledger) == [("spent", "out")]
+    assert run("ledger", str(ledger.ledger), "add", str(tmp_path / "out")).returncode == 0
+    assert entries(ledger) == [("published", "out")]
+
+
 def test_an_unexpected_error_after_noise_is_told_by_its_type_alone(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise KeyError("county 1 has 48271963 persons")

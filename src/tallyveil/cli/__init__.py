@@ -1,5 +1,11 @@
 """The command line: the library's verbs, one file each."""
 
-from tallyveil.cli.main import main
+import sys
+
+try:
+    from tallyveil.cli.main import main
+except KeyboardInterrupt:  # Ctrl-C while the commands are loaded
+    sys.stderr.write("tallyveil: interrupted; nothing was left half-written.\n")
+    sys.exit(130)
 
 __all__ = ["main"]

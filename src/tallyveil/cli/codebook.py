@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tallyveil.errors import InputError
+from tallyveil.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from tallyveil.files.tables.draft import Draft
@@ -103,22 +103,22 @@ def _summarise(data: Path, drafted: Draft, output: Path | None) -> bool:
     from tallyveil.files.tables.read import read_counts
 
     for line in _form_in_words(drafted.book.form):
-        typer.echo(f"tallyveil: {line}", err=True)
+        _tell(line)
     if drafted.book.ignore:
-        typer.echo(f"tallyveil: columns that are not used: {', '.join(drafted.book.ignore)}", err=True)
+        _tell(f"columns that are not used: {', '.join(drafted.book.ignore)}")
     if drafted.missing:
-        typer.echo(f"tallyveil: {data}: the draft is incomplete: {' '.join(drafted.missing)}", err=True)
+        _tell(f"{data}: the draft is incomplete: {' '.join(drafted.missing)}")
         return False
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # columns of a draft are all accounted for
             people = read_counts(data, drafted.book)
     except InputError as problem:
-        typer.echo(f"tallyveil: the draft does not read the table yet: {problem}", err=True)
+        _tell(f"the draft does not read the table yet: {problem}")
         return False
-    typer.echo(f"{people.total():,} persons; {outline(people)}", err=True)
+    typer.echo(one_line(f"{people.total():,} persons; {outline(people)}"), err=True)
     for note in drafted.doubts:
-        typer.echo(f"tallyveil: {note}", err=True)
+        _tell(note)
     typer.echo(FROM_DATA if drafted.book.labels_from else UNITS_FROM_DATA, err=True)
     if output is not None:
         command = f"tallyveil protect {data} --codebook {output} --epsilon 1 --plan"
@@ -139,6 +139,11 @@ def _form_in_words(form: FileForm) -> list[str]:
     lines += [f"read as 0: {', '.join(map(repr, form.zeros))}"] if form.zeros else []
     lines += ["spaces around values are removed"] if form.strip else []
     return lines + ([f"thousands are separated by {form.thousands!r}"] if form.thousands else [])
+
+
+def _tell(message: str) -> None:
+    """Print a message, which may quote anything in a table, in one printable line."""
+    typer.echo(f"tallyveil: {one_line(message)}", err=True)
 
 
 def _listed(text: str | None) -> tuple[str, ...]:

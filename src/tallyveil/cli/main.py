@@ -12,9 +12,10 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tallyveil import __version__
 from tallyveil.cli import (
@@ -47,8 +48,32 @@ from tallyveil.cli import (
 from tallyveil.cli.stderr import keep_stderr
 from tallyveil.errors import InputError, TallyveilError, one_line
 
+
+class _Group(TyperGroup):
+    """The commands. What the command-line library says about a word that it does not know is cut like any message."""
+
+    def make_context(self, *given: Any, **more: Any) -> Any:
+        with _short_messages():
+            return super().make_context(*given, **more)
+
+    def invoke(self, *given: Any, **more: Any) -> Any:
+        with _short_messages():
+            return super().invoke(*given, **more)
+
+
+@contextmanager
+def _short_messages() -> Iterator[None]:
+    try:
+        yield
+    except Exception as problem:
+        if hasattr(problem, "exit_code") and isinstance(getattr(problem, "message", None), str):
+            problem.message = one_line(problem.message)  # type: ignore[attr-defined]
+        raise
+
+
 app = typer.Typer(
     name="tallyveil",
+    cls=_Group,
     help="Differential privacy for counts of people that nest in geography: protect them, and "
     "measure what the protection costs and buys.",
     no_args_is_help=True,
@@ -114,8 +139,7 @@ def main() -> None:
     except InputError as problem:
         sys.exit(_failed(problem, 2))
     except MemoryError:
-        typer.echo("tallyveil: there is not enough memory. Use a machine with more, or a smaller table.", err=True)
-        sys.exit(2)
+        sys.exit(_out_of_memory())
     except (_Interrupted, Exception) as problem:
         stop: BaseException | None = problem  # a compiled kernel that is interrupted ends in a SystemError
         while stop is not None and not isinstance(stop, _Interrupted):
@@ -185,10 +209,18 @@ def _failed(problem: BaseException, code: int) -> int:
         typer.echo(f"tallyveil: {problem}", err=True)
     if isinstance(problem, InputError):
         return code
-    from tallyveil.cli.unexpected import is_expected, line_for
+    from tallyveil.cli.unexpected import is_expected, line_for, short_of_memory
 
+    if not is_expected(problem) and short_of_memory():
+        told = _out_of_memory()
+        return code if isinstance(problem, TallyveilError) else told  # a run that ended after noise has failed
     if not is_expected(problem):
         typer.echo(f"tallyveil: {line_for(problem)}", err=True)
     elif not isinstance(problem, TallyveilError):
         typer.echo(f"tallyveil: {one_line(str(problem))}. Check the file, the folder and the disk.", err=True)
     return code
+
+
+def _out_of_memory() -> int:
+    typer.echo("tallyveil: there is not enough memory. Use a machine with more, or a smaller table.", err=True)
+    return 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallyveil.cli import options
-from tallyveil.errors import InputError
+from tallyveil.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from tallyveil.nouns.histogram import Histogram
@@ -243,7 +243,7 @@ def announce(
     from tallyveil.release.plan import human_bytes
 
     budget = ", ".join(f"{name} {text(amount)}" for name, amount in strategy.budgets.items())
-    typer.echo(f"protecting {described(people, strategy)}; {budget}", err=True)
+    typer.echo(one_line(f"protecting {described(people, strategy)}; {budget}"), err=True)
     if optimised is not None:
         typer.echo(optimised_in_words(optimised), err=True)
     if published:

@@ -18,6 +18,7 @@ from tallyveil import __version__
 from tallyveil.errors import TallyveilError
 
 PACKAGES = ("cryptography", "dp-accounting", "numba", "numpy", "pandas", "pyarrow", "python-flint", "scipy", "typer")
+NEARLY = 0.6  # of the memory; what was asked for last may have been large
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -27,6 +28,21 @@ def is_expected(problem: BaseException) -> bool:
     while isinstance(cause, TallyveilError | OSError | MemoryError):
         cause = cause.__cause__
     return cause is None
+
+
+def short_of_memory() -> bool:
+    """Whether the process nearly has the memory that it may have at most (``ulimit -v``).
+
+    Libraries that get no memory fail in ways of their own: an ImportError, a TypeError, a SystemError.
+    """
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        return False
+    return limit != resource.RLIM_INFINITY and used > NEARLY * limit
 
 
 def line_for(problem: BaseException) -> str:

@@ -254,5 +254,6 @@ def _remove(path: Path) -> None:
     """Remove a folder whose lock is held; the lock itself last, so that nobody begins to use what is being removed."""
     with suppress(OSError):
         for file in sorted(_ours(path), key=lambda file: file.name == _LOCK):
-            file.unlink(missing_ok=True)
+            with suppress(OSError):  # a folder of this name is not ours
+                file.unlink(missing_ok=True)
         path.rmdir()

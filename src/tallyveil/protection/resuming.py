@@ -8,6 +8,7 @@ another key does not fit to the pieces.
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
@@ -90,9 +91,12 @@ def kept_work(
         if work.used:
             say(f"resumed: {work.used:,} parents were kept, {work.solved:,} were solved now")
     except BaseException as problem:
-        if not work.parents():
+        complete = os.path.lexists(target)  # the release appears as a whole, and needs its work no longer
+        if complete or not work.parents():
             work.remove()
-        elif not isinstance(problem, Exception):
+        if complete:
+            problem.add_note(f"{target} is complete.")
+        elif work.parents() and not isinstance(problem, Exception):
             problem.add_note(f"Finished work is kept in {folder.path}: the same command resumes it.")
         raise
     finally:

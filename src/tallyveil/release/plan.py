@@ -106,10 +106,11 @@ def planned_effort(
     variables = {
         level: units[level] * filled(persons / parents, cells) for level, parents in zip(levels, above, strict=True)
     }
+    whole = sum(variables.values()) or 1  # with nobody to count, there is nothing to solve
     entries = units[levels[-1]] * filled(persons / units[levels[-1]], cells)
     table_numbers = sum(units[level] * (numbers or {}).get(level, 1) for level in levels)
     largest = max(variables[level] / parents for level, parents in zip(levels, above, strict=True))
-    solving = sum(variables.values()) * SECONDS_PER_VARIABLE / max(1, threads)
+    solving = whole * SECONDS_PER_VARIABLE / max(1, threads)
     return Effort(
         seconds=SECONDS + solving + (entries + table_numbers) * SECONDS_PER_NUMBER,
         memory_bytes=round(BASE_BYTES + entries * BYTES_PER_ENTRY + largest * BYTES_PER_VARIABLE * max(1, threads)),
@@ -117,7 +118,7 @@ def planned_effort(
         levels_bytes=round(
             5_000 * len(levels) + table_numbers * FILE_BYTES_PER_NUMBER + sum(units.values()) * FILE_BYTES_PER_UNIT
         ),
-        work={level: count / sum(variables.values()) for level, count in variables.items()},
+        work={level: count / whole for level, count in variables.items()},
     )
 
 

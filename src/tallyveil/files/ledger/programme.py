@@ -213,6 +213,9 @@ def _entry(content: Mapping[str, Any], line: int, status: Status) -> Entry:
     )  # fmt: skip
     if content["accountant"] not in ("pure", "zcdp"):
         raise ValueError(content["accountant"])
+    for name in ("name", "neighbours", "measurement", "population", "reference", "certificate"):
+        if not isinstance(content[name], str | None):
+            raise TypeError(name)
     return Entry(
         line=line,
         status=status,

@@ -1,4 +1,4 @@
-"""A run does not depend on whether its messages can be written."""
+"""A run does not depend on whether its messages can be written, nor the line on when Ctrl-C is pressed."""
 
 import os
 import subprocess
@@ -27,3 +27,10 @@ def test_a_pipe_is_refused_as_a_table_because_it_can_be_read_only_once(town, tmp
     done = run("protect", str(tmp_path / "pipe"), *town[1:], "--epsilon", "1", "--plan")
     line = f"tallyveil: {tmp_path}/pipe: a pipe or device, not a file. Save the table to a file, and give that.\n"
     assert (done.returncode, done.stderr) == (2, line)
+
+
+def test_ctrl_c_while_the_program_is_loaded_is_a_line_too():
+    code = "import sys\nclass Stop:\n def find_spec(self, name, *_):\n  if name == 'typer': raise KeyboardInterrupt\n"
+    code += "sys.meta_path.insert(0, Stop())\nimport tallyveil.cli"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "tallyveil: interrupted; nothing was left half-written.\n")
