@@ -29,7 +29,7 @@ from tallyveil.engine.topdown import topdown
 from tallyveil.engine.tree_answers import answers_of
 from tallyveil.mechanisms.measure import measure
 from tallyveil.nouns.counts import Counts
-from tallyveil.privacy import RunKey
+from tallyveil.privacy import Invariant, RunKey
 
 CLOSE = 1e-6
 
@@ -163,6 +163,20 @@ def test_both_estimators_have_the_same_noise_and_cost_one_budget(tmp_path):
     assert made["topdown"].certificate.measurement == made["tree"].certificate.measurement
     assert made["topdown"].measurements.to_arrow().equals(made["tree"].measurements.to_arrow())
     assert made["topdown"].histogram != made["tree"].histogram
+
+
+def test_exact_totals_in_a_pass_of_their_own_are_kept():
+    """Their answers have no variance, and no weight follows from that."""
+    people = census(4)
+    plan = replace(
+        Strategy.default(people.spine, people.schema, rho=1, invariants=[Invariant(query="total", level="state")]),
+        passes={level: [["total"], ["*"]] for level in ("county", "block")},
+    )
+    queries = {level: dict.fromkeys(["total", "age", "detailed"], "1/3") for level in plan.levels}
+    plan = replace(plan, queries=queries, passes={"state": [["total"], ["*"]], **plan.passes})
+    release = tv.protect(people, plan, seed=1)
+    exact = people.answer("total", level="state").dense()
+    assert (release.histogram.answer("total", level="state").dense() == exact).all()
 
 
 def test_information_that_would_not_fit_into_memory_is_not_used(monkeypatch):
