@@ -71,7 +71,7 @@ def test_what_was_released_at_each_level_is_the_sum_of_its_leaves(monkeypatch, b
 
 def test_the_children_of_an_empty_parent_are_empty_and_an_only_child_copies_whatever_it_measures():
     spine = spine_of([[1], [2, 2]])
-    plan = Strategy.default(spine, SCHEMA, epsilon=1)
+    plan = Strategy.default(spine, SCHEMA, epsilon=1).with_estimator("topdown")
     county = np.array([[5, 0, 9, 0, 0, 7], [8, 8, 0, 1, 0, 4]])
     tract = np.array([[50, 50, 50, 50, 50, 50], [8, 8, 0, 1, 0, 4], [0] * 6])
     block = np.full((5, 6), 99)  # what blocks say about tracts that are empty, or only children, is not heard
@@ -90,6 +90,7 @@ def test_the_children_of_an_empty_parent_are_empty_and_an_only_child_copies_what
 def test_noise_is_asked_for_only_where_the_parent_has_anybody():
     people = people_of(spine_of([[2], [3]]), [[4, 0, 0, 2, 0, 0]] * 2 + [[1, 0, 5, 0, 0, 0]] * 3)
     plan = Strategy.default(people.spine, SCHEMA, epsilon=10**6)  # so the released parents are the true ones
+    plan = plan.with_estimator("topdown")
     noisy, asked = measure(people, plan, SEED), {}
 
     def ask(level, query, index):

@@ -29,7 +29,7 @@ from tallyveil.engine.topdown import topdown
 from tallyveil.engine.tree_answers import answers_of
 from tallyveil.mechanisms.measure import measure
 from tallyveil.nouns.counts import Counts
-from tallyveil.privacy import RunKey
+from tallyveil.privacy import Invariant, RunKey
 
 CLOSE = 1e-6
 
@@ -144,8 +144,9 @@ def test_pieces_of_any_size_and_any_number_of_threads_give_the_same_counts(monke
     whole, how = topdown(noisy)
     assert [one.informed > 0 for one in how] == [False, True, True, False]
     with ThreadPoolExecutor(2) as pool:
-        for chunk, run in ((1, map), (17, pool.map), (engine.CHUNK, pool.map)):
+        for chunk, numbers, run in ((1, 1 << 23, map), (17, 100, pool.map), (engine.CHUNK, 50, pool.map)):
             monkeypatch.setattr(engine, "CHUNK", chunk)
+            monkeypatch.setattr(tree_answers, "RUN_NUMBERS", numbers)
             again, how_again = topdown(noisy, run=run)
             assert b"".join(again.canonical_bytes()) == b"".join(whole.canonical_bytes())
             assert how_again == how
@@ -159,10 +160,26 @@ def test_both_estimators_have_the_same_noise_and_cost_one_budget(tmp_path):
         release = tv.protect(people, plan.with_estimator(name), seed=3, measurements=None)
         tv.write_release(release, tmp_path / name, measurements=None)
         made[name] = release
-        assert tv.verify_release(tmp_path / name) is not None
+        findings = {one.name: one.holds for one in tv.verify_release(tmp_path / name)}
+        assert findings["post-processing"] is True
+        assert False not in findings.values()
     assert made["topdown"].certificate.measurement == made["tree"].certificate.measurement
     assert made["topdown"].measurements.to_arrow().equals(made["tree"].measurements.to_arrow())
     assert made["topdown"].histogram != made["tree"].histogram
+
+
+def test_exact_totals_in_a_pass_of_their_own_are_kept():
+    """Their answers have no variance, and no weight follows from that."""
+    people = census(4)
+    plan = replace(
+        Strategy.default(people.spine, people.schema, rho=1, invariants=[Invariant(query="total", level="state")]),
+        passes={level: [["total"], ["*"]] for level in ("county", "block")},
+    )
+    queries = {level: dict.fromkeys(["total", "age", "detailed"], "1/3") for level in plan.levels}
+    plan = replace(plan, queries=queries, passes={"state": [["total"], ["*"]], **plan.passes})
+    release = tv.protect(people, plan, seed=1)
+    exact = people.answer("total", level="state").dense()
+    assert (release.histogram.answer("total", level="state").dense() == exact).all()
 
 
 def test_information_that_would_not_fit_into_memory_is_not_used(monkeypatch):

@@ -22,7 +22,7 @@ from tallyveil._compiled import compiled, part
 from tallyveil.blue.decomposition import Marginal
 
 ALIKE = 1.0 - 1e-9  # cosine from which two queries count as the same on the open cells of a unit
-NOTHING = 1e-12  # of the largest variance: queries that are exact but for rounding
+EXACT = 1e-12  # a query has no variance if it has less than this share of what independent cells would give it
 
 
 def fitted_weights(V: Floats, queries: Sequence[Marginal]) -> Floats:
@@ -50,7 +50,7 @@ def _fit(V, distinct, of, gram, order, out):  # type: ignore[no-untyped-def]
     subsets, cells = V.shape[1], V.shape[2]
     square, trace = np.empty((kinds, kinds, subsets)), np.empty((kinds, subsets))
     sums = np.empty((cells, cells))
-    A, b = np.empty((size, size)), np.empty(size)
+    A, b, apart = np.empty((size, size)), np.empty(size), np.empty(size)
     for u in range(len(V)):
         for t in range(subsets):
             for i in range(kinds):
@@ -60,14 +60,15 @@ def _fit(V, distinct, of, gram, order, out):  # type: ignore[no-untyped-def]
                     if i == j:
                         trace[i, t] = np.trace(sums)
         for q in range(size):
-            b[q] = 0.0
+            b[q], apart[q] = 0.0, 0.0
             for t in range(subsets):
                 b[q] += gram[q, t] * trace[of[q], t]
+                apart[q] += gram[q, t] * np.trace(V[u, t])
             for p in range(size):
                 A[q, p] = 0.0
                 for t in range(subsets):
                     A[q, p] += gram[q, t] * gram[p, t] * square[of[q], of[p], t]
-        _non_negative(A, b, order, out[u])
+        _non_negative(A, b, order, b > EXACT * apart, out[u])
 
 
 @part
@@ -86,16 +87,17 @@ def _square(V, rows, columns, sums):  # type: ignore[no-untyped-def]
 
 
 @part
-def _non_negative(A, b, order, w):  # type: ignore[no-untyped-def]
-    """Minimise w'Aw - 2 b'w over w >= 0 (the active-set method of Lawson and Hanson on the normal equations)."""
+def _non_negative(A, b, order, varies, w):  # type: ignore[no-untyped-def]
+    """Minimise w'Aw - 2 b'w over w >= 0 (the active-set method of Lawson and Hanson on the normal equations).
+
+    Queries that do not vary get no weight, unless none does.
+    """
     size = b.size
-    scale, largest = np.zeros(size), 0.0
-    for q in range(size):
-        largest = max(largest, A[q, q])
+    scale = np.zeros(size)
     wanted = np.empty(size, np.int64)  # the queries that may have a weight
     count = 0
     for q in order:
-        if A[q, q] <= NOTHING * NOTHING * largest or A[q, q] <= 0.0:
+        if not varies[q]:
             continue
         scale[q] = 1.0 / np.sqrt(A[q, q])
         alike = False

@@ -116,6 +116,21 @@ def nests_of_parents(first_child: Integers, above: Counts, first: int, last: int
     return nests, parent
 
 
+def some_nests(nests: Nests, first: int, last: int) -> Nests:
+    """The nests from ``first`` up to ``last``, which is excluded."""
+    child, cell, block = (
+        starts[first : last + 1] for starts in (nests.child_start, nests.cell_start, nests.block_start)
+    )
+    return Nests(
+        child_start=child - child[0],
+        child=nests.child[child[0] : child[-1]],
+        cell_start=cell - cell[0],
+        cell=nests.cell[cell[0] : cell[-1]],
+        count=nests.count[cell[0] : cell[-1]],
+        block_start=block - block[0],
+    )
+
+
 def only_nest(nests: Nests, limits: Sequence[Limits], p: int) -> tuple[Nests, list[Limits]]:
     """One nest and its limits, as if there were no others."""
     children = slice(nests.child_start[p], nests.child_start[p + 1])

@@ -13,8 +13,9 @@ proofs are TopDown's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
-from threading import Lock
 from typing import final
 
 import numpy as np
@@ -25,12 +26,12 @@ from tallyveil.blue.decomposition import Marginal
 from tallyveil.blue.linear import applied
 from tallyveil.blue.problem import Problem, problem_of
 from tallyveil.blue.subtrees import StageEstimates, numbers_held, subtree_estimates
-from tallyveil.blue.upward import inverse_of_sums
+from tallyveil.blue.upward import RUN_NUMBERS, inverse_of_sums
 from tallyveil.engine.answers import Answers, OwnAnswers, passes_of
 from tallyveil.engine.estimate.one_thread import one_thread
 from tallyveil.engine.estimate.problem import Asked, places_of, rows_of
 from tallyveil.engine.fitted_weights import fitted_weights
-from tallyveil.engine.nests import Nests
+from tallyveil.engine.nests import Nests, some_nests
 from tallyveil.errors import UndeterminedError
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.schema import DETAILED
@@ -85,7 +86,7 @@ class TreeAnswers:
 
     def __init__(self, own: OwnAnswers, problem: Problem) -> None:
         self.measurements = own.measurements
-        self._own, self._problem, self._lock = own, problem, Lock()
+        self._own, self._problem = own, problem
         self._stages = _informed_stages(problem)
         self._estimates: dict[int, StageEstimates] | None = None
 
@@ -104,13 +105,30 @@ class TreeAnswers:
         if not self.informed(level):
             return self._own.passes(nests, level)
         with one_thread():
-            V, x = self._centred(nests, level)
-            asked = []
-            for names in passes_of(self._own.strategy, level):
-                marginals = [self._marginals[name] for name in names]
-                weights = fitted_weights(V, marginals)
-                asked.append([_asked(nests, one, x, weights[:, i]) for i, one in enumerate(marginals)])
+            batches = [self._passes(batch, level) for batch in self._batches(nests)]
+        return [[_joined(parts) for parts in zip(*one, strict=True)] for one in zip(*batches, strict=True)]
+
+    def _passes(self, nests: Nests, level: str) -> list[list[Asked]]:
+        V, x = self._centred(nests, level)
+        asked = []
+        for names in passes_of(self._own.strategy, level):
+            marginals = [self._marginals[name] for name in names]
+            weights = fitted_weights(V, marginals)
+            asked.append([_asked(nests, one, x, weights[:, i]) for i, one in enumerate(marginals)])
         return asked
+
+    def _batches(self, nests: Nests) -> Iterator[Nests]:
+        """Runs of nests whose children's tables may be held together; the result does not depend on them."""
+        decomposition = self._problem.decomposition
+        each = decomposition.dense_cells * max(
+            decomposition.columns, decomposition.dense_cells * len(decomposition.subsets)
+        )
+        first = 0
+        while first < len(nests):
+            most = nests.child_start[first] + RUN_NUMBERS // each
+            last = max(first + 1, int(np.searchsorted(nests.child_start, most, side="right")) - 1)
+            yield some_nests(nests, first, last)
+            first = last
 
     @cached_property
     def _marginals(self) -> dict[str, Marginal]:
@@ -157,4 +175,16 @@ def _asked(nests: Nests, marginal: Marginal, x: Floats, weight: Floats) -> Asked
         rows=rows,
         noisy=answers[position, row],
         weight=np.ascontiguousarray(weight),
+    )
+
+
+def _joined(parts: Sequence[Asked]) -> Asked:
+    """The answers to one query for several runs of nests, one after another."""
+    ends = np.cumsum([0, *(len(part.rows) for part in parts)])
+    return replace(
+        parts[0],
+        start=np.append(0, np.concatenate([part.start[1:] + end for part, end in zip(parts, ends[:-1], strict=True)])),
+        rows=np.concatenate([part.rows for part in parts]),
+        noisy=np.concatenate([part.noisy for part in parts]),
+        weight=np.concatenate([part.weight for part in parts]),
     )

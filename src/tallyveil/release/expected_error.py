@@ -86,7 +86,7 @@ def _own_variances(
     measured = [query for query in strategy.queries[level] if EVERYTHING in first or query in first]
     rows = {query: int(schema.possible_rows(schema.query(query)).sum()) for query in measured}
     of_span = np.full(len(shares.shares), np.inf)
-    for span in np.unique(shares.spans[shares.spans > 0]).tolist():
+    for span in np.unique(shares.spans[shares.spans > 0]).tolist() if measured else ():
         noises = {query: strategy.noise(level, query, level_share=shares.shares[span]) for query in measured}
         variances = [rows[query] * max(noise.actual_variance(), LEAST) for query, noise in noises.items()]
         of_span[span] = 1 / sum(1 / variance for variance in variances)
