@@ -1,7 +1,7 @@
 """What chosen shares gain on Rhode Island: `python bench/allocate.py COUNTS.parquet CODEBOOK.toml [--estimator tree]`.
 
 Shares are chosen for total, each attribute and detailed at the three finest levels (geometric mean of predicted
-errors), with the strategy's own budget. Shown are the error of releases against equal shares with TopDown, the predicted
+errors), with the strategy's own budget. Shown are the error of releases against equal shares with TopDown, predicted
 standard deviations beside those of unconstrained estimates and the errors of released counts, and the bound on risk.
 """
 
