@@ -51,9 +51,11 @@ def main() -> None:
 
 def compare_releases(people: Histogram, equal, after, levels, queries, given) -> None:
     """Mean absolute errors of releases, relative to equal shares with TopDown, in geometric means."""
-    released = {"equal shares, topdown": equal, "chosen shares, topdown": after}
-    if given.estimator == "tree":
-        released |= {"equal shares, tree": with_tree(equal), "chosen shares, tree": with_tree(after)}
+    released = {
+        f"{name} shares, {estimator}": estimated_by(estimator, plan)
+        for estimator in dict.fromkeys(["topdown", given.estimator])
+        for name, plan in (("equal", equal), ("chosen", after))
+    }
     logs = {
         name: np.array([log_errors(people, plan, queries, seed) for seed in range(given.replicates)])
         for name, plan in released.items()
@@ -72,10 +74,13 @@ def compare_releases(people: Histogram, equal, after, levels, queries, given) ->
         print(f"{name:25} {np.exp(each.mean()):.3f} (standard error {np.exp(each.mean()) * error:.3f}) {by_level}")
 
 
-def with_tree(plan):
-    if not hasattr(plan, "with_estimator"):
+def estimated_by(estimator: str, plan):
+    """The strategy whose release is estimated in this way; engines without a choice have TopDown alone."""
+    if hasattr(plan, "with_estimator"):
+        return plan.with_estimator(estimator)
+    if estimator == "tree":
         raise SystemExit("this version has no estimator of the whole tree in its engine")
-    return plan.with_estimator("tree")
+    return plan
 
 
 def log_errors(people: Histogram, plan, queries, seed: int) -> list[float]:
