@@ -125,7 +125,7 @@ def test_releases_of_two_measurements_and_unequal_lists_are_refused(town):
     one, other = both(town, 1)[0], both(town, 2)[1]
     with pytest.raises(InputError, match=r"pair 1 is of two measurements .* whose noise differs. Give releases"):
         tv.evaluate.paired(town, one, other)
-    with pytest.raises(InputError, match="2 and 1 releases cannot be paired. Give as many second as first ones"):
+    with pytest.raises(InputError, match=r"2 and 1 releases cannot be paired. Give as many second as first ones"):
         tv.evaluate.paired(town, [one, one], [one])
 
 

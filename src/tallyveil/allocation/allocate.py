@@ -24,6 +24,7 @@ from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number, exact
+from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.risk.budget.searches import Measure
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 LEAST = Fraction(1, 1000)  # of the budget, for each level
 DROPPED = Fraction(2, 1000)  # a candidate with at most this share of its level is dropped
+HELPFUL = 2e-3  # by which candidates must lower the logarithm of the objective, a tenth of a percent of the error
 WORSE = 1e-4  # by which the objective may be worse for a dropped candidate, in logarithms
 
 
@@ -208,7 +210,7 @@ def _answered(question: Question, start: Strategy, tried: Sequence[Pair]) -> tup
     if small:
         again = search(question, without(wide, small), may_drop=True)
         answer, small = (again, small) if again.value <= answer.value + WORSE else (answer, set())
-    if fixed.value <= answer.value + WORSE:
+    if fixed.value <= answer.value + HELPFUL:
         note = "No candidate lowers the error: the fixed queries are kept."
         return fixed, tuple(pair for pair in _pairs(wide) if pair not in _pairs(fixed.strategy)), [note]
     what, factor = ("budget", 1.0) if question.weights is None else ("error", 0.5)
@@ -273,7 +275,7 @@ def _result(
         gap=answer.gap,
         risk=risk,
         dropped=dropped,
-        notes=(*_notes(question, models), *notes, *_risk_note(risk)),
+        notes=(*_notes(question, before, models), *notes, *_risk_note(risk)),
         exactness=before.exactness(question.spine, question.schema, optimised=question.optimised),
     )
 
@@ -292,7 +294,7 @@ def _table(models: Sequence[Model]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _notes(question: Question, models: Sequence[Model]) -> list[str]:
+def _notes(question: Question, plan: Strategy, models: Sequence[Model]) -> list[str]:
     """What was minimised or met, and what it gained, in sentences."""
     notes = []
     goals: Sequence[Goal] = question.goals
@@ -315,6 +317,8 @@ def _notes(question: Question, models: Sequence[Model]) -> list[str]:
         notes.append("Errors are corrected for non-negativity by simulations on counts that were declared public.")
     how = "least squares over the whole tree" if question.estimator == "tree" else "TopDown, before non-negativity"
     notes.append(f"Errors are predicted for {how}.")
+    if question.facilities is None and any(isinstance(one, FacilityBounds) for one in plan.constraints):
+        notes.append("No facilities were given, so errors are predicted as if every type could be in every unit.")
     return notes
 
 

@@ -177,8 +177,17 @@ class Model:
         return np.broadcast_to((place.units / (place.units.sum() * rows))[:, None], (len(place.units), rows))
 
     def mean_squares(self, at: Prediction) -> dict[Pair, float]:
-        """The predicted mean squared error of every level and query."""
-        return {pair: float((self.mean_weights(pair) * rows).sum()) for pair, rows in at.variances.items()}
+        """The predicted mean squared error of every level and query; 0, not rounding errors, for what is exact."""
+        return {
+            pair: 0.0 if pair in self.exact else float((self.mean_weights(pair) * rows).sum())
+            for pair, rows in at.variances.items()
+        }
+
+    @cached_property
+    def exact(self) -> frozenset[Pair]:
+        """The levels and queries that invariants make exact."""
+        known = self.strategy.exactness(self.spine, self.schema, optimised=self.optimised)
+        return frozenset((level, query) for level, query in self.places if known.holds(query, level))
 
 
 def _complete(of: Mapping[str, Mapping[str, Floats]], pairs: Sequence[Pair]) -> dict[str, dict[str, Floats]]:

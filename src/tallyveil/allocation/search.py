@@ -24,6 +24,7 @@ from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.calibrate import calibrated
+from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
 
 SAFE = 0.999  # what of a bound or a budget is used before shares are rounded
@@ -63,10 +64,14 @@ class Question:
 
     def model(self, strategy: Strategy) -> Model:
         """The predicted variances of a strategy, as a function of its shares."""
+        plan = self.calibrated(strategy)
+        if self.facilities is None:  # as if every type may be anywhere
+            open_to_all = tuple(one for one in plan.constraints if not isinstance(one, FacilityBounds))
+            plan = replace(plan, constraints=open_to_all)
         return Model(
             spine=self.spine,
             schema=self.schema,
-            strategy=self.calibrated(strategy),
+            strategy=plan,
             queries=self.queries,
             facilities=self.facilities,
             optimised=self.optimised,
