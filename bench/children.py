@@ -43,7 +43,7 @@ def strategy_of(queries, people):
         mechanism="geometric",
         budget=Fraction(1),
         levels={level: Fraction(1, 2) for level in people.spine.levels},
-        queries={level: even for level in people.spine.levels},
+        queries=dict.fromkeys(people.spine.levels, even),
     )
 
 

@@ -2,7 +2,8 @@
 
 A kernel that Python calls is ``compiled`` (or ``summing``); a kernel that only kernels call is a ``part`` (or a
 ``summing_part``): it gets no wrapper for Python and no cache file of its own, which saves a tenth of the compiling. A
-``summing_leaf`` allocates nothing, and neither counts references to arrays, which small nests would notice.
+``leaf`` (or ``summing_leaf``) is a part that allocates nothing and counts no references to arrays, which would take
+most of the time of a small kernel that reads them from a named tuple.
 """
 
 from collections.abc import Callable

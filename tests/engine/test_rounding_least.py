@@ -11,8 +11,8 @@ from random_nests import LIMITED, MODES, SCHEMA, Table, floors, keeps, limits_on
 
 from tallyveil.engine.nests import Limits
 from tallyveil.engine.rounding import flow
-from tallyveil.engine.rounding.flow import NO_FLOW, PATIENCE, nearest_flow
-from tallyveil.engine.rounding.residual import SCALE, Network
+from tallyveil.engine.rounding.flow import PATIENCE, nearest_flow
+from tallyveil.engine.rounding.residual import NO_FLOW, SCALE, Network
 from tallyveil.engine.rounding.rounding import Unroundable, stages_of
 
 

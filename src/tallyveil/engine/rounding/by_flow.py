@@ -14,11 +14,12 @@ import numpy as np
 from tallyveil._arrays import Integers
 from tallyveil._compiled import compiled, inlined
 from tallyveil.engine.rounding.columns import NO_PARENT, fractions_of, settle_columns, table_of
-from tallyveil.engine.rounding.flow import NO_FLOW, PATIENCE, nearest_flow
+from tallyveil.engine.rounding.flow import PATIENCE, nearest_flow
 from tallyveil.engine.rounding.layers import layers_of, nodes_of
 from tallyveil.engine.rounding.limits import kinds_of, limits_hold
 from tallyveil.engine.rounding.network import CELLS, NOTHING, chain_of, network_of
 from tallyveil.engine.rounding.programs import WHOLE
+from tallyveil.engine.rounding.residual import NO_FLOW
 from tallyveil.engine.rounding.starts import balance_heads, largest_fractions, price_columns
 
 DONE, FLOWED, STUCK = 0, 1, 2

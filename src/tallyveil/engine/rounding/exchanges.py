@@ -21,12 +21,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tallyveil._arrays import Integers
-from tallyveil._compiled import inlined, leaf, part
-from tallyveil.engine.rounding.residual import NEVER, price
+from tallyveil._compiled import leaf, part
+from tallyveil.engine.rounding.residual import NEVER, NO_FLOW, price
 
 ROOM = 1 << 24  # the largest table of costs, in numbers
 MANY = 64  # exchanges on a path are fewer; each adds 1 / MANY of the unit of cost
-NO_FLOW = -1
 
 
 class Branches(NamedTuple):
@@ -154,7 +153,7 @@ def _price_branch(b, network, branches, costs):  # type: ignore[no-untyped-def]
         _forget(first, network, branches, costs)
 
 
-@inlined
+@leaf
 def _door(d, network):  # type: ignore[no-untyped-def]
     """The hub and the node of a door, and what one unit costs that enters, or leaves."""
     if d >= len(network.tail):
@@ -167,7 +166,7 @@ def _door(d, network):  # type: ignore[no-untyped-def]
     return network.head[d], network.tail[d], less, more
 
 
-@inlined
+@leaf
 def _climb(node, network, branches, costs):  # type: ignore[no-untyped-def]
     """Write down what one unit costs from a node to each node that it can climb to."""
     cost = 0
@@ -182,7 +181,7 @@ def _climb(node, network, branches, costs):  # type: ignore[no-untyped-def]
         node, cost = network.head[e], cost + more
 
 
-@inlined
+@leaf
 def _forget(node, network, branches, costs):  # type: ignore[no-untyped-def]
     """Undo ``_climb``."""
     while costs.up[node] != NEVER:
@@ -193,7 +192,7 @@ def _forget(node, network, branches, costs):  # type: ignore[no-untyped-def]
         node = network.head[e]
 
 
-@inlined
+@leaf
 def _meet(node, network, branches, costs):  # type: ignore[no-untyped-def]
     """The least cost from where ``_climb`` began down to a node, and where that path turns."""
     best, turn, cost = NEVER, np.int64(-1), 0
@@ -250,7 +249,7 @@ def _exchange(start, to, network, branches, costs):  # type: ignore[no-untyped-d
     return looked
 
 
-@inlined
+@leaf
 def _take_least(least, node):  # type: ignore[no-untyped-def]
     """The least costs below a node of the tree."""
     for pair in range(least.shape[1]):
@@ -261,6 +260,7 @@ def _take_least(least, node):  # type: ignore[no-untyped-def]
 @leaf
 def _send(start, to, b, known, network, branches, costs):  # type: ignore[no-untyped-def]
     """Send one unit through a branch, where its cost is known."""
+    one = np.int64(1)  # one type of number: compiled once
     for i in range(branches.begin[b], branches.begin[b + 1]):
         at, first, enter, _ = _door(branches.door[i], network)
         if at != start or enter == NEVER:
@@ -273,8 +273,8 @@ def _send(start, to, b, known, network, branches, costs):  # type: ignore[no-unt
             cost, turn = _meet(last, network, branches, costs)
             if cost < NEVER and (enter + cost + leave) * MANY + 1 == known:
                 _forget(first, network, branches, costs)
-                _pass(branches.door[i], first, turn, 1, network, branches)
-                _pass(branches.door[j], last, turn, -1, network, branches)
+                _pass(branches.door[i], first, turn, one, network, branches)
+                _pass(branches.door[j], last, turn, -one, network, branches)
                 return
         _forget(first, network, branches, costs)
 

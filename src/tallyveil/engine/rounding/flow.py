@@ -5,9 +5,10 @@ cheapest flow with its own imbalance, which node potentials prove (``residual``)
 moved first. Every unit of excess then travels to a deficit along a shortest path in reduced costs (``paths``).
 
 A search may look at every child of a parent. With many units as well, the time would be quadratic in the number of
-children. There the costs are scaled [2]_: the cheapest flow in the leading bits of the costs is the start for two bits
-more, until the costs are exact. Costs of few bits are mostly equal, so one search from all nodes with excess finds
-paths for many units, and the number of searches hardly depends on the number of children.
+children. Where there are few columns, such units go by ``exchanges``. Otherwise the costs are scaled [2]_: the cheapest
+flow in the leading bits of the costs is the start for two bits more, until the costs are exact. Costs of few bits are
+mostly equal, so one search from all nodes with excess finds paths for many units, and the number of searches hardly
+depends on the number of children.
 
 Two bits more change little: a way with a large reduced cost will not be needed. Such ways are left out, so that with
 every bit fewer are left to search. A search lowers potentials by the length of its longest path at most. Once these
@@ -25,16 +26,16 @@ from __future__ import annotations
 import numpy as np
 
 from tallyveil._compiled import leaf, part
-from tallyveil.engine.rounding.exchanges import NO_FLOW, few_hubs, flow_by_exchanges
+from tallyveil.engine.rounding.exchanges import few_hubs, flow_by_exchanges
 from tallyveil.engine.rounding.paths import Search, nearest_deficits
-from tallyveil.engine.rounding.residual import NEVER, Ways, find_ways, send_one
+from tallyveil.engine.rounding.residual import NEVER, NO_FLOW, Ways, find_ways, send_one
 
 LEADING = 38  # scaled costs leave out this many bits at first,
 MORE = 2  # and this many fewer each time
 FAR = 16  # ways of larger reduced costs are left out
 ALL = NEVER >> 1  # none is left out
 PATIENCE = 40  # costs are scaled where searches unit by unit might look at all ways more often than this,
-EASY = 8  # and units sent by exchanges, where there are few hubs, from an eighth of that on
+EASY = 8  # and units go by exchanges, where there are few hubs, from an eighth of that on
 
 
 @part
@@ -42,7 +43,7 @@ def nearest_flow(network, patience):  # type: ignore[no-untyped-def]
     """Change ``flow`` to the nearest balanced flow; returns how many ways were looked at, or NO_FLOW.
 
     Also changes ``excess`` and ``potential``. Costs are scaled where the searches unit by unit might look at all ways
-    more often than ``patience`` (usually ``PATIENCE``).
+    more often than ``patience`` (usually ``PATIENCE``); units go by exchanges sooner.
     """
     excess, potential = network.excess, network.potential
     nodes, size = len(excess), len(network.tail)
@@ -55,11 +56,9 @@ def nearest_flow(network, patience):  # type: ignore[no-untyped-def]
         units += max(excess[node], 0)
         longest = max(longest, search.order[node])
         search.order[node] = 0
-    often = units * longest // (2 * size)  # searches unit by unit might look at all ways so often
-    if often > patience // EASY and few_hubs(network):
-        find_ways(network, ways, 0, 0)  # the start must be the cheapest with its own imbalance
-        return flow_by_exchanges(network)
-    scaled = often > patience
+    patient = 2 * size * patience
+    by_exchanges = units * longest * EASY > patient and few_hubs(network)
+    scaled = units * longest > patient and not by_exchanges
     bits = LEADING if scaled else 0
     for node in range(nodes):
         potential[node] >>= bits
@@ -67,6 +66,8 @@ def nearest_flow(network, patience):  # type: ignore[no-untyped-def]
         far = FAR if scaled else ALL
         while True:
             find_ways(network, ways, bits, far)
+            if by_exchanges:
+                return flow_by_exchanges(network)
             lowered, seen = _balance(network, ways, search, bits, far, scaled)
             looked += 2 * size + seen
             if lowered == NO_FLOW and far == ALL:

@@ -16,6 +16,7 @@ from tallyveil._compiled import inlined, leaf
 
 SCALE = 1 << 40  # one person, in units of cost
 NEVER = 1 << 62  # the cost of what an arc cannot carry
+NO_FLOW = -1  # instead of a number: no flow is balanced
 
 
 class Network(NamedTuple):
