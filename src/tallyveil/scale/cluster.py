@@ -3,7 +3,8 @@
 Tasks are submitted a few at a time, so that the scheduler never holds more than a few parcels. A task's name is a
 random number of the job and the numbers of a level and its units, or of a batch; nothing is hashed for it. If a worker
 dies, the scheduler gives its tasks to others. Noise is a function of its place, so a task that runs twice draws the
-same noise twice. If the scheduler dies, the run ends (``LostCluster``); finished pieces are kept where a run keeps them.
+same noise twice. If the scheduler dies, the run ends (``LostCluster``); finished pieces are kept where a run keeps
+them.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Cluster:
     @property
     def threads(self) -> int:
         """How many tasks can run at the same time."""
-        return max(1, sum(self._client.nthreads().values()))
+        return max(1, int(sum(self._client.nthreads().values())))
 
     def check(self) -> None:
         """Refuse workers that would not compute the same bytes, or that would leave something on a disk."""
@@ -121,7 +122,8 @@ class Cluster:
         from distributed import as_completed
 
         self._maps += 1
-        prefix, numbers, common = f"tallyveil-{self._job}-{self._maps}", {}, None
+        prefix, common = f"tallyveil-{self._job}-{self._maps}", None
+        numbers: dict[str, int] = {}
         done = as_completed(loop=self._client.loop, with_results=True, raise_errors=False)
         try:
             while True:

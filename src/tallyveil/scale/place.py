@@ -25,9 +25,8 @@ class ClusterPlace:
     --------
     >>> ClusterPlace("local:2").processes
     2
-    >>> ClusterPlace("ftp://host")
-    Traceback (most recent call last):
-    tallyveil.errors.InputError: cluster 'ftp://host': not an address. Write tls://HOST:PORT, tcp://HOST:PORT or local:N.
+    >>> ClusterPlace("tls://scheduler.example.org:8786").encrypted
+    True
     """
 
     address: str
