@@ -85,8 +85,10 @@ class TravellingLevel:
         """What one piece needs besides."""
         first_child, above, level = self.level.first_child, self.level.above, self.level.level
         first, last = int(first_child[span[0]]), int(first_child[span[1]])
+        own_children = first_child[span[0] : span[1] + 1] - first
+        own_children.flags.writeable = False  # as in a spine: compiled kernels are for one kind of array
         return SpanParcel(
-            first_child=first_child[span[0] : span[1] + 1] - first,
+            first_child=own_children,
             above=above.taken(np.arange(*span)),
             spans=self.level.measurements.shares[level].spans[first:last],
             bounds=[_bounds_of(limit, first, last) for limit in self._limits],
