@@ -10,7 +10,9 @@ them.
 from __future__ import annotations
 
 import logging
+import math
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryDirectory
@@ -23,6 +25,7 @@ from tallyveil.scale.remote import Failed, Refused, Wanted, hold, refusal_of, wo
 from tallyveil.scale.sealed import Sealed
 
 PATIENCE = 30  # seconds to wait for a scheduler and for a first worker
+RECOUNT = 5  # seconds after which workers are counted again
 AHEAD = 2  # tasks that are submitted for each thread of the cluster
 CERTIFICATES = ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY")
 # In this process and in those that it starts. Parcels are larger than Dask likes the arguments of tasks to be.
@@ -73,12 +76,19 @@ class Cluster:
 
         self.place = place
         self._client, self._job, self._maps = client, secrets.token_hex(8), 0
+        self._threads, self._counted = 1, -math.inf
         self._wanted = Wanted(what_runs_here(), place.encrypted)
 
     @property
     def threads(self) -> int:
-        """How many tasks can run at the same time."""
-        return max(1, int(sum(self._client.nthreads().values())))
+        """How many tasks can run at the same time. Workers may join and leave."""
+        if time.monotonic() > self._counted + RECOUNT:
+            try:
+                self._threads = max(1, int(sum(self._client.nthreads().values())))
+            except OSError as problem:
+                raise self._lost(problem) from None
+            self._counted = time.monotonic()
+        return self._threads
 
     def check(self) -> None:
         """Refuse workers that would not compute the same bytes, or that would leave something on a disk."""
@@ -147,13 +157,15 @@ class Cluster:
     def _submit(self, function: Callable[..., Any], *arguments: Any, key: str) -> Any:
         if self._client.status != "running":
             raise self._lost("the connection to the scheduler is closed")
-        return self._client.submit(function, *arguments, key=key, pure=False)
+        try:
+            return self._client.submit(function, *arguments, key=key, pure=False)
+        except OSError as problem:
+            raise self._lost(problem) from None
 
     def _outcome(self, future: Any, result: Any) -> Any:
         """What a task returned; its error, or the loss of the cluster, is raised."""
         if future.status != "finished" or not isinstance(result, Sealed):
-            problem = result[1] if isinstance(result, tuple) else result
-            raise self._lost(f"{type(problem).__name__}: {str(problem).partition(chr(10))[0]}")
+            raise self._lost(result[1] if isinstance(result, tuple) else result)
         outcome = result.opened()
         if isinstance(outcome, Refused):
             raise self._lost(f"worker {outcome.worker} joined and is refused: {outcome.words}")
@@ -161,8 +173,10 @@ class Cluster:
             raise outcome.problem
         return outcome
 
-    def _lost(self, words: str) -> LostCluster:
-        return LostCluster(f"the cluster {self.place.address} was lost ({words}). Start it again.")
+    def _lost(self, why: object) -> LostCluster:
+        """The error that ends the run. Finished pieces are kept, so it is not the work's own error."""
+        words = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else str(why)
+        return LostCluster(f"the cluster {self.place.address} was lost ({words.splitlines()[0]}). Start it again.")
 
 
 @final
@@ -209,6 +223,7 @@ def _connected(place: ClusterPlace) -> Iterator[Any]:
             worker_dashboard_address=None,
             memory_limit=0,
             local_directory=folder,
+            preload=["tallyveil.scale.local_worker"],
             silence_logs=logging.ERROR,
         ) as started,
         _client(place, started.scheduler_address, security) as client,
