@@ -4,13 +4,14 @@ import os
 import pickle
 import signal
 import sys
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_release import small_facilities, small_people, small_strategy
 
+from small_release import small_facilities, small_people, small_strategy
 from tallyveil import About, Histogram, Schema, Spine, Strategy, protect, protect_to_folder
 from tallyveil.auditing.mechanism_runs import TopDownRuns
 from tallyveil.errors import DataError, EndedAfterNoise, InputError, LostCluster
@@ -57,7 +58,8 @@ def strategy_for(people: Histogram) -> Strategy:
     return Strategy.default(people.spine, people.schema, epsilon=2)
 
 
-def test_one_thread_two_threads_and_two_worker_processes_write_the_same_bytes(cluster, many_pieces, tmp_path):
+@pytest.mark.usefixtures("many_pieces")
+def test_one_thread_two_threads_and_two_worker_processes_write_the_same_bytes(cluster, tmp_path):
     people = small_people()
     for name, where in {"one": {"threads": 1}, "two": {"threads": 2}, "cluster": {"cluster": cluster}}.items():
         protect_to_folder(
@@ -78,7 +80,8 @@ def test_a_run_with_a_secret_key_gives_the_same_release_on_local_processes(clust
     assert there.certificate.to_json() == here.certificate.to_json()
 
 
-def test_a_worker_that_is_killed_in_the_middle_changes_nothing(cluster, many_pieces):
+@pytest.mark.usefixtures("many_pieces")
+def test_a_worker_that_is_killed_in_the_middle_changes_nothing(cluster):
     people = town(60)
     killed = []
 
@@ -92,7 +95,8 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(cluster, many_pie
     assert release.histogram == protect(people, strategy_for(people), seed=1, threads=1).histogram
 
 
-def test_progress_is_told_as_on_one_machine(cluster, many_pieces):
+@pytest.mark.usefixtures("many_pieces")
+def test_progress_is_told_as_on_one_machine(cluster):
     people = town(60)
     here, there = [], []
     protect(people, strategy_for(people), seed=1, threads=1, progress=lambda *step: here.append(step))
@@ -134,7 +138,8 @@ class _ProtectAgain:
         return protect(self.people, strategy, seed=1, replicate=replicate, threads=1)
 
 
-def test_neither_logs_nor_names_of_tasks_nor_folders_show_counts_or_keys(cluster, many_pieces):
+@pytest.mark.usefixtures("many_pieces")
+def test_neither_logs_nor_names_of_tasks_nor_folders_show_counts_or_keys(cluster):
     """Also not when a task fails: Dask would write the arguments of a task that raises into the log."""
     people, key = town(30, count=1_977_326_743), RunKey.from_seed(11)
     stream = measurement_stream(key, people, strategy_for(people)).travelling_key()
@@ -190,8 +195,9 @@ def test_work_that_is_stopped_is_cancelled(cluster):
     results = cluster.map(abs, range(1000))
     next(results)
     results.close()
-    waiting = cluster._client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
-    assert waiting <= 2  # what is running ends by itself
+    end = time.monotonic() + 10
+    while cluster._client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
+        assert time.monotonic() < end
 
 
 def test_a_worker_with_other_packages_is_refused_in_a_line(cluster, monkeypatch):
@@ -220,7 +226,8 @@ def test_a_worker_that_spills_to_disk_or_is_not_encrypted_is_refused():
         assert refusal(replace(wanted, encrypted=False), plain) is None
 
 
-def test_the_truth_and_a_secret_key_travel_in_plain_text_only_if_told(no_noise):
+@pytest.mark.usefixtures("no_noise")
+def test_the_truth_and_a_secret_key_travel_in_plain_text_only_if_told():
     people = town(10)
     with pytest.raises(InputError, match=r"cluster tcp://h:1: a run without a seed .* plain text\. Use tls://"):
         protect(people, strategy_for(people), cluster="tcp://h:1")
@@ -236,8 +243,9 @@ def test_an_address_that_is_none_is_refused(address):
         ClusterPlace(address)
 
 
-def test_no_processes_and_threads_beside_a_cluster_are_refused(no_noise):
-    with pytest.raises(InputError, match="0 processes. Write local:1 or more"):
+@pytest.mark.usefixtures("no_noise")
+def test_no_processes_and_threads_beside_a_cluster_are_refused():
+    with pytest.raises(InputError, match=r"0 processes\. Write local:1 or more"):
         ClusterPlace("local:0")
     with pytest.raises(InputError, match="threads and a cluster are both given"):
         protect(town(10), strategy_for(town(10)), cluster="local:1", threads=2)
@@ -249,7 +257,8 @@ def test_without_dask_the_error_says_what_to_install(monkeypatch):
         pass
 
 
-def test_where_no_scheduler_answers_the_error_says_so(monkeypatch, no_noise):
+@pytest.mark.usefixtures("no_noise")
+def test_where_no_scheduler_answers_the_error_says_so(monkeypatch):
     monkeypatch.setattr(clusters, "PATIENCE", 1)
     with pytest.raises(InputError, match=r"cluster tcp://127\.0\.0\.1:9: no scheduler answers there"):
         protect(town(10), strategy_for(town(10)), seed=1, cluster="tcp://127.0.0.1:9")

@@ -210,7 +210,7 @@ def test_a_cluster_that_may_spill_is_refused_before_noise_is_drawn(tls, table):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_local_processes_end_with_a_run_that_is_interrupted_or_killed(tls, table, number):
+def test_local_processes_end_with_a_run_that_is_interrupted_or_killed(table, number):
     """Ctrl-C in a terminal reaches all processes of the run."""
     command = [*PROGRAM, "protect", "t.csv", "--codebook", "t.toml", "--rho", "0.5", "--key-file", "key",
                "--cluster", "local:2", "-o", "there"]  # fmt: skip
