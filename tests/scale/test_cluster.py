@@ -5,12 +5,14 @@ import pickle
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from command_line import run, write_town
 from small_release import small_facilities, small_people, small_strategy
 from tallyveil import About, Histogram, Schema, Spine, Strategy, protect, protect_to_folder
 from tallyveil.auditing.mechanism_runs import TopDownRuns
@@ -273,3 +275,59 @@ def test_sealed_bytes_are_not_shown_or_hashed():
     assert repr(first) == "<Sealed>"
     assert tokenize(first) != tokenize(first) != tokenize(second)
     assert second.opened() == 17
+
+
+@pytest.fixture
+def shared_cluster(cluster, monkeypatch):
+    """Commands use the processes that are there already; gives the places that were opened."""
+    opened = []
+
+    def open_it(place, *, seeded=True):
+        place.refuse_plaintext(seeded=seeded)
+        opened.append(place.address)
+        return nullcontext(cluster)
+
+    monkeypatch.setattr("tallyveil.scale.cluster.open_cluster", open_it)
+    monkeypatch.setattr("tallyveil.protection.protect.open_cluster", open_it)
+    return opened
+
+
+COMMANDS = {
+    "protect": ("--epsilon", "1", "--seed", "3", "--date", "2026-01-01"),
+    "audit": ("--epsilon", "1", "--runs", "100"),
+    "sweep": ("--epsilon", "1", "--replicates", "2", "--no-samples", "--level", "county", "--query", "total"),
+    "risk simulate": ("--epsilon", "1", "--unit", "11", "--cell", "adult", "--prior", "1/2", "--runs", "1000"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_write_the_same_files_on_a_cluster(shared_cluster, tmp_path, command):
+    given = [*command.split(), *write_town(tmp_path), *COMMANDS[command]]
+    for name, where in {"here": [], "there": ["--cluster", "local:2"]}.items():
+        done = run(*given, *where, "-o", str(tmp_path / name))
+        assert done.returncode == 0, done.stderr
+    assert shared_cluster == ["local:2"]
+    here, there = (
+        {name: file for name, file in contents(tmp_path / where).items() if not name.endswith((".svg", ".png"))}
+        for where in ("here", "there")
+    )
+    assert there == here
+    assert len(there) >= 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--cluster", "local:2", "--threads", "2"), "--threads and --cluster are both given"),
+        (("--allow-plaintext",), "--allow-plaintext is for --cluster tcp://HOST:PORT"),
+        (("--cluster", "tcp://h:1"), "would send true counts and the key of its noise in plain text. Use tls://"),
+        (("--cluster", "here"), "cluster 'here': not an address"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_anything_is_read(tmp_path, words, said):
+    done = run("protect", "missing.csv", "--codebook", "missing.toml", "-o", str(tmp_path / "out"), *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    done = run("audit", "missing.csv", "--epsilon", "1", "--cluster", "local:2", "--workers", "1")
+    assert "--workers and --cluster are both given" in done.stderr

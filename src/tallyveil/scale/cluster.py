@@ -28,8 +28,11 @@ PATIENCE = 30  # seconds to wait for a scheduler and for a first worker
 RECOUNT = 5  # seconds after which workers are counted again
 AHEAD = 2  # tasks that are submitted for each thread of the cluster
 CERTIFICATES = ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY")
-# In this process and in those that it starts. Parcels are larger than Dask likes the arguments of tasks to be.
+# In this process and in those that it starts: parcels are larger than Dask likes the arguments of tasks to be, nothing
+# is spilled to disk, and no pages tell about the work.
 SETTINGS = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
     "distributed.admin.large-graph-warning-threshold": "1TB",
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
@@ -220,7 +223,7 @@ def _connected(place: ClusterPlace) -> Iterator[Any]:
             protocol="tls://",
             security=security,
             dashboard_address=None,
-            worker_dashboard_address=None,
+            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
             memory_limit=0,
             local_directory=folder,
             preload=["tallyveil.scale.local_worker"],
