@@ -26,7 +26,7 @@ def no_noise(monkeypatch):
     def fail(*_, **__):
         raise AssertionError("noise was drawn")
 
-    monkeypatch.setattr("tallyveil.mechanisms.measure.draw", fail)
+    monkeypatch.setattr("tallyveil.mechanisms.unit_answers.draw", fail)
 
 
 @pytest.fixture

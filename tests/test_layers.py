@@ -89,6 +89,7 @@ ROWS = [
     ["mechanisms"],
     ["blue"],  # takes measurements; the engine may use its pass up
     ["engine", "evaluate", "risk"],
+    ["scale"],  # where work runs; the others take callables
     [
         *("protection.before_noise", "protection.resuming", "protection.spending", "protection.estimate_checks"),
         *("protection.protect", "protection.verify", "protection"),

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallyveil import errors, evaluate, files, mechanisms, populations, privacy, risk
+    from tallyveil import errors, evaluate, files, mechanisms, populations, privacy, risk, scale
     from tallyveil.allocation.allocate import allocate
     from tallyveil.blue.estimate import estimate
     from tallyveil.engine.topdown import topdown
@@ -75,6 +75,7 @@ _PARTS = {
     "populations": "populations",
     "privacy": "privacy",
     "risk": "risk",
+    "scale": "scale",
     "schemas": "nouns.census_schemas",
 }
 __all__ = [
@@ -110,6 +111,7 @@ __all__ = [
     "read_counts",
     "read_release",
     "risk",
+    "scale",
     "schemas",
     "sign_release",
     "topdown",

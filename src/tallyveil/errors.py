@@ -11,6 +11,7 @@
     │   ├── FolderError           the folder of a release or of a job
     │   └── UndeterminedError     measurements do not determine what is asked of them
     ├── EndedAfterNoise           a run ended after noise was drawn: its budget counts as spent
+    ├── LostCluster               the cluster that work runs on was lost: the same command resumes the work
     ├── LedgerError               what was spent differs from what the strategy allows
     └── SecretError               a key or the truth was about to be shown, copied or stored
 
@@ -83,6 +84,10 @@ class EndedAfterNoise(TallyveilError):  # noqa: N818 (it says what happened)
     counts as spent. This is not an ``InputError``, because everything that can be decided from the input is decided
     before any noise is drawn.
     """
+
+
+class LostCluster(TallyveilError):  # noqa: N818 (it says what happened)
+    """The cluster that work runs on was lost, or a worker that joined it is refused. Finished work is kept."""
 
 
 class LedgerError(TallyveilError):

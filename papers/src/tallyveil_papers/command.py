@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tallyveil.cli import options
+from tallyveil.cli.clusters import cluster_place, opened
 from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ def reproduce(
     ] = None,
     replicates: Annotated[int, typer.Option(help="TopDown runs at each budget, pooled.")] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the populations and the noise.")] = 1,
+    cluster: options.ClusterAddress = None,
     list_items: Annotated[bool, typer.Option("--list", help="List the items and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
 ) -> None:
@@ -75,9 +80,12 @@ def reproduce(
         raise InputError("reproduce needs a folder to write: -o DIR. Use --list to see the items.")
     if output.exists() and not output.is_dir():
         raise InputError(f"{output}: not a folder. Give a new folder, or one of an earlier run.")
+    place = cluster_place(cluster)
     setting = _setting(full, persons, ipums, mdf, replicates, seed)
     altair()  # raises an error that says how to install it
-    done = run_items(chosen, output, setting, progress=_follow(len(chosen)))
+    with opened(place) as elsewhere:
+        setting = replace(setting, map=partial(_map_with_progress, map if elsewhere is None else elsewhere.map))
+        done = run_items(chosen, output, setting, progress=_follow(len(chosen)))
     page = _write_page(output, done, setting)
     counts = {verdict: sum(result.verdict == verdict for result in done) for verdict in WORDS}
     if as_json:
@@ -124,7 +132,7 @@ def _setting(
     if not 0 <= seed < 2**64:
         raise InputError(f"--seed must be from 0 to 2^64 - 1. Got {seed} instead.")
     size = FULL if full else QUICK if persons is None else persons
-    setting = Setting(persons=size, replicates=replicates, seed=seed, ipums=ipums, mdf=mdf, map=_map_with_progress)
+    setting = Setting(persons=size, replicates=replicates, seed=seed, ipums=ipums, mdf=mdf)
     if ipums is not None:
         if not ipums.is_file():
             raise InputError(f"{ipums}: no such file. Give an IPUMS extract of the census of 1940.")
@@ -144,13 +152,15 @@ def _setting(
     return setting
 
 
-def _map_with_progress(work: Callable[..., Any], *pieces: Sequence[Any]) -> Iterator[Any]:
-    """Do the pieces of work one after another, showing progress and the remaining time."""
+def _map_with_progress(
+    spread: Callable[..., Iterable[Any]], work: Callable[..., Any], *pieces: Sequence[Any]
+) -> Iterator[Any]:
+    """Do the pieces of work as ``spread`` does (one after another, or on a cluster), and show progress."""
     from tallyveil.runs.progress import Steps
 
     what = (work.__doc__ or "").partition(":")[0].strip()
     with Steps(f"pieces of work ({what})", len(pieces[0]), resumable=True) as steps:
-        for result in map(work, *pieces):
+        for result in spread(work, *pieces):
             steps.step()
             yield result
 

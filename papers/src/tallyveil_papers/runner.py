@@ -24,7 +24,7 @@ from typing import Any, final, get_type_hints
 import pandas as pd
 
 from tallyveil import __version__
-from tallyveil.errors import InputError
+from tallyveil.errors import InputError, LostCluster
 from tallyveil.files.atomic import new_folder
 from tallyveil.report.plots import write_plot
 from tallyveil.runs.store import FrameStore, job_folder
@@ -127,6 +127,8 @@ def _make(item: Item, place: Path, setting: Setting) -> Done:
     start, failed = perf_counter(), ""
     try:
         outcome = item.compute(setting)
+    except LostCluster:  # no other item could be computed there
+        raise
     except Exception as problem:  # an error in one item must not stop the others
         outcome, failed = Outcome(figures=[]), f"{type(problem).__name__}: {problem}"
     seconds = round(perf_counter() - start, 2)

@@ -68,8 +68,8 @@ class AlikeTree:
         """For each stage and measured query, its information at a precision of one: subsets x cells x cells."""
         return [
             {
-                name: marginal.gram[:, None, None] * (marginal.dense.T @ marginal.dense)
-                for name, (marginal, _) in information.measured.items()
+                name: query.marginal.gram[:, None, None] * query.dense_information
+                for name, query in information.measured.items()
             }
             for information in self.problem.stages
         ]

@@ -77,6 +77,7 @@ def audit(
     invariant: options.Invariants = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
+    cluster: options.ClusterAddress = None,
     output: options.ResumableFolder = None,
     long: options.Long = False,
     as_json: options.Json = False,
@@ -103,6 +104,7 @@ def audit(
       tallyveil audit blocks.csv --codebook blocks.toml --rho 0.5 --delta 0.001 --runs 50000 -o audit
     """
     from tallyveil.cli.audit_words import show_audit
+    from tallyveil.cli.clusters import cluster_place, opened
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.tables import open_run_store, write_result
     from tallyveil.evaluate.audit.audit import check_audit
@@ -114,6 +116,7 @@ def audit(
     check_learner(learner.value)
     options.refuse_unless_resumable(output, "runs")
     check_workers(workers)
+    place = cluster_place(cluster, workers=workers)
     searching, holds = _asked(neighbours or [], move=move, remove=remove)
     read = read_people(data, codebook, file_format, units=units)
     people = read.counts
@@ -132,7 +135,10 @@ def audit(
     done, resumable = 0 if store is None else job.made_before(store), store is not None
     work = Batches(run=run, people=people, batches=job.batches(), size=job.batch, done=done, resumable=resumable)
     remedy = "Audit a smaller tree (a bug shows in 8 leaves too)"
-    with work.made(workers, f"{runs:,} runs a side", remedy, long=long) as (pool_map, progress):
+    with (
+        opened(place) as elsewhere,
+        work.made(workers, f"{runs:,} runs a side", remedy, long=long, elsewhere=elsewhere) as (pool_map, progress),
+    ):
         result = job.audit(Execution(batch=job.batch, map=pool_map, store=store, progress=progress))
     write_result(result.as_json(), output, "audit.json")
     if as_json:

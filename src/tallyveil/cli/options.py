@@ -72,6 +72,22 @@ Workers = Annotated[
 Threads = Annotated[
     int | None, typer.Option(help="Number of threads (default: all cores). The result does not depend on it.")
 ]
+ClusterAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Run on a Dask cluster: tls://HOST:PORT, tcp://HOST:PORT, or local:N for N processes here. The result "
+        "does not depend on it.",
+    ),
+]
+AllowPlaintext = Annotated[
+    bool,
+    typer.Option(
+        "--allow-plaintext",
+        help="Let the true counts and the key of the noise travel to --cluster tcp://HOST:PORT in plain text.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of the random draws. The same seed gives the same result.")]
 NewFolder = Annotated[
     Path | None, typer.Option("--output", "-o", help="New folder for tables and plots; it must not exist yet.")

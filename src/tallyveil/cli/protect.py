@@ -123,6 +123,8 @@ def protect(
         str | None, typer.Option(metavar="YYYY-MM-DD", help="Day of the release in UTC (default: today).")
     ] = None,
     threads: options.Threads = None,
+    cluster: options.ClusterAddress = None,
+    allow_plaintext: options.AllowPlaintext = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show noise, time and file sizes without spending budget or writing files.")
     ] = False,
@@ -139,11 +141,14 @@ def protect(
       tallyveil protect t.csv --codebook t.toml --strategy e2e-2018 --epsilon 1 --facilities f.csv -o release
 
       tallyveil protect blocks.parquet --codebook blocks.toml --rho 2 --optimise-spine --places places.csv -o release
+
+      tallyveil protect blocks.parquet --codebook blocks.toml --rho 2 --cluster tls://10.0.0.1:8786 -o release
     """
     if output is not None:  # before everything else, and before anything slow is imported
         from tallyveil.files.work_folder import refuse_target
 
         refuse_target(output)
+    from tallyveil.cli.clusters import cluster_place
     from tallyveil.cli.optimising import optimised_spine, refuse_unmeasurable, refuse_without_optimising
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs, warn_of_waste
@@ -160,6 +165,9 @@ def protect(
     if seed is not None and key_file is not None:
         raise InputError("--seed and --key-file are both given. A seed is for research; a key file for publication.")
     options.check_threads(threads)
+    place = cluster_place(cluster, allow_plaintext=allow_plaintext, threads=threads)
+    if place is not None:
+        place.refuse_plaintext(seeded=seed is not None)
     if ledger is not None:
         read_lines(ledger)  # a ledger that is missing or was changed is refused before the work
     about = About(
@@ -213,6 +221,7 @@ def protect(
         key=_key(seed, key_file),
         facilities=built,
         threads=threads,
+        cluster=place,
         failsafe=failsafe,
         optimised=measured,
         measurements=published,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tallyveil.risk import EmpiricalRelease
     from tallyveil.risk.budget.empirical_levels import Expected
     from tallyveil.risk.target.target import Target
+    from tallyveil.scale.place import ClusterPlace
 
 PARTS = {True: "with_invariants", False: "without_invariants"}  # folders of the runs
 KINDS = {"before": "all measurements", "after": "all released answers", "after_cell": "released counts of the cell"}
@@ -50,6 +51,7 @@ def empirical(
     runs: Annotated[int, typer.Option(help="Number of runs of each hypothesis (with DATA).")] = 2_000,
     seed: Annotated[int, typer.Option(help="Seed of the noise. These runs are not for publication.")] = 0,
     workers: options.Workers = None,
+    cluster: options.ClusterAddress = None,
     output: options.ResumableFolder = None,
     long: options.Long = False,
     as_json: options.Json = False,
@@ -67,6 +69,7 @@ def empirical(
 
       tallyveil risk empirical blocks.csv --codebook blocks.toml --rho 1 --unit 11 --cell adult -o empirical
     """
+    from tallyveil.cli.clusters import cluster_place
     from tallyveil.cli.risk_simulate import in_words, target_of
     from tallyveil.cli.simulated_mechanisms import topdown_runs
     from tallyveil.cli.strategies import find_strategy
@@ -78,8 +81,10 @@ def empirical(
     from tallyveil.risk.budget.empirical_levels import Expected
 
     of_data = {"--codebook": codebook, "--unit": unit, "--cell": cell, "--instead": instead, "--units": units,
-               "--facilities": facilities, "--invariant": invariant, "-o": output}  # fmt: skip
+               "--facilities": facilities, "--invariant": invariant, "--cluster": cluster,
+               "-o": output}  # fmt: skip
     _check_options(data, of_data, strategy, workers)
+    place = cluster_place(cluster, workers=workers)
     priors: list[Any] = list(dict.fromkeys(prior or ["1/2"]))
     asked = Attack(kind=attack, attribute=attribute, queries=query)  # type: ignore[arg-type]
     if data is None:
@@ -93,8 +98,8 @@ def empirical(
     found: dict[bool, list[EmpiricalRelease]] = {}
     if data is not None:
         words = in_words(people, target)
-        found = _simulated(run, people, target, words, priors=priors, runs=runs, workers=workers, output=output,
-                           long=long)  # fmt: skip
+        found = _simulated(run, people, target, words, priors=priors, runs=runs, workers=workers, place=place,
+                           output=output, long=long)  # fmt: skip
         result |= _simulated_json(words, found)
         write_result(result | {"assumptions": list(ASSUMPTIONS)}, output, "empirical.json")
     result |= {"assumptions": list(ASSUMPTIONS)}
@@ -134,6 +139,7 @@ def _simulated(
     priors: list[Any],
     runs: int,
     workers: int | None,
+    place: ClusterPlace | None,
     output: Path | None,
     long: bool,
 ) -> dict[bool, list[EmpiricalRelease]]:
@@ -158,7 +164,9 @@ def _simulated(
         typer.echo(f"simulating topdown, {said}, on {people}\n{words}", err=True)
         folder = None if output is None else output / PARTS[invariants]
         store = open_run_store(folder, job_of(people, mechanism, words, "risk empirical"))
-        with execution_of(mechanism, people, runs=runs, workers=workers, store=store, long=long) as execution:
+        with execution_of(
+            mechanism, people, runs=runs, workers=workers, place=place, store=store, long=long
+        ) as execution:
             found[invariants] = empirical_release(
                 mechanism, people, target, strategy=mechanism.strategy, priors=priors, runs=runs, execution=execution
             )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tallyveil.risk.target.target import Target
     from tallyveil.runs.batches import Execution
     from tallyveil.runs.store import FolderStore
+    from tallyveil.scale.place import ClusterPlace
 
 BATCH = 100  # runs that are made, and kept, together
 LINES = {
@@ -79,6 +80,7 @@ def simulate(
     ] = 20_000,
     seed: Annotated[int, typer.Option(help="Seed of the noise. These runs are not for publication.")] = 0,
     workers: options.Workers = None,
+    cluster: options.ClusterAddress = None,
     output: options.ResumableFolder = None,
     long: options.Long = False,
     as_json: options.Json = False,
@@ -101,6 +103,7 @@ def simulate(
       --unit 11 --cell "adult*f" --prior 1/2
     """
     from tallyveil.auditing.mechanism_runs import TopDownRuns
+    from tallyveil.cli.clusters import cluster_place
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.simulated_mechanisms import (
         comparison_runs,
@@ -114,6 +117,7 @@ def simulate(
     from tallyveil.runs.pool import check_workers
 
     check_workers(workers)
+    place = cluster_place(cluster, workers=workers)
     options.refuse_unless_resumable(output, "runs")
     Intruder(prior=prior)  # refuses what is not a prior
     read = read_people(data, codebook, file_format, units=units)
@@ -135,7 +139,9 @@ def simulate(
     words = in_words(people, target)
     typer.echo(f"simulating {mechanism.value} on {people}\n{words}", err=True)
     store = open_run_store(output, job_of(people, run, words))
-    found = _simulated(run, people, target, prior=prior, runs=runs, workers=workers, store=store, long=long)
+    found = _simulated(
+        run, people, target, prior=prior, runs=runs, workers=workers, place=place, store=store, long=long
+    )
     result = {"hypotheses": words, **found.as_json(), "note": INTERNAL}
     if counts is not None:
         result |= {"posterior": float(found.posterior(counts)), "posterior_se": found.posterior_se(counts)}
@@ -154,22 +160,31 @@ def _simulated(
     prior: str,
     runs: int,
     workers: int | None,
+    place: ClusterPlace | None,
     store: FolderStore | None,
     long: bool,
 ) -> Simulated:
     """Make the runs that are missing, in several processes where that pays, and learn from all of them."""
     from tallyveil.risk.simulate.simulated import simulate
 
-    with execution_of(run, people, runs=runs, workers=workers, store=store, long=long) as execution:
+    with execution_of(run, people, runs=runs, workers=workers, place=place, store=store, long=long) as execution:
         plan = getattr(run, "strategy", None)  # samples and swapping have none
         return simulate(run, people, target, prior=prior, runs=runs, strategy=plan, execution=execution)
 
 
 @contextmanager
 def execution_of(
-    run: SimulatedRuns, people: Histogram, *, runs: int, workers: int | None, store: FolderStore | None, long: bool
+    run: SimulatedRuns,
+    people: Histogram,
+    *,
+    runs: int,
+    workers: int | None,
+    place: ClusterPlace | None,
+    store: FolderStore | None,
+    long: bool,
 ) -> Iterator[Execution]:
     """How runs of both hypotheses are executed, after announcing the time that they need."""
+    from tallyveil.cli.clusters import opened
     from tallyveil.risk.simulate.target_runs import SIDES
     from tallyveil.runs.batches import Execution, batches_of, made_before
     from tallyveil.runs.pool import Batches
@@ -179,7 +194,10 @@ def execution_of(
     done, resumable = made_before(batches, store), store is not None
     work = Batches(run=run, people=people, batches=batches, size=batch, done=done, resumable=resumable)
     so_many, remedy = f"{runs:,} runs of each hypothesis", "Cut the tree to fewer leaves"
-    with work.made(workers, so_many, remedy, long=long) as (pool_map, progress):
+    with (
+        opened(place) as elsewhere,
+        work.made(workers, so_many, remedy, long=long, elsewhere=elsewhere) as (pool_map, progress),
+    ):
         yield Execution(batch=batch, map=pool_map, store=store, progress=progress)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from tallyveil.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tallyveil.nouns.facilities import Facilities
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.privacy import Strategy
     from tallyveil.release.release import Release
@@ -51,6 +53,7 @@ def sweep(
     invariant: options.Invariants = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    cluster: options.ClusterAddress = None,
     as_json: options.Json = False,
 ) -> None:
     """Protect the same counts at many budgets and allocations, and compare error, bias, loss and risk of each.
@@ -65,6 +68,7 @@ def sweep(
 
       tallyveil sweep t.csv --codebook t.toml --epsilon 1,4 --allocation even.toml --allocation leaf.toml -o sweep
     """
+    from tallyveil.cli.clusters import cluster_place, opened
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.strategies import find_facilities
     from tallyveil.cli.tables import records, write_internal
@@ -72,11 +76,11 @@ def sweep(
     from tallyveil.evaluate.error import asked_of
     from tallyveil.evaluate.sweep import is_kept, kept_name, trials
     from tallyveil.evaluate.sweep import sweep as run
-    from tallyveil.protection.protect import protect
     from tallyveil.runs.progress import Steps
     from tallyveil.runs.store import FrameStore, input_digest
 
     options.check_threads(threads)
+    place = cluster_place(cluster, threads=threads)
     options.refuse_unless_resumable(output, "trials")
     if not 1 <= replicates <= MOST_REPLICATES:
         raise InputError(f"--replicates must be from 1 to {MOST_REPLICATES:,}. Got {replicates:,} instead.")
@@ -93,15 +97,12 @@ def sweep(
     job = {"command": "sweep", "seed": seed, **input_digest(people, built)}
     store, entries = (FrameStore(output / name, job=job) for name in ("trials", "residuals"))
     write_internal(output)
-
-    def protect_again(strategy: Strategy, replicate: int) -> Release:
-        return protect(people, strategy, facilities=built, seed=seed, replicate=replicate, threads=threads)
-
+    protect_again = _ProtectAgain(people, built, seed, threads if place is None else 1)
     done = sum(is_kept(kept_name(trial, asked), store, entries) for trial in wanted)
-    with Steps("trials", len(wanted), resumable=True, done=done) as steps:
+    with opened(place) as elsewhere, Steps("trials", len(wanted), resumable=True, done=done) as steps:
         table = run(
             people, wanted, protect_again, levels=level, queries=query, store=store, entries=entries,
-            progress=steps.step,
+            progress=steps.step, map=map if elsewhere is None else elsewhere.map,
         )  # fmt: skip
     drawn = (
         _sample_profiles(people, asked, replicates, FrameStore(output / "samples", job=job), seed) if samples else None
@@ -116,6 +117,25 @@ def sweep(
     _show(pooled)
     typer.echo(conclusion(pooled))
     typer.echo(f"{output}: study.csv, sweep.csv (also as parquet){plots} (internal: they come from the truth)")
+
+
+@dataclass(frozen=True, eq=False)
+class _ProtectAgain:
+    """Protects the same people with a strategy; it can be sent to other processes."""
+
+    people: Histogram
+    facilities: Facilities | None
+    seed: int
+    threads: int | None
+
+    def __call__(self, strategy: Strategy, replicate: int) -> Release:
+        """The release of a replicate."""
+        from tallyveil.protection.protect import protect
+
+        return protect(
+            self.people, strategy, facilities=self.facilities, seed=self.seed, replicate=replicate,
+            threads=self.threads,
+        )  # fmt: skip
 
 
 def _sample_profiles(

@@ -124,15 +124,15 @@ class Level:
                 conflicting += outcome
         return conflicting
 
-    def kept_or_solved(self, span: Span) -> Piece | list[tuple[int, Conflict]]:
-        """The piece of a span: the kept one, or the one solved now, which is kept for the next run.
+    def name(self, span: Span) -> str:
+        """The name of a piece within a run: the level, whether the failsafe has changed the one above, the parents."""
+        return f"{self.answers.measurements.spine.depth(self.level)}-{int(self.relaxed)}-{span[0]}-{span[1]}"
 
-        A piece is a function of its name within a run: the level, whether the failsafe has changed the level above, and
-        the parents.
-        """
+    def kept_or_solved(self, span: Span) -> Piece | list[tuple[int, Conflict]]:
+        """The piece of a span, which is a function of its name: the kept one, or the one solved now, which is kept."""
         if self.kept is None:
             return self.solve(span)
-        name = f"{self.answers.measurements.spine.depth(self.level)}-{int(self.relaxed)}-{span[0]}-{span[1]}"
+        name = self.name(span)
         outcome: Piece | list[tuple[int, Conflict]] | None = self.kept.get(name)
         if outcome is None:
             outcome = self.solve(span)

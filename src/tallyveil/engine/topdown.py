@@ -19,7 +19,7 @@ from tallyveil.engine.nests import root_nest
 from tallyveil.engine.pieces import KeptPieces
 from tallyveil.engine.run_limits import RunLimits, run_limits
 from tallyveil.engine.tree_answers import answers_of
-from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
+from tallyveil.errors import EndedAfterNoise, InputError, LostCluster, TallyveilError
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.release.measurements import Measurements
@@ -79,7 +79,7 @@ def topdown(
         release = Histogram(spine=spine, schema=schema, leaves=counts, stamps=measurements.stamps)
         published = release if limits.optimised is None else limits.optimised.restored(release)
         check_counts(published, limits.declared, limits.possible, whose="the release")
-    except EndedAfterNoise:
+    except (EndedAfterNoise, LostCluster):
         raise
     except TallyveilError as problem:
         raise EndedAfterNoise(str(problem)) from problem

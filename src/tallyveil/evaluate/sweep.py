@@ -19,6 +19,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_to_toml
+from tallyveil.runs.batches import Map
 
 Protect = Callable[[Strategy, int], Source]
 COLUMNS = ["allocation", "strategy", "unit", "budget", "replicate", "level", "query", "statistic", "value", "n"]
@@ -74,6 +75,7 @@ def sweep(
     store: MutableMapping[str, pd.DataFrame] | None = None,
     entries: MutableMapping[str, pd.DataFrame] | None = None,
     progress: Callable[[str], None] | None = None,
+    map: Map = map,  # noqa: A002 (it replaces the built-in)
 ) -> pd.DataFrame:
     """Protect and evaluate every trial.
 
@@ -95,6 +97,8 @@ def sweep(
         :func:`~tallyveil.evaluate.allocation_study.study`. A trial that is missing there is run again.
     progress
         Called with the name of each trial when it is done.
+    map
+        Maps a function over the trials: the built-in, or that of a cluster, to which ``protect`` can then be sent.
 
     Returns
     -------
@@ -105,21 +109,38 @@ def sweep(
     people = people_of(truth)
     stored: MutableMapping[str, pd.DataFrame] = {} if store is None else store
     asked = [(str(level), query) for level, _, query in asked_of(people, levels, queries, None)]
+    named = {kept_name(trial, asked): trial for trial in wanted}
+    missing = {name: trial for name, trial in named.items() if not is_kept(name, stored, entries)}
+    made = iter(map(_TrialWork(people, protect, tuple(asked), entries is not None), missing.values()))
     frames = []
-    for trial in wanted:
-        name = kept_name(trial, asked)
-        if not is_kept(name, stored, entries):
-            released = protect(trial.strategy, trial.replicate)
-            compared = [residuals(people, released, level=level, query=query) for level, query in asked]
-            if entries is not None:
-                entries[name] = _entries(compared)
-            stored[name] = _evaluated(trial, compared)
+    for name, trial in named.items():
+        if name in missing:
+            table, compared = next(made)
+            if entries is not None and compared is not None:
+                entries[name] = compared
+            stored[name] = table
         frames.append(stored[name])
         if progress is not None:
             progress(trial.name)
     if not frames:
         raise InputError("a sweep needs at least one trial.")
     return pd.concat(frames, ignore_index=True)
+
+
+@dataclass(frozen=True)
+class _TrialWork:
+    """Protects and evaluates trials; it can be sent to other processes if ``protect`` can."""
+
+    people: Histogram
+    protect: Protect
+    asked: tuple[tuple[str, str], ...]
+    entries: bool
+
+    def __call__(self, trial: Trial) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+        """The table of a trial, and its residuals if they are wanted."""
+        released = self.protect(trial.strategy, trial.replicate)
+        compared = [residuals(self.people, released, level=level, query=query) for level, query in self.asked]
+        return _evaluated(trial, compared), _entries(compared) if self.entries else None
 
 
 def is_kept(name: str, store: Container[str], entries: Container[str] | None) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tallyveil._arrays import Integers
+from tallyveil.mechanisms.unit_answers import NoisyAnswers, UnitAnswers
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
@@ -20,10 +20,10 @@ from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.entropy import RunKey
 from tallyveil.privacy.ledger import Ledger
-from tallyveil.privacy.sampling import draw, sampler
+from tallyveil.privacy.sampling import sampler
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.privacy.stream_words import check_place
+from tallyveil.privacy.stream_words import Stream, check_place
 from tallyveil.privacy.streams import measurement_stream
 from tallyveil.release.declare import stamps_of_run
 from tallyveil.release.measurements import Measurements, Pair
@@ -57,28 +57,9 @@ def measure(
     _spend(strategy)
     histogram = people if optimised is None else optimised.moved(people)
     stream = measurement_stream(key, people, strategy, optimised=optimised)
-    numbers = strategy.query_numbers()
     _refuse_undrawable(strategy, histogram.spine, replicate)
-    truth = dict(histogram.by_level())
-    queries = {query: histogram.schema.query(query) for query in numbers}
-
-    def ask(level: str, query: str, index: Integers) -> Integers:
-        rows = queries[query]
-        answers = truth[level].looked_up(index, rows.row_of_cell, rows.size)
-        spans = noisy.shares[level].spans[index // rows.size]
-        for span in np.unique(spans):
-            places = np.flatnonzero(spans == span)
-            answers[places] += draw(
-                noisy.noise(level, query, int(span)),
-                stream,
-                index[places],
-                level=histogram.spine.depth(level),
-                query=numbers[query],
-                replicate=replicate,
-            )
-        return answers
-
-    noisy = Measurements(
+    ask = _noisy_answers(histogram, strategy, stream, replicate)
+    return Measurements(
         spine=histogram.spine,
         schema=histogram.schema,
         strategy=strategy,
@@ -88,7 +69,31 @@ def measure(
         stamps=stamps_of_run(people, strategy, seeded=key.seeded),
         identifier=stream.identifier(replicate),
     )
-    return noisy
+
+
+def _noisy_answers(people: Histogram, strategy: Strategy, stream: Stream, replicate: int) -> NoisyAnswers:
+    """The answers about the units of all levels of the spine that is measured."""
+    numbers, shares = strategy.query_numbers(), unit_shares(strategy, people.spine)
+    queries = {query: people.schema.query(query) for query in numbers}
+    levels = {}
+    for level, truth in people.by_level():
+        measured, own = strategy.queries[level], shares[level]
+        levels[level] = UnitAnswers(
+            level=level,
+            truth=truth,
+            first=0,
+            spans=own.spans,
+            queries={query: queries[query] for query in measured},
+            numbers={query: numbers[query] for query in measured},
+            noises={
+                query: (None, *(strategy.noise(level, query, level_share=share) for share in own.shares[1:]))
+                for query in measured
+            },
+            depth=people.spine.depth(level),
+            replicate=replicate,
+            stream=stream,
+        )
+    return NoisyAnswers(levels)
 
 
 def exact_answers(people: Histogram, strategy: Strategy) -> dict[Pair, Counts]:

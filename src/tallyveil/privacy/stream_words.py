@@ -69,6 +69,10 @@ class Stream(Secret):
         label = b"tallyveil measurement" + replicate.to_bytes(4, "little")
         return HKDF(algorithm=SHA256(), length=16, salt=None, info=label).derive(self._key.tobytes()).hex()
 
+    def travelling_key(self) -> bytes:
+        """Return the key, for work on this measurement in another process. Anyone who has it can remove its noise."""
+        return self._key.tobytes()
+
     def words(self, index: Integers, *, level: int, query: int, replicate: Integers) -> Words:
         """Return the first word of each draw. ``replicate`` has one item for each item of ``index``."""
         out = np.empty(len(index), dtype=np.uint64)

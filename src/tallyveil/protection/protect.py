@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tallyveil._workers import workers
+from tallyveil._workers import Run, workers
 from tallyveil.blue.accuracy import unmeasured
 from tallyveil.blue.estimate import estimate_pieces, estimation_problems
 from tallyveil.blue.parts import check_reached
 from tallyveil.engine.level import Progress
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.topdown import topdown
-from tallyveil.errors import EndedAfterNoise, InputError, TallyveilError
+from tallyveil.errors import EndedAfterNoise, InputError, LostCluster, TallyveilError
 from tallyveil.files.ledger.of_release import entry_of
 from tallyveil.files.ledger.programme import Entry
 from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
@@ -50,6 +50,10 @@ from tallyveil.release.declaration import Declared
 from tallyveil.release.declare import declared_of, stamps_of_run
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.release import Release
+from tallyveil.scale.cluster import Cluster, open_cluster
+from tallyveil.scale.place import ClusterPlace
+
+Where = Cluster | ClusterPlace | str | None  # a cluster; None is this process
 
 
 def protect(
@@ -61,6 +65,7 @@ def protect(
     key: RunKey | None = None,
     replicate: int = 0,
     threads: int | None = None,
+    cluster: Where = None,
     failsafe: bool = True,
     optimised: OptimisedSpine | None = None,
     measurements: Sequence[Pair] | None = (),
@@ -84,6 +89,10 @@ def protect(
         Which sample of the noise to draw; releases with different numbers are independent.
     threads
         The number of threads, all cores by default. The result does not depend on it.
+    cluster
+        Where pieces of levels are solved instead of on threads: ``"tls://HOST:PORT"`` of a Dask scheduler,
+        ``"local:N"`` for N processes here, or an open cluster (``tallyveil.scale.open_cluster``). The result is the
+        same, byte for byte.
     failsafe
         Change a parent as little as possible where noise has made it impossible to keep all constraints, and record
         the change. Without the failsafe the run ends there, and its budget counts as spent.
@@ -117,7 +126,7 @@ def protect(
     run = _ProtectionRun(
         people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
         key=run_key(seed, key), replicate=replicate, optimised=optimised, failsafe=failsafe, about=about,
-        threads=threads, progress=progress,
+        threads=threads, cluster=cluster, progress=progress,
     )  # fmt: skip
     pairs = measured_pairs(strategy, measurements)
     release, noisy = _protected(run, run.limits())
@@ -134,6 +143,7 @@ def protect_to_folder(
     seed: int | None = None,
     key: RunKey | None = None,
     threads: int | None = None,
+    cluster: Where = None,
     failsafe: bool = True,
     optimised: OptimisedSpine | None = None,
     measurements: Sequence[Pair] | None = (),
@@ -165,7 +175,7 @@ def protect_to_folder(
     run = _ProtectionRun(
         people=histogram_of(truth), facilities=_facilities_used(truth, facilities, strategy), strategy=strategy,
         key=run_key(seed, key), optimised=optimised, failsafe=failsafe, about=about, threads=threads,
-        progress=progress,
+        cluster=cluster, progress=progress,
     )  # fmt: skip
     refuse_clashing_names(run.people)
     if mdf:
@@ -190,7 +200,7 @@ def protect_to_folder(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _ProtectionRun:
-    """Everything that determines a run, and how it is carried out (the last two)."""
+    """Everything that determines a run, and how it is carried out (the last three)."""
 
     people: Histogram
     facilities: Facilities | None
@@ -201,11 +211,14 @@ class _ProtectionRun:
     failsafe: bool
     about: About | None
     threads: int | None
+    cluster: Where
     progress: Progress | None
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
             raise InputError(f"threads must be 1 or more. Got {self.threads} instead.")
+        if self.threads is not None and self.cluster is not None:
+            raise InputError("threads and a cluster are both given. A cluster has its own threads: give one of them.")
         self.strategy.check(self.people.spine, self.people.schema)
         spine, schema = self.people.spine, self.people.schema
         measured = calibrated(self.strategy, spine=spine, schema=schema, optimised=self.optimised)
@@ -224,6 +237,20 @@ class _ProtectionRun:
             filter=self.people.filter,
             about=(self.about or About()).dated(),
         )
+
+    @contextmanager
+    def workers(self) -> Iterator[Run]:
+        """Where pieces of levels are solved: on threads of this process, or on a cluster."""
+        seeded = self.key.seeded
+        if self.cluster is None:
+            with workers(self.threads) as mapped:
+                yield mapped
+        elif isinstance(self.cluster, Cluster):
+            self.cluster.place.refuse_plaintext(seeded=seeded)
+            yield self.cluster.run
+        else:
+            with open_cluster(self.cluster, seeded=seeded) as cluster:
+                yield cluster.run
 
     def limits(self) -> RunLimits:
         """What the run must keep, after every check that can be made before noise is drawn."""
@@ -275,21 +302,24 @@ def _protected(
     ``reserve`` is called, with the certificate so far, when everything has been checked and before noise is drawn.
     """
     declared = run.declared()
-    noisy = measure(
-        run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact
-    )
-    certificate = Certificate(declared=declared, observed=Observed(levels=()), measurement=noisy.identifier)
-    reserve(certificate)
-    with _spent(run, work), workers(run.threads) as mapped:
-        try:
-            histogram, solved = topdown(
-                noisy, facilities=run.facilities, limits=limits, failsafe=run.failsafe, run=mapped,
-                progress=run.progress, kept=work,
-            )  # fmt: skip
-        except TallyveilError:
-            if work is not None:
-                work.remove()  # it would end in the same way again
-            raise
+    with run.workers() as mapped:
+        noisy = measure(
+            run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact
+        )
+        certificate = Certificate(declared=declared, observed=Observed(levels=()), measurement=noisy.identifier)
+        reserve(certificate)
+        with _spent(run, work):
+            try:
+                histogram, solved = topdown(
+                    noisy, facilities=run.facilities, limits=limits, failsafe=run.failsafe, run=mapped,
+                    progress=run.progress, kept=work,
+                )  # fmt: skip
+            except LostCluster:
+                raise
+            except TallyveilError:
+                if work is not None:
+                    work.remove()  # it would end in the same way again
+                raise
     published = histogram if run.optimised is None else run.optimised.restored(histogram)
     release = Release(
         histogram=replace(published, filter=run.people.filter),

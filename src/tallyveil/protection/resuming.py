@@ -14,16 +14,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cache
-from hashlib import sha256
 from io import BytesIO
 from os import PathLike
-from pathlib import Path
 from typing import final
 
 import numpy as np
 
-import tallyveil
 from tallyveil.engine.pieces import Piece
 from tallyveil.files.work_folder import Say, WorkFolder, open_work, remove_work
 from tallyveil.nouns.facilities import Facilities
@@ -35,6 +31,7 @@ from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_to_toml
 from tallyveil.release.declare import versions
 from tallyveil.release.solved import Solved
+from tallyveil.scale.same import code_digest
 
 
 def job_seal(
@@ -55,7 +52,7 @@ def job_seal(
             "facilities": built,
             "spine": measured,
             "options": [repr(option).encode() for option in options],
-            "versions": [repr(sorted(versions().items())).encode(), _code()],
+            "versions": [repr(sorted(versions().items())).encode(), code_digest()],
         }
     )
 
@@ -151,13 +148,3 @@ def _from_bytes(content: bytes) -> Piece:
     sizes, cell, count = (np.load(stored, allow_pickle=False) for _ in range(3))
     rest = json.loads(stored.read())
     return Piece(parents=rest["parents"], sizes=sizes, cell=cell, count=count, solved=Solved(**rest["solved"]))
-
-
-@cache
-def _code() -> bytes:
-    """A digest of the source: work of other code is never used, even where nobody changed the version."""
-    root, digest = Path(tallyveil.__file__).parent, sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-        digest.update(path.read_bytes())
-    return digest.digest()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Protocol, final
 
 import typer
 
@@ -21,6 +21,18 @@ if TYPE_CHECKING:
 LONG = 3600.0  # seconds; longer work needs --long
 POOL = 5.0  # seconds of work from which starting other processes pays
 PROBE = 25  # runs that are timed
+
+
+class Elsewhere(Protocol):
+    """Another place where batches are made, such as an open cluster (``scale``)."""
+
+    @property
+    def threads(self) -> int:
+        """How many batches can be made at the same time."""
+
+    @property
+    def map(self) -> Map:
+        """Maps a function over batches."""
 
 
 @final
@@ -37,17 +49,17 @@ class Batches:
 
     @contextmanager
     def made(
-        self, workers: int | None, so_many: str, remedy: str, *, long: bool
+        self, workers: int | None, so_many: str, remedy: str, *, long: bool, elsewhere: Elsewhere | None = None
     ) -> Iterator[tuple[Map, Callable[[int, int], None]]]:
         """A map to make the batches with and a function to report progress to, after announcing the time needed."""
-        cores = workers or os.cpu_count() or 1
+        cores = (workers or os.cpu_count() or 1) if elsewhere is None else elsewhere.threads
         total = len(self.batches)
         runs = sum(len(batch.runs) for batch in self.batches) * (1 - self.done / total)
         seconds = self._seconds_per_run() * runs / cores
         _announce(seconds, so_many, remedy, long=long)
         unit = f"batches of {self.size:,} runs"
         with (
-            _pool(cores, seconds=seconds) as pool_map,
+            _pool(cores, seconds=seconds) if elsewhere is None else nullcontext(elsewhere.map) as pool_map,
             Steps(unit, total, done=self.done, resumable=self.resumable) as steps,
         ):
             yield pool_map, _follow(steps, total)
