@@ -1,0 +1,335 @@
+"""The exhibits of every report: error and size by level, precision of totals, error of groups, what can be learned.
+
+All of them are made from the release alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tallyveil.privacy.strategy import Strategy
+from tallyveil.release.certificate_page import number, percent, persons, two_decimals_up
+from tallyveil.release.declaration import Guarantee
+from tallyveil.release.reader_words import listed, most_certain
+from tallyveil.report.exhibit import Exhibit, records
+from tallyveil.report.expected import Expected
+from tallyveil.report.grid import grid
+from tallyveil.report.plots import altair
+from tallyveil.report.theme import ERROR, MEASURED, PLACE, RAMP, SOFT, people_axis
+from tallyveil.risk.target.attacks import noises_of
+from tallyveil.risk.target.intruder import Intruder
+
+SIZES, MARGIN, FOUND = "people in a typical place", "90% margin of its total", "measured: nine in ten within"
+CLASSES = (0.01, 0.05, 0.2, 1.0)  # of a margin relative to its count
+CLASS_NAMES = ("1% or less", "1 to 5%", "5 to 20%", "20 to 100%", "more than the count")
+FIT = 0.05  # a margin of at most this share of the count
+PRIORS = np.linspace(0, 1, 51)
+
+
+def hero(expected: Expected, measured: pd.DataFrame | None = None) -> Exhibit:
+    """How large errors are beside the places that they belong to. ``measured`` has ``level`` and ``within``."""
+    table = expected.totals if measured is None else expected.totals.merge(measured, on="level")
+    bars = []
+    for row in table.itertuples():
+        bars.append(_bar(row.level, SIZES, row.low, row.high, number(round(row.median))))
+        bars.append(_bar(row.level, MARGIN, 0.0, row.margin, _plus_minus(row.margin)))
+        if measured is not None:
+            bars.append(_bar(row.level, FOUND, 0.0, row.within, _plus_minus(row.within)))
+    chart = _hero_chart(altair(), pd.DataFrame(bars), list(table.level), expected.totals, measured is not None)
+    units = "; ".join(
+        f"{row.level}: {number(round(row.median))} people in a typical one, margin {_plus_minus(row.margin)}"
+        for row in table.itertuples()
+    )
+    headings = {"level": "level", "units": "places", "low": "10th percentile of totals", "median": "median total"}
+    headings |= {"high": "90th percentile", "sd": "typical error", "margin": "90% margin"}
+    if measured is not None:
+        headings |= {"within": "measured: nine in ten within", "inside": "share within the margin"}
+    return Exhibit(
+        key="error-by-level",
+        title="Published totals and their margins",
+        says="",
+        alt=f"A bar chart by level, on a logarithmic scale of people. {units}.",
+        definition=(
+            "The lighter bar spans the published totals of the middle eight in ten places of a level, among those with "
+            "people; its mark is the median. The other bar is the 90% margin: nine in ten totals are expected to be within this many people of "
+            f"the true number. Margins are 1.645 times the standard deviation. They come from {expected.source}; "
+            "published counts are then made whole and non-negative, which often makes their errors smaller. Errors of "
+            "the count itself, such as people who were missed, come on top."
+            + (" The third bar was measured: nine in ten errors are no larger." if measured is not None else "")
+        ),
+        chart=chart,
+        table=table,
+        headings=headings,
+        internal=measured is not None,
+    )
+
+
+def _bar(level: str, what: str, low: float, high: float, label: str) -> dict[str, Any]:
+    return {"level": level, "what": what, "low": low, "high": high, "label": label}
+
+
+def _plus_minus(margin: float) -> str:
+    return f"\N{PLUS-MINUS SIGN}{persons(margin)}" if margin > 0 else "exact"
+
+
+def _hero_chart(alt: Any, bars: pd.DataFrame, levels: Sequence[str], totals: pd.DataFrame, measured: bool) -> Any:
+    kinds = [SIZES, MARGIN, *([FOUND] if measured else [])]
+    colours = alt.Scale(domain=kinds, range=[PLACE, ERROR, MEASURED][: len(kinds)])
+    most = float(max(bars.high.max(), 1.0))
+    axis = people_axis(alt, "people (logarithmic scale)")
+    axis["scale"] = alt.Scale(type="symlog", constant=1, domain=[0, most * 12], nice=False)
+    base = alt.Chart(alt.Data(values=records(bars))).encode(
+        y=alt.Y("level:N", sort=list(levels), title=None, scale=alt.Scale(paddingInner=0.25)),
+        yOffset=alt.YOffset("what:N", sort=kinds),
+        color=alt.Color("what:N", scale=colours, sort=kinds, title=None, legend=alt.Legend(direction="vertical")),
+        tooltip=[
+            alt.Tooltip("level:N", title="level"),
+            alt.Tooltip("what:N", title="what"),
+            alt.Tooltip("low:Q", title="from", format=",.1f"),
+            alt.Tooltip("high:Q", title="to", format=",.1f"),
+        ],
+    )
+    drawn = base.mark_bar(cornerRadius=2).encode(x=alt.X("low:Q", **axis), x2="high:Q")
+    medians = (
+        alt.Chart(alt.Data(values=records(totals.assign(what=SIZES))))
+        .mark_tick(thickness=3, color=SOFT)
+        .encode(
+            x="median:Q",
+            y=alt.Y("level:N", sort=list(levels)),
+            yOffset=alt.YOffset("what:N", sort=kinds),
+            tooltip=[alt.Tooltip("level:N"), alt.Tooltip("median:Q", title="median total", format=",.0f")],
+        )
+    )
+    labels = base.mark_text(align="left", dx=6, fontWeight="bold").encode(
+        x=alt.X("high:Q"), text="label:N", color=alt.value("var(--ink)")
+    )
+    return (drawn + medians + labels).properties(height=len(levels) * (24 * len(kinds) + 8))
+
+
+def precision(expected: Expected) -> Exhibit:
+    """The share of each level's places by how large the margin of the total is beside the total."""
+    levels = list(expected.totals.level)
+    rows = [row for level in levels for row in _precision_rows(expected, level)]
+    table = pd.DataFrame(rows)
+    alt = altair()
+    axis = alt.Axis(format="%", tickCount=5, title="share of the places with people")
+    chart = (
+        alt.Chart(alt.Data(values=records(table)))
+        .mark_bar()
+        .encode(
+            y=alt.Y("level:N", sort=levels, title=None),
+            x=alt.X("share:Q", stack="zero", axis=axis, scale=alt.Scale(domain=[0, 1])),
+            order="order:Q",
+            color=alt.Color(
+                "class:N",
+                sort=list(CLASS_NAMES),
+                scale=alt.Scale(domain=list(CLASS_NAMES), range=RAMP),
+                title="margin, as a share of the published total",
+                legend=alt.Legend(columns=2, titleLimit=340),
+            ),
+            tooltip=[
+                alt.Tooltip("level:N"),
+                alt.Tooltip("class:N", title="margin"),
+                alt.Tooltip("places:Q", format=",d"),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
+        )
+        .properties(height=30 * len(levels))
+    )
+    fit = fit_levels(expected)
+    says = (
+        f"Totals of every {listed(fit)} are precise: for at least nine in ten of them the margin is 5% or less."
+        if fit
+        else "At no level do nine in ten totals have a margin of 5% or less."
+    )
+    poor = table[(table["class"] == CLASS_NAMES[-1]) & (table.share >= 0.005)]
+    if len(poor):
+        worst = poor.iloc[-1]
+        says += f" For {percent(worst.share)} of the places at level {worst.level}, it is larger than the total itself."
+    return Exhibit(
+        key="precision-of-totals",
+        title="Which totals are precise?",
+        says=says,
+        alt="A stacked bar for each level. "
+        + "; ".join(f"{level}: {_precision_words(table[table.level == level])}" for level in levels)
+        + ".",
+        definition=(
+            "For every place that is published with people, the 90% margin of its total is divided by the total. The "
+            "bars show how the places of a level divide into classes of that share. Errors do not grow with the place, "
+            "so totals of large places are precise and totals of small ones are not. Exact totals are in the first "
+            "class."
+        ),
+        chart=chart,
+        table=table.drop(columns="order"),
+        headings={"level": "level", "class": "margin", "places": "places", "share": "share"},
+    )
+
+
+def _precision_rows(expected: Expected, level: str) -> list[dict[str, Any]]:
+    published, margin = expected.published[level], expected.margins(level)
+    peopled = published > 0
+    share = margin[peopled] / published[peopled]
+    counted = np.bincount(np.searchsorted(CLASSES, share - 1e-12), minlength=len(CLASS_NAMES))
+    of = max(int(peopled.sum()), 1)
+    return [
+        {"level": level, "class": name, "places": int(n), "share": n / of, "order": order}
+        for order, (name, n) in enumerate(zip(CLASS_NAMES, counted, strict=True))
+    ]
+
+
+def _precision_words(rows: pd.DataFrame) -> str:
+    return ", ".join(f"{percent(row.share)} {row[1]}" for row in rows[["share", "class"]].itertuples() if row.share)
+
+
+def fit_levels(expected: Expected) -> list[str]:
+    """The levels at which at least nine in ten places with people have a total with a margin of 5% or less."""
+    fit = []
+    for level in expected.totals.level:
+        published, margin = expected.published[level], expected.margins(level)
+        peopled = published > 0
+        if peopled.any() and (margin[peopled] <= FIT * published[peopled]).mean() >= 0.9:
+            fit.append(level)
+    return fit
+
+
+def groups(expected: Expected) -> Exhibit | None:
+    """The margins of counts of groups, by query and level; None where no query but the total has a table."""
+    table = expected.groups
+    if table.empty:
+        return None
+    levels = [level for level in expected.totals.level if (table.level == level).any()]
+    labelled = table.assign(label=[_plus_minus(margin) for margin in table.margin])
+    chart = grid(labelled, levels=levels, value="margin", words="90% margin")
+    finest = table[table.level == levels[-1]]
+    least, most = finest.margin.min(), finest.margin.max()
+    between = persons(most) if persons(least) == persons(most) else f"{persons(least)} to {persons(most)}"
+    return Exhibit(
+        key="error-of-groups",
+        title="How large are the errors of groups?",
+        says=f"The count of one group in one {levels[-1]} has a 90% margin of about {between} people, whatever its size.",
+        alt="A grid with a row for each kind of count and a column for each level; darker cells have larger margins. "
+        + "; ".join(f"{row['query']} in a {row['level']}: {persons(row['margin'])}" for row in records(table))
+        + ".",
+        definition=(
+            "A count of a group is the number of people of one label, or of one combination of labels, in one place: "
+            "for example the adults of one block. Its 90% margin is 1.645 times the root mean square, over the places "
+            f"of the level and the groups, of {expected.source_of_groups}. Published counts are also made whole and "
+            "non-negative, which makes errors smaller where many groups are empty and shifts small counts upwards."
+        ),
+        chart=chart,
+        table=table,
+        headings={"level": "level", "query": "counts by", "sd": "typical error", "margin": "90% margin"},
+    )
+
+
+def learned(guarantee: Guarantee, strategy: Strategy) -> Exhibit:
+    """How sure an intruder can become about a person, whatever else they know; and how sure they become on average."""
+    table = learned_table(guarantee, strategy)
+    everything = table.epsilon.iloc[0]
+    lines = [
+        {"before": float(prior), "after": posterior_bound(float(prior), epsilon), "about": name}
+        for name, epsilon in _curves(table)
+        for prior in PRIORS
+    ]
+    names = list(dict.fromkeys(line["about"] for line in lines))
+    alt = altair()
+    dashes = alt.Scale(domain=names, range=[[1, 0], [6, 3], [2, 2]][: len(names)])
+    colours = alt.Scale(domain=names, range=[ERROR, PLACE, SOFT][: len(names)])
+    share = {"axis": alt.Axis(format="%", tickCount=5), "scale": alt.Scale(domain=[0, 1])}
+    legend = alt.Legend(direction="vertical", symbolType="stroke", symbolStrokeWidth=3)
+    chart = (
+        alt.Chart(alt.Data(values=lines))
+        .mark_line(strokeWidth=3)
+        .encode(
+            x=alt.X("before:Q", title="how sure of a fact before the release", **share),
+            y=alt.Y("after:Q", title="how sure after it, at most", **share),
+            color=alt.Color("about:N", sort=names, scale=colours, title=None, legend=legend),
+            strokeDash=alt.StrokeDash("about:N", sort=names, scale=dashes, title=None, legend=legend),
+            tooltip=[
+                alt.Tooltip("about:N"),
+                alt.Tooltip("before:Q", format=".0%"),
+                alt.Tooltip("after:Q", title="after, at most", format=".4%"),
+            ],
+        )
+        .properties(height=240)
+    )
+    chance = f" At most: but for a chance of delta = {guarantee.delta}." if guarantee.delta is not None else ""
+    typical = table.typical.max()
+    says = f"Whoever gives two possibilities equal odds can become at most {most_certain(everything)} sure of one."
+    if typical == typical:
+        says += (
+            f" That is the worst case over everything that could happen. On average over the noise, someone who knows "
+            f"everybody else, and one person but for one attribute, becomes {percent(typical)} sure."
+        )
+    return Exhibit(
+        key="what-can-be-learned",
+        title="How much can someone learn about one person?",
+        says=says,
+        alt=(
+            "Lines from 0% to 100% sure before the release, and how sure one can be after it at most. "
+            + "; ".join(f"about {row['about']}: from 50% to at most {row['at_most']}" for row in records(table))
+            + ". A diagonal line shows someone who learns nothing."
+        ),
+        definition=(
+            "The bound follows from the guarantee alone: with epsilon e, odds can change by a factor of at most exp(e), "
+            "whatever the intruder knows already and however they use the release. A fact is one of two possibilities "
+            f"for a person's record, or for one attribute, or for where in a place the person lives.{chance} The average "
+            "is that of a Bayesian intruder with even odds between two values of an attribute, who uses every noisy "
+            "count of every level before post-processing; published counts tell no more."
+        ),
+        chart=chart,
+        table=table.drop(columns=["kind", "at_most"]).assign(bound=[posterior_bound(0.5, e) for e in table.epsilon]),
+        headings={"about": "about", "epsilon": "epsilon", "bound": "from 50% to at most", "typical": "on average"},
+    )
+
+
+def learned_table(guarantee: Guarantee, strategy: Strategy) -> pd.DataFrame:
+    """``kind``, ``about``, ``epsilon``, ``at_most`` (from even odds, in words) and ``typical`` (the average posterior)."""
+    rows: list[tuple[str, str, float, float]] = [("record", "the whole record", guarantee.epsilon, math.nan)]
+    for name, epsilon in (guarantee.per_attribute or {}).items():
+        rows.append(("attribute", name, epsilon, _average_posterior(strategy, name)))
+    order = list(strategy.levels)
+    for level, epsilon in sorted((guarantee.within_level or {}).items(), key=lambda item: order.index(item[0])):
+        rows.append(("place", f"the place within a {level}", epsilon, math.nan))
+    table = pd.DataFrame(rows, columns=["kind", "about", "epsilon", "typical"])
+    return table.assign(at_most=[most_certain(epsilon) for epsilon in table.epsilon])
+
+
+def posterior_bound(prior: float, epsilon: float) -> float:
+    """The largest posterior that epsilon allows: prior odds times exp(epsilon).
+
+    >>> round(posterior_bound(0.5, 1.0), 3), posterior_bound(0.0, 5.0), posterior_bound(1.0, 0.0)
+    (0.731, 0.0, 1.0)
+    """
+    if prior in (0.0, 1.0):
+        return prior
+    return 1 / (1 + (1 - prior) / prior * math.exp(-min(epsilon, 700.0)))
+
+
+def _average_posterior(strategy: Strategy, attribute: str) -> float:
+    """The average posterior for a target from even odds, given all noisy counts; missing where none depends on it."""
+    if attribute not in strategy.known_attributes:
+        return math.nan
+    noises = [
+        noise
+        for level in strategy.levels
+        for noise in noises_of(strategy, level, attack="attribute", attribute=attribute)
+    ]
+    return Intruder(prior=Fraction(1, 2)).against(*noises).marginal_posterior if noises else math.nan
+
+
+def _curves(table: pd.DataFrame) -> list[tuple[str, float]]:
+    """The lines to draw: everything, the attribute that is protected least, and nothing learned."""
+    whole = table.iloc[0]
+    curves = [(f"about the whole record (epsilon {two_decimals_up(whole.epsilon)})", float(whole.epsilon))]
+    single = table[table.kind == "attribute"]
+    if len(single):
+        least = single.loc[single.epsilon.idxmax()]
+        curves.append((f"about {least.about} alone (epsilon {two_decimals_up(least.epsilon)})", float(least.epsilon)))
+    return [*curves, ("nothing learned", 0.0)]
