@@ -42,9 +42,7 @@ def bias_chart(rows: pd.DataFrame, title: str, *, numbers: bool) -> Any:
         ],
     )
     zero = alt.Chart(alt.Data(values=[{"at": 0}])).mark_rule(color=SOFT, strokeDash=[4, 3]).encode(y="at:Q")
-    lines = base.mark_rule(color=MEASURED, strokeWidth=2).encode(
-        y=alt.Y("low:Q", title="bias, people"), y2="high:Q"
-    )
+    lines = base.mark_rule(color=MEASURED, strokeWidth=2).encode(y=alt.Y("low:Q", title="bias, people"), y2="high:Q")
     dots = base.mark_point(filled=True, size=70, opacity=1, color=MEASURED).encode(y="bias:Q")
     return (zero + lines + dots).properties(height=HEIGHT)
 
@@ -90,7 +88,9 @@ def sample_chart(table: pd.DataFrame) -> Any:
         base.mark_square(color=SOFT, size=45, opacity=1).properties(data=samples),
         base.mark_text(dx=9, dy=-8, align="left", color=INK).encode(text="sample:N").properties(data=named),
         base.mark_point(filled=True, color=ERROR, size=130, opacity=1).properties(data=own),
-        base.mark_text(dx=10, align="left", fontWeight="bold", color=INK).encode(text="sample:N").properties(data=own),
+        base.mark_text(dx=-10, align="right", fontWeight="bold", color=INK)
+        .encode(text="sample:N")
+        .properties(data=own),
     ]
     return alt.layer(*layers).properties(height=300)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from tallyveil.errors import InputError
 from tallyveil.evaluate.bias import bias
 from tallyveil.evaluate.compare import like_a_sample
 from tallyveil.evaluate.error import error
@@ -22,7 +23,7 @@ from tallyveil.report.exhibit import Exhibit
 from tallyveil.report.expected import Expected
 from tallyveil.report.section import Section
 from tallyveil.risk.scan.result import Scan
-from tallyveil.risk.scan.saved import ReleaseNoise
+from tallyveil.risk.scan.saved import ReleaseNoise, check_counts_match
 from tallyveil.risk.scan.scan import scan
 
 FEWEST = 10  # units of a group whose bias is drawn
@@ -66,11 +67,13 @@ def _errors(result: Evaluation, expected: Expected) -> Exhibit:
     return Exhibit(
         key="measured-errors",
         title="How far are published counts from the truth?",
-        says=f"Half of the totals at level {leaf} are off by {persons(own.median_abs)} people or more, and one in twenty "
+        says=f"Half of the totals at level {leaf} are off by {persons(own.median_abs)} people or more, and one in "
+        "twenty "
         f"by {persons(own.p95_abs)} or more.",
         alt="A grid with a row for each kind of count and a column for each level, with the median and the 95th "
         "percentile of the absolute error.",
-        definition="The error is the published minus the true count. Cells show the median of its absolute value, and in "
+        definition="The error is the published minus the true count. Cells show the median of its absolute "
+        "value, and in "
         "brackets its 95th percentile, over the counts that are not zero in the truth or in the release.",
         chart=charts.error_grid(table, list(expected.totals.level)),
         table=table,
@@ -86,7 +89,9 @@ def _bias_section(truth: Histogram, release: Release, result: Evaluation) -> Sec
     shown = by_size[by_size.low.notna() & (by_size.n >= FEWEST)]
     exhibits, words = [], []
     headings = {"group": "group", "n": "counts", "bias": "bias", "low": "95% interval from", "high": "to"}
-    what = "The bias is the mean of published minus true totals, with its 95% interval; siblings share errors, so parents "
+    what = (
+        "The bias is the mean of published minus true totals, with its 95% interval; siblings share errors, so parents "
+    )
     what += f"are the independent units. Groups of fewer than {FEWEST} are not drawn."
     if len(by_empty) > 1:
         exhibits.append(
@@ -124,7 +129,8 @@ def _bias_section(truth: Histogram, release: Release, result: Evaluation) -> Sec
 def _bias_words(rows: pd.DataFrame, level: str, of: str) -> str:
     least, most = rows.loc[rows.bias.idxmin()], rows.loc[rows.bias.idxmax()]
     return (
-        f"At level {level}, units with {least['group']} {of} have a bias of {_signed(least.bias)} people, and units with "
+        f"At level {level}, units with {least['group']} {of} have a bias of {_signed(least.bias)} people, and "
+        "units with "
         f"{most['group']} {of} one of {_signed(most.bias)}."
     )
 
@@ -150,16 +156,18 @@ def _loss_section(result: Evaluation) -> Section:
     return Section(
         key="loss",
         title=title,
-        words=["It describes the errors of this release. It is not a bound on epsilon, and no guarantee follows from it."],
+        words=[
+            "It describes the errors of this release. It is not a bound on epsilon, and no guarantee follows from it."
+        ],
         exhibits=[
             Exhibit(
                 key="loss-curve",
                 title=f"Log ratio of errors one person apart: {query} at level {level}",
                 says=f"The largest log ratio is {figures(loss.epl)}{corrected}.{theory}",
                 alt="A line of the log ratio by the size of the error, with its simultaneous 95% band.",
-                definition="For each error x, the logarithm of how much more frequent x is than x + 1 among the errors of "
-                "this release, after smoothing. The band contains the whole curve with 95% confidence. "
-                + loss.note,
+                definition="For each error x, the logarithm of how much more frequent x is than x + 1 among the "
+                "errors of "
+                "this release, after smoothing. The band contains the whole curve with 95% confidence. " + loss.note,
                 chart=charts.loss_chart(curve, loss.theory),
                 table=loss.curve,
                 headings={"x": "error", "epl": "log ratio", "low": "band from", "high": "to"},
@@ -177,13 +185,16 @@ def _sample_section(truth: Histogram, release: Release) -> Section:
     says = f"{words[0].upper()}{words[1:]}."
     if likeness.fraction is None:
         return Section(key="sample", title=title, words=[says])
-    table = likeness.table.assign(sample=[_sample_name(row.method, row.fraction) for row in likeness.table.itertuples()])
+    table = likeness.table.assign(
+        sample=[_sample_name(row.method, row.fraction) for row in likeness.table.itertuples()]
+    )
     exhibit = Exhibit(
         key="like-a-sample",
         title="Error and privacy loss beside those of samples",
         says=says,
         alt="A line of samples from 5% to 95%, by median error and empirical privacy loss, and the release as a point.",
-        definition="Simple random samples are drawn without replacement from the truth and scaled up. The release is like "
+        definition="Simple random samples are drawn without replacement from the truth and scaled up. The "
+        "release is like "
         "the sample that is nearest in the logarithms of the median absolute error and of the empirical privacy loss "
         "(Petti & Flaxman 2020, Table 1). The interval is over units and samples.",
         chart=charts.sample_chart(table),
@@ -199,25 +210,40 @@ def _sample_name(method: str, fraction: float) -> str:
 
 
 def _exposed_section(truth: Histogram, release: Release) -> Section:
-    assert release.strategy is not None
-    saved = None if release.optimised is not None else release.measurements
-    noise = ReleaseNoise.choose(saved, None, None)
-    found = scan(
-        truth,
-        release.strategy,
-        measurements=noise.measurements,
-        levels=noise.levels,
-        facilities=release.facilities,
-        most=MOST_EXPOSED,
-    )
+    found, note = _scan(truth, release)
     level = found.levels.level.iloc[-1]
     words = [
-        f"Each person is the target of an intruder who knows everybody else in the unit and gives even odds to whether "
+        "Each person is the target of an intruder who knows everybody else in the unit and gives even odds to whether "
         f"the person is counted there as they are. Figures are {AFTER[found.when]}, for the noisy counts of one level."
     ]
-    if noise.note:
-        words.append(f"{noise.note[0].upper()}{noise.note[1:]}.")
-    return Section(key="exposed", title="Exposed units", words=words, exhibits=[_posteriors(found, level), _units(found)])
+    if note:
+        words.append(f"{note[0].upper()}{note[1:]}.")
+    return Section(
+        key="exposed", title="Exposed units", words=words, exhibits=[_posteriors(found, level), _units(found)]
+    )
+
+
+def _scan(truth: Histogram, release: Release) -> tuple[Scan, str]:
+    """The scan of the noise that was drawn where it is known, otherwise of the noise to expect; and what to note."""
+    assert release.strategy is not None
+    if release.optimised is not None:
+        note = "a release on an optimised spine is scanned on the published one, so figures are those to expect there"
+        return scan(truth, release.strategy, facilities=release.facilities, most=MOST_EXPOSED), note
+    if release.measurements is not None:
+        check_counts_match(truth, release.measurements)
+    noise = ReleaseNoise.choose(release.measurements, None, None)
+    try:
+        return scan(
+            truth,
+            release.strategy,
+            measurements=noise.measurements,
+            levels=noise.levels,
+            facilities=release.facilities,
+            most=MOST_EXPOSED,
+        ), noise.note
+    except InputError:  # what was saved does not tell anybody's noise at one of the levels
+        note = "what was saved does not determine the noise at every level, so figures are averages over it"
+        return scan(truth, release.strategy, facilities=release.facilities, most=MOST_EXPOSED), note
 
 
 def _posteriors(found: Scan, level: str) -> Exhibit:
@@ -231,7 +257,8 @@ def _posteriors(found: Scan, level: str) -> Exhibit:
         says=f"From even odds, the intruder becomes {percent(own.posterior)} sure on average, and rightly claims "
         f"{percent(own.right_decision)} of the people.{away}",
         alt=f"A histogram of people by the intruder's posterior, at level {level}.",
-        definition="The posterior is the probability that the person is counted in their own cell, given the noisy counts "
+        definition="The posterior is the probability that the person is counted in their own cell, given the "
+        "noisy counts "
         "of the unit and everybody else. Bars count people by intervals of it, on a logarithmic scale.",
         chart=charts.posterior_chart(rows),
         table=found.posteriors,

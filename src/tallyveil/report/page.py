@@ -25,11 +25,14 @@ from tallyveil.release.certificate import Certificate
 from tallyveil.release.certificate_page import page_template, plain_facts
 from tallyveil.release.declaration import Guarantee
 from tallyveil.release.release import Release
+from tallyveil.report.choropleth import map_section
+from tallyveil.report.error_exhibits import groups, hero, precision
 from tallyveil.report.expected import Expected, expected_of
+from tallyveil.report.geojson import Areas, read_shapes
 from tallyveil.report.internal import INTERNAL
 from tallyveil.report.internal_exhibits import internal_sections, measured_totals
+from tallyveil.report.learned_exhibit import learned
 from tallyveil.report.plots import altair
-from tallyveil.report.public_exhibits import groups, hero, learned, precision
 from tallyveil.report.report_words import caution_sentence, error_sentence, misuses, promise_sentence, uses
 from tallyveil.report.section import Section
 
@@ -42,6 +45,7 @@ def write_report(
     *,
     audience: Audience = "public",
     truth: Histogram | Population | None = None,
+    areas: str | PathLike[str] | None = None,
 ) -> Path:
     """Write a report on a release as one HTML file.
 
@@ -55,10 +59,12 @@ def write_report(
         ``"public"``, made from the release alone, or ``"internal"``, which needs the truth.
     truth
         The true counts, for an internal report only.
+    areas
+        GeoJSON file of areas to draw; one of their properties holds the codes of units.
     """
     target = Path(path)
     check_page_name(target)
-    write_text(report_html(release, audience=audience, truth=truth), target)
+    write_text(report_html(release, audience=audience, truth=truth, areas=areas), target)
     return target
 
 
@@ -67,6 +73,7 @@ def report_html(
     *,
     audience: Audience = "public",
     truth: Histogram | Population | None = None,
+    areas: str | PathLike[str] | None = None,
 ) -> str:
     """The report as text; the parameters are those of :func:`write_report`."""
     check_audience(audience, has_truth=truth is not None)
@@ -74,7 +81,8 @@ def report_html(
     name = "this release" if isinstance(release, Release) else str(release)
     made = release if isinstance(release, Release) else read_release(release)
     certificate = _certificate(made, name)
-    return _rendered(made, certificate, None if truth is None else people_of(truth))
+    shapes = None if areas is None else read_shapes(areas, made.histogram.spine)
+    return _rendered(made, certificate, None if truth is None else people_of(truth), shapes)
 
 
 def check_page_name(path: Path) -> None:
@@ -106,7 +114,7 @@ def _certificate(release: Release, name: str) -> Certificate:
     return release.certificate
 
 
-def _rendered(release: Release, certificate: Certificate, truth: Histogram | None) -> str:
+def _rendered(release: Release, certificate: Certificate, truth: Histogram | None, areas: Areas | None) -> str:
     strategy, guarantee = release.strategy, certificate.declared.guarantee
     assert strategy is not None
     declared = parse_json(canonical_bytes(certificate.to_json()))["declared"]
@@ -116,11 +124,11 @@ def _rendered(release: Release, certificate: Certificate, truth: Histogram | Non
         plain_facts(declared, strategy),
         picture=hero(expected, found),
         sentences=[
-            ("How large is the error where you live?", error_sentence(expected)),
+            ("How large is the error where you live?", error_sentence(expected, found)),
             ("What is promised?", promise_sentence(guarantee)),
             ("What must not be concluded?", caution_sentence(expected)),
         ],
-        sections=_sections(release, guarantee, expected, truth),
+        sections=_sections(release, guarantee, expected, truth, areas),
         uses=uses(expected, measurements=release.measurements is not None),
         misuses=misuses(expected),
         internal=None if truth is None else INTERNAL,
@@ -129,12 +137,15 @@ def _rendered(release: Release, certificate: Certificate, truth: Histogram | Non
     )
 
 
-def _sections(release: Release, guarantee: Guarantee, expected: Expected, truth: Histogram | None) -> list[Section]:
+def _sections(
+    release: Release, guarantee: Guarantee, expected: Expected, truth: Histogram | None, areas: Areas | None
+) -> list[Section]:
     assert release.strategy is not None
     small = groups(expected)
     errors = [precision(expected), *([small] if small else [])]
     return [
         Section(key="errors", title="How large errors are", exhibits=errors),
+        *([] if areas is None else [map_section(areas, release.histogram.spine, expected)]),
         *([] if truth is None else internal_sections(truth, release, expected)),
         Section(key="risk", title="What an intruder can learn", exhibits=[learned(guarantee, release.strategy)]),
     ]

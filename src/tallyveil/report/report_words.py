@@ -5,18 +5,31 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pandas as pd
+
 from tallyveil.release.certificate_page import number, percent, persons
 from tallyveil.release.declaration import Guarantee
 from tallyveil.release.reader_words import chance, listed, most_certain
+from tallyveil.report.error_exhibits import fit_levels
 from tallyveil.report.expected import Expected
-from tallyveil.report.public_exhibits import fit_levels
 
 TWO_PLACES = math.sqrt(2)  # the margin of a difference of two independent counts, in margins of one
 PIECES = 100  # places that are added up to an area, for an example
 
 
-def error_sentence(expected: Expected) -> str:
-    """How large the error is where one lives: at the finest level that has one, and at the coarsest."""
+def error_sentence(expected: Expected, measured: pd.DataFrame | None = None) -> str:
+    """How large the error is where one lives: at the finest level that has one, and at the coarsest.
+
+    ``measured`` has, by ``level``, the number of people that nine in ten totals are ``within``.
+    """
+    words = _expected_error(expected)
+    if measured is None:
+        return words
+    finest = measured.iloc[-1]
+    return f"{words} Measured at level {finest.level}: nine in ten are within {persons(finest.within)}."
+
+
+def _expected_error(expected: Expected) -> str:
     noisy = expected.totals[expected.totals.margin > 0]
     if noisy.empty:
         return _exact_totals(expected)
@@ -50,7 +63,8 @@ def promise_sentence(guarantee: Guarantee) -> str:
     but = f", but for a chance of {chance(guarantee.delta)}" if guarantee.delta is not None else ""
     return (
         "Someone who knew everything about everybody else, and held two possibilities about you for equally likely, "
-        f"can become at most {most_certain(guarantee.epsilon)} sure of one of them from all that is published here{but}."
+        f"can become at most {most_certain(guarantee.epsilon)} sure of one of them from all that is published "
+        f"here{but}."
     )
 
 
@@ -81,7 +95,8 @@ def uses(expected: Expected, *, measurements: bool) -> list[str]:
     fit = fit_levels(expected)
     if fit:
         words.append(
-            f"Prefer large places: the totals of every {listed(fit)} have a margin of 5% or less in at least nine in ten "
+            f"Prefer large places: the totals of every {listed(fit)} have a margin of 5% or less in at least nine "
+            "in ten "
             f"cases."
         )
     if not noisy.empty:
@@ -92,7 +107,8 @@ def uses(expected: Expected, *, measurements: bool) -> list[str]:
         )
     if len(expected.totals) > 1:
         words.append(
-            "Use the published count of a place instead of adding up its parts: the two agree, and the published one has "
+            "Use the published count of a place instead of adding up its parts: the two agree, and the published "
+            "one has "
             "its own margin."
         )
     if not noisy.empty and noisy["units"].iloc[-1] >= PIECES:

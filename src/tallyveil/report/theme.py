@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-INK, SOFT, LINE = "var(--ink)", "var(--soft)", "var(--line)"
+INK, SOFT, LINE, PAPER = "var(--ink)", "var(--soft)", "var(--line)", "var(--paper)"
 ERROR, PLACE, MEASURED, BAND = "var(--error)", "var(--place)", "var(--measured)", "var(--band)"
-RAMP = [f"var(--ramp-{i})" for i in range(1, 6)]  # from the least to the most
+RAMP = [f"var(--ramp-{i})" for i in range(1, 6)]  # from precise to imprecise
+SEQUENCE = [f"var(--sequence-{i})" for i in range(1, 6)]  # from few to many
 SANS = '"Source Sans 3", "Segoe UI", Helvetica, Arial, "DejaVu Sans", sans-serif'
 TICKS = [0, *(10**e for e in range(10))]
 STATIC_WIDTH = 640  # pixels, of drawings for paper and for pages without scripts
