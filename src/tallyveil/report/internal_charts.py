@@ -59,8 +59,10 @@ def loss_chart(curve: pd.DataFrame, theory: float | None) -> Any:
             alt.Tooltip("high:Q", title="to", format=".3f"),
         ],
     )
-    band = base.mark_area(color=BAND).encode(y=alt.Y("low:Q", title="log ratio"), y2="high:Q")
-    parts = [band, base.mark_line(color=MEASURED, strokeWidth=2, point={"opacity": 0, "size": 60}).encode(y="epl:Q")]
+    line = base.mark_line(color=MEASURED, strokeWidth=2, point={"opacity": 0, "size": 60})
+    parts = [line.encode(y=alt.Y("epl:Q", title="log ratio"))]
+    if curve.low.notna().any():  # few residuals have no band
+        parts.insert(0, base.mark_area(color=BAND).encode(y=alt.Y("low:Q", title="log ratio"), y2="high:Q"))
     if theory is not None:
         lines = alt.Data(values=[{"at": theory}, {"at": -theory}])
         parts.append(alt.Chart(lines).mark_rule(color=ERROR, strokeDash=[5, 3]).encode(y="at:Q"))
