@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from report.town import town, town_release, write_areas
+from report_town import town, town_release, write_areas
 
 from tallyveil.report.page import write_report
 
@@ -134,7 +134,8 @@ def test_charts_answer_when_pointed_at(browser, pages):
     bars.last.hover()
     one.page.wait_for_selector("#vg-tooltip-element.visible")
     words = one.page.inner_text("#vg-tooltip-element")
-    assert "level" in words and "block" in words
+    assert "level" in words
+    assert "block" in words
     close(one)
 
 
@@ -153,7 +154,8 @@ def test_the_table_of_a_chart_is_saved_as_csv(browser, pages):
 def test_charts_are_seen_without_scripts(browser, pages):
     one = opened(browser, pages["public"], scripts=False)
     boxes = [drawing.bounding_box() for drawing in one.page.locator("figure .static svg").all()]
-    assert len(boxes) == 6 and all(box["width"] > 200 and box["height"] > 60 for box in boxes)
+    assert len(boxes) == 6
+    assert all(box["width"] > 200 and box["height"] > 60 for box in boxes)
     close(one)
 
 

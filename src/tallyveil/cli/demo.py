@@ -22,7 +22,7 @@ def demo(
         "tallyveil-demo"
     ),
 ) -> None:
-    """Protect a synthetic census with the 2018 rules at epsilon 1, show the error by level, and write the public report.
+    """Protect a synthetic census with the 2018 rules at epsilon 1, show the error by level, and write its report.
 
     [bold]Examples[/bold]
 

@@ -17,11 +17,12 @@ from tallyveil.report.exhibit import Exhibit, records
 from tallyveil.report.expected import Expected
 from tallyveil.report.grid import grid
 from tallyveil.report.plots import altair
-from tallyveil.report.theme import ERROR, MEASURED, PLACE, RAMP, SOFT, people_axis
+from tallyveil.report.theme import ERROR, INK, MEASURED, PLACE, RAMP, SOFT, people_axis
 
 SIZES, MARGIN, FOUND = "people in a typical place", "90% margin of its total", "measured: nine in ten within"
 CLASSES = (0.01, 0.05, 0.2, 1.0)  # of a margin relative to its count
 CLASS_NAMES = ("1% or less", "1 to 5%", "5 to 20%", "20 to 100%", "more than the count")
+LABEL = 30.0  # factor on the scale of people that leaves room for a label
 FIT = 0.05  # a margin of at most this share of the count
 PRIORS = np.linspace(0, 1, 51)
 
@@ -76,9 +77,10 @@ def _plus_minus(margin: float) -> str:
 def _hero_chart(alt: Any, bars: pd.DataFrame, levels: Sequence[str], totals: pd.DataFrame, measured: bool) -> Any:
     kinds = [SIZES, MARGIN, *([FOUND] if measured else [])]
     colours = alt.Scale(domain=kinds, range=[PLACE, ERROR, MEASURED][: len(kinds)])
-    most = float(max(bars.high.max(), 1.0))
+    most = max(1.5 * float(totals.high.max()), LABEL * float(bars[bars.what != SIZES].high.max()), 10.0)
+    bars = bars.assign(before=(bars.what == SIZES) & (bars.high * LABEL > most) & (bars.low > LABEL))
     axis = people_axis(alt, "people (logarithmic scale)")
-    axis["scale"] = alt.Scale(type="symlog", constant=1, domain=[0, most * 12], nice=False)
+    axis["scale"] = alt.Scale(type="symlog", constant=1, domain=[0, most], nice=False)
     base = alt.Chart(alt.Data(values=records(bars))).encode(
         y=alt.Y("level:N", sort=list(levels), title=None, scale=alt.Scale(paddingInner=0.25)),
         yOffset=alt.YOffset("what:N", sort=kinds),
@@ -101,10 +103,11 @@ def _hero_chart(alt: Any, bars: pd.DataFrame, levels: Sequence[str], totals: pd.
             tooltip=[alt.Tooltip("level:N"), alt.Tooltip("median:Q", title="median total", format=",.0f")],
         )
     )
-    labels = base.mark_text(align="left", dx=6, fontWeight="bold").encode(
-        x=alt.X("high:Q"), text="label:N", color=alt.value("var(--ink)")
-    )
-    return (drawn + medians + labels).properties(height=len(levels) * (24 * len(kinds) + 8))
+    text = {"fontWeight": "bold", "color": INK}
+    after = base.mark_text(align="left", dx=6, **text).encode(x="high:Q", text="label:N", color=alt.value(INK))
+    before = base.mark_text(align="right", dx=-6, **text).encode(x="low:Q", text="label:N", color=alt.value(INK))
+    labels = [after.transform_filter("!datum.before"), before.transform_filter("datum.before")]
+    return alt.layer(drawn, medians, *labels).properties(height=len(levels) * (24 * len(kinds) + 8))
 
 
 def precision(expected: Expected) -> Exhibit:
@@ -210,7 +213,7 @@ def groups(expected: Expected) -> Exhibit | None:
         says=f"The count of one group in one {levels[-1]} has a 90% margin of about {between} people, whatever "
         "its size.",
         alt="A grid with a row for each kind of count and a column for each level; darker cells have larger margins. "
-        + "; ".join(f"{row['query']} in a {row['level']}: {persons(row['margin'])}" for row in records(table))
+        + "; ".join(f"{row['query']} at level {row['level']}: {persons(row['margin'])}" for row in records(table))
         + ".",
         definition=(
             "A count of a group is the number of people of one label, or of one combination of labels, in one place: "

@@ -253,7 +253,7 @@ def _posteriors(found: Scan, level: str) -> Exhibit:
     away = f" {number(given)} people are given away with certainty." if given else ""
     return Exhibit(
         key="posteriors",
-        title=f"What an intruder believes about each person of a {level}",
+        title=f"What an intruder believes about each person, at level {level}",
         says=f"From even odds, the intruder becomes {percent(own.posterior)} sure on average, and rightly claims "
         f"{percent(own.right_decision)} of the people.{away}",
         alt=f"A histogram of people by the intruder's posterior, at level {level}.",

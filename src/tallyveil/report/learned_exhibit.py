@@ -21,7 +21,7 @@ from tallyveil.report.theme import ERROR, PLACE, SOFT
 from tallyveil.risk.target.attacks import noises_of
 from tallyveil.risk.target.intruder import Intruder
 
-PRIORS = np.linspace(0, 1, 51)
+PRIORS = np.unique(np.concatenate([np.linspace(0, 1, 51), np.geomspace(1e-6, 0.02, 20)]))  # steep where few know
 
 
 def learned(guarantee: Guarantee, strategy: Strategy) -> Exhibit:

@@ -11,7 +11,7 @@ from tallyveil.release.certificate_page import number, percent, persons
 from tallyveil.release.declaration import Guarantee
 from tallyveil.release.reader_words import chance, listed, most_certain
 from tallyveil.report.error_exhibits import fit_levels
-from tallyveil.report.expected import Expected
+from tallyveil.report.expected import ESTIMATED, Expected
 
 TWO_PLACES = math.sqrt(2)  # the margin of a difference of two independent counts, in margins of one
 PIECES = 100  # places that are added up to an area, for an example
@@ -34,14 +34,16 @@ def _expected_error(expected: Expected) -> str:
     if noisy.empty:
         return _exact_totals(expected)
     finest, coarsest = noisy.iloc[-1], noisy.iloc[0]
+    about = "about" if expected.source == ESTIMATED else "at most about"
     words = (
-        f"Nine in ten published totals of a {finest.level} are expected to be within about {persons(finest.margin)} "
-        f"people of the true number, where a typical {finest.level} has {number(round(finest['median']))}"
+        f"Nine in ten published totals of {a(finest.level)} are expected to be within {about} "
+        f"{persons(finest.margin)} people of the true number, where a typical {finest.level} has "
+        f"{number(round(finest['median']))}"
     )
     if finest.level == coarsest.level:
         return f"{words}."
     return (
-        f"{words}; for a {coarsest.level} the margin is about {persons(coarsest.margin)}, where a typical one has "
+        f"{words}; for {a(coarsest.level)} the margin is {about} {persons(coarsest.margin)}, where a typical one has "
         f"{number(round(coarsest['median']))}."
     )
 
@@ -53,7 +55,7 @@ def _exact_totals(expected: Expected) -> str:
     level = groups.level.iloc[-1]
     most = groups[groups.level == level].margin.max()
     return (
-        f"Totals of all places are exact; the count of one group in a {level} is expected to be within about "
+        f"Totals of all places are exact; the count of one group in {a(level)} is expected to be within about "
         f"{persons(most)} people of the true number nine times in ten."
     )
 
@@ -76,10 +78,19 @@ def caution_sentence(expected: Expected) -> str:
     finest = noisy.iloc[-1]
     apart = persons(TWO_PLACES * finest.margin)
     return (
-        f"A small count does not show that anybody is or is not there: a {finest.level} published with nobody may have "
-        f"people, and one published with {_few(finest.margin)} may have none. A difference of fewer than about {apart} "
-        f"people between two places at level {finest.level} may be noise alone."
+        f"A small count does not show that anybody is or is not there: {a(finest.level)} published with nobody may "
+        f"have people, and one published with {_few(finest.margin)} may have none. A difference of fewer than about "
+        f"{apart} people between two places at level {finest.level} may be noise alone."
     )
+
+
+def a(noun: str) -> str:
+    """A noun with its article, as far as its first letter tells.
+
+    >>> a("block"), a("enumdist")
+    ('a block', 'an enumdist')
+    """
+    return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun}"
 
 
 def _few(margin: float) -> str:
@@ -114,8 +125,8 @@ def uses(expected: Expected, *, measurements: bool) -> list[str]:
     if not noisy.empty and noisy["units"].iloc[-1] >= PIECES:
         finest = noisy.iloc[-1]
         words.append(
-            f"Add up the margins of an area that is not published as their squares: for {PIECES} places at level "
-            f"{finest.level}, about {persons(math.sqrt(PIECES) * finest.margin)} people at most."
+            "For an area that is not published, add the squares of the margins of its parts and take the root: for "
+            f"{PIECES} places at level {finest.level}, about {persons(math.sqrt(PIECES) * finest.margin)} people."
         )
     if measurements:
         words.append(

@@ -53,4 +53,4 @@ def words_of(page: str) -> str:
 def digits_of(page: str) -> str:
     """All of the page, its scripts and files too, with the digits of every number together however they are grouped."""
     text = unquote(unescape(page))
-    return re.sub(r"(?<=\d)[,.'’_\s\u00a0\u2009\u202f](?=\d{3}(?!\d))", "", text)
+    return re.sub(r"(?<=\d)[,.'_\s\u2019\u00a0\u2009\u202f](?=\d{3}(?!\d))", "", text)
