@@ -1,6 +1,6 @@
 """The picture of a report in the README and the manual: report.png, the first screen of the demo's report.
 
-    python docs/generate_report_picture.py          # needs chromium
+python docs/generate_report_picture.py          # needs chromium
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tallyveil as tv
 from tallyveil.cli.demo import CENSUS_SEED, NOISE_SEED, PERSONS
 
 PICTURE = Path(__file__).parent / "report.png"
-SIZE = {"width": 1080, "height": 700}
+SIZE = {"width": 1080, "height": 790}
 
 
 def main() -> None:

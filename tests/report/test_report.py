@@ -180,8 +180,9 @@ def test_totals_only_and_a_single_level_have_reports(audience):
     one = tv.Histogram.from_entries(spine, schema, unit=[0, 0], cell=[0, 1], count=[100, 500])
     two = tv.Spine.from_columns({"block": ["1", "2", "3"]}, root="town")
     totals = tv.Histogram.from_entries(two, tv.Schema(attributes={}), unit=[0, 1], cell=[0, 0], count=[100, 5])
-    for people in (one, totals):
-        release = tv.protect(people, tv.Strategy.default(people.spine, people.schema, epsilon=1), seed=1)
+    for people, kept in ((one, ()), (totals, None)):
+        strategy = tv.Strategy.default(people.spine, people.schema, epsilon=1)
+        release = tv.protect(people, strategy, seed=1, measurements=kept)
         page = report_html(release, audience=audience, truth=people if audience == "internal" else None)
         assert "seeded: not for publication" in words_of(page)
 
@@ -314,3 +315,4 @@ def test_bad_options_are_refused_before_the_work(tmp_path):
     assert "no such folder. Give the folder of a release." in done.stderr
     done = run("report", str(tmp_path / "none"), "-o", str(tmp_path / "away" / "r.html"))
     assert done.returncode == 2
+    assert f"there is no folder {tmp_path / 'away'}. Make it, or name a file elsewhere." in done.stderr

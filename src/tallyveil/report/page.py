@@ -86,7 +86,9 @@ def report_html(
 
 
 def check_page_name(path: Path) -> None:
-    """Refuse a name that a browser would not open as a page."""
+    """Refuse a name that a browser would not open as a page, or a folder that does not exist, before the work."""
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}. Make it, or name a file elsewhere.")
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{path}: a report is a page. Give a name that ends in .html.")
 
