@@ -12,7 +12,7 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/user: pyproject.toml | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable . && touch $@
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[plots]' && touch $@
 
 $(VENV)/dev: pyproject.toml | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable ./papers && touch $@
@@ -23,7 +23,7 @@ $(VENV)/docs: pyproject.toml | $(VENV)/bin/pip
 $(VENV)/kernels: $(VENV)/user
 	$(BIN)/tallyveil compile && touch $@
 
-demo: $(VENV)/kernels   ## protect a synthetic census, and see the error by level (in tallyveil-demo)
+demo: $(VENV)/kernels   ## protect a synthetic census, see the error by level, and read the report (in tallyveil-demo)
 	rm -rf tallyveil-demo && $(BIN)/tallyveil demo
 
 test: $(VENV)/dev       ## every test that runs in minutes (2 cores)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tallyveil.release.certificate import Certificate
     from tallyveil.release.measurements import Measurements
     from tallyveil.release.release import Release
+    from tallyveil.report.page import write_report
 
 __version__ = "0.1.0"
 
@@ -66,6 +67,7 @@ _HOME = {
     "topdown": "engine.topdown",
     "verify_release": "protection.verify",
     "write_release": "files.release_folder.write_folder",
+    "write_report": "report.page",
 }
 _PARTS = {
     "errors": "errors",
@@ -117,6 +119,7 @@ __all__ = [
     "topdown",
     "verify_release",
     "write_release",
+    "write_report",
 ]
 
 

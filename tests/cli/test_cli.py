@@ -238,7 +238,7 @@ def shown(tmp_path_factory) -> Done:
         again = run("demo", "-o", "town")
         assert (again.returncode, again.stdout) == (2, "")
         assert again.stderr == "tallyveil: town exists. Name a new folder; nothing is overwritten.\n"
-        next_ = done.stdout.split("Next:\n")[1].replace("\\\n", " ").strip().splitlines()
+        next_ = done.stdout.split("Next:\n")[1].split("\n\n")[0].replace("\\\n", " ").strip().splitlines()
         followed = [run(*line.split()[1:]) for line in next_]
     assert done.returncode == 0, done.stderr
     assert [one.returncode for one in followed] == [0, 0, 0]
@@ -254,6 +254,10 @@ def test_the_demo_says_what_is_guaranteed_and_that_its_release_is_seeded(shown):
     assert "Guaranteed: 1-differential privacy (pure), for neighbours that agree on all invariants" in shown.stdout
     assert "Stamped: seeded: not for publication" in shown.stdout
     assert "town/release: " in shown.stdout
+
+
+def test_the_demo_ends_with_the_public_report(shown):
+    assert shown.stdout.endswith("\nThe public report: town/report.html (open it in a browser)\n")
 
 
 def test_the_demo_shows_exact_state_totals_and_errors_below(shown):

@@ -361,3 +361,12 @@ def test_the_detailed_counts_of_a_strategy_that_declares_no_attributes_are_evide
     for level in declared.levels:
         found = noises_of(replace(declared, attributes=()), level, attack=kind)
         assert found == noises_of(declared, level, attack=kind) != ()
+
+
+def test_a_table_of_totals_gives_nobody_away_below_the_root():
+    spine = Spine.from_columns({"county": ["1", "1", "2"], "block": ["11", "12", "21"]}, root="us")
+    schema = Schema(attributes={})
+    people = Histogram.from_entries(spine, schema, unit=[0, 1, 2], cell=[0, 0, 0], count=[100, 5, 70])
+    found = scan(people, Strategy.default(spine, schema, epsilon=1)).levels.set_index("level")
+    assert found.certain.to_dict() == {"us": 175, "county": 0, "block": 0}  # the number of all people is exact
+    assert 0.5 < found.posterior["block"] < 0.6

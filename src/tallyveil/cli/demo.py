@@ -22,7 +22,7 @@ def demo(
         "tallyveil-demo"
     ),
 ) -> None:
-    """Protect a synthetic census with the 2018 rules at epsilon 1, and show the error by level.
+    """Protect a synthetic census with the 2018 rules at epsilon 1, show the error by level, and write its report.
 
     [bold]Examples[/bold]
 
@@ -45,10 +45,25 @@ def demo(
         typer.echo("protecting them", err=True)
         release = protected(census, strategy, place / "release")
         write_population(census, place / "census.parquet")
+        reported = write_public_report(release, place / "report.html")
     people = census.people
     typer.echo(f"A synthetic 1940 census of {people.total():,} persons, protected with the 2018 rules at epsilon 1\n")
     print_errors(people, release.histogram)
     print_outcome(release, strategy, output)
+    if reported:
+        typer.echo(f"\nThe public report: {output / 'report.html'} (open it in a browser)")
+
+
+def write_public_report(release: Release, path: Path) -> bool:
+    """Write the report, if the library that draws its charts is installed; otherwise a line says what to install."""
+    from tallyveil.cli.tables import can_draw
+    from tallyveil.report.page import write_report
+
+    if not can_draw():
+        return False
+    typer.echo("writing the report", err=True)
+    write_report(release, path)
+    return True
 
 
 def print_errors(truth: Histogram, published: Histogram) -> None:

@@ -36,6 +36,7 @@ from tallyveil.cli import (
     presets,
     protect,
     publish,
+    report,
     reproduce,
     risk,
     sign,
@@ -94,6 +95,7 @@ app.command("sign")(sign.sign)
 app.command("baseline")(baseline.baseline)
 app.command("evaluate")(evaluate.evaluate)
 app.command("tables")(publish.tables)
+app.command("report")(report.report)
 app.command("estimate")(estimate.estimate)
 app.command("uncertainty")(uncertainty.uncertainty)
 app.command("compare")(compare.compare)

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallyveil.report.internal import INTERNAL as INTERNAL
+from tallyveil.report.internal import INTERNAL_CELL
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from tallyveil.runs.store import FolderStore
-
-INTERNAL = "Internal: made from the true counts, for those who may see them. Not for publication."
-INTERNAL_CELL = "from true counts, not for publication"  # in the column internal
 
 
 def print_table(frame: pd.DataFrame, *, title: str, headings: Mapping[str, str]) -> None:

@@ -12,10 +12,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from tallyveil.privacy.strategy import Strategy
@@ -37,31 +36,39 @@ def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
     """The page of a certificate as text, which does not depend on whether the certificate was read from its file."""
     read = parse_json(canonical_bytes(certificate))
     declared, guarantee = read["declared"], read["declared"]["guarantee"]
-    attributes = _in_order(declared["schema"]["attributes"], strategy.attributes)
     rows = _rows(strategy, declared["budget"]["exact"])
-    return _template().render(
-        title=title_of(declared, [name for name, _ in attributes]),
-        declared=declared,
+    return page_template("certificate.html").render(
+        plain_facts(declared, strategy),
         measurement=read.get("measurement"),
         observed=read.get("observed"),
-        guarantee=guarantee,
-        exact=exact_in_words(declared),
         promise=promise_in_words(guarantee),
-        kept=", so that all constraints listed below still hold" if _conditions(guarantee) else "",
         digest_tag=Markup(digest_tag(certificate_digest(read))),
-        attributes=attributes,
         per_attribute=_in_order(guarantee["per_attribute"] or {}, strategy.attributes),
         within_level=_in_order(guarantee["within_level"] or {}, strategy.levels),
         passes=_in_order(declared["post_processing"]["passes"], strategy.levels),
-        factor=factor(guarantee["epsilon"]),
-        certain=most_certain(guarantee["epsilon"]),
-        pure=strategy.mechanism == "geometric",
         mechanism="two-sided geometric" if strategy.mechanism == "geometric" else "discrete Gaussian",
-        levels=[(level, share, declared["spine"][level]) for level, share in strategy.levels.items()],
         rows=rows,
         noise_of_leaves=[cells[-1][0] for _, cells in rows if not isinstance(cells[-1], str)],
         shown=SHOWN,
     )
+
+
+def plain_facts(declared: Mapping[str, Any], strategy: Strategy) -> dict[str, Any]:
+    """What the first part of the page says, and what a report repeats: the variables of ``plain_words.html``."""
+    guarantee = declared["guarantee"]
+    attributes = _in_order(declared["schema"]["attributes"], strategy.attributes)
+    return {
+        "title": title_of(declared, [name for name, _ in attributes]),
+        "declared": declared,
+        "guarantee": guarantee,
+        "exact": exact_in_words(declared),
+        "kept": ", so that all constraints listed below still hold" if _conditions(guarantee) else "",
+        "attributes": attributes,
+        "factor": factor(guarantee["epsilon"]),
+        "certain": most_certain(guarantee["epsilon"]),
+        "pure": strategy.mechanism == "geometric",
+        "levels": [(level, share, declared["spine"][level]) for level, share in strategy.levels.items()],
+    }
 
 
 def digest_tag(digest: str) -> str:
@@ -142,8 +149,15 @@ def factor(epsilon: float) -> str:
 
 
 @cache
-def _template() -> Template:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+def page_template(name: str, package: str = "tallyveil.release") -> Template:
+    """A page's template, which may use the certificate's style and words, with the filters for figures."""
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(each, "") for each in dict.fromkeys([package, "tallyveil.release"])]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters |= {
         "number": number,
         "figures": figures,
@@ -155,7 +169,7 @@ def _template() -> Template:
         "listed": listed,
     }
     environment.globals |= {"nine_in_ten": NINE_IN_TEN}
-    return environment.from_string(files(__package__).joinpath("certificate.html").read_text(encoding="utf-8"))
+    return environment.get_template(name)
 
 
 def _conditions(guarantee: Mapping[str, Any]) -> bool:

@@ -107,6 +107,7 @@ def epl(
     theory: float | None = None,
     fewest: int = 2,
     seed: int = 0,
+    with_band: bool = True,
 ) -> EmpiricalLoss:
     r"""Empirical privacy loss of residuals (petti2020, appendix).
 
@@ -135,6 +136,8 @@ def epl(
         Number of residuals below which the loss is undefined. The largest ratio of a few residuals says little.
     seed
         Seed of the draws that set the width of the band.
+    with_band
+        False leaves out the band and ``corrected``, which take most of the time.
 
     Examples
     --------
@@ -151,10 +154,12 @@ def epl(
     if counted.n < max(fewest, 2):
         few = f"{counted.n} residual{'s' * (counted.n != 1)}"
         return replace(loss, undefined=f"{few}: a distribution needs {max(fewest, 2)} or more")
-    return _estimated(_noted(loss, sample.remark), sample, counted, seed=int(seed))
+    return _estimated(_noted(loss, sample.remark), sample, counted, seed=int(seed) if with_band else None)
 
 
-def _estimated(loss: EmpiricalLoss, sample: ClusteredResiduals, counted: ValueCounts, *, seed: int) -> EmpiricalLoss:
+def _estimated(
+    loss: EmpiricalLoss, sample: ClusteredResiduals, counted: ValueCounts, *, seed: int | None
+) -> EmpiricalLoss:
     """The loss with its search range, interval and curve, or with the reason why it is undefined."""
     if len(counted.value) == 1:
         all_of_them = f"all {counted.n:,} residuals are {counted.value[0]:g}"
@@ -169,14 +174,20 @@ def _estimated(loss: EmpiricalLoss, sample: ClusteredResiduals, counted: ValueCo
     points, log_p = smoothed(counted, loss.settings)
     if len(points) < 2:
         return replace(loss, undefined=f"{within}: too short for one ratio")
-    return _with_curve(loss, sample, counted, points, log_p, seed=seed)
+    ratio = log_p[:-1] - log_p[1:]
+    loss = replace(
+        loss,
+        epl=float(np.abs(ratio).max()),
+        median=float(np.median(np.abs(ratio))),
+        curve=pd.DataFrame({"x": points[:-1], "epl": ratio, "low": np.nan, "high": np.nan}),
+    )
+    return loss if seed is None else _with_band(loss, sample, counted, points, log_p, seed=seed)
 
 
-def _with_curve(
+def _with_band(
     loss: EmpiricalLoss, sample: ClusteredResiduals, counted: ValueCounts, points: Floats, log_p: Floats, *, seed: int
 ) -> EmpiricalLoss:
-    """The loss with the smoothed curve, its band and its maximum."""
-    ratio = log_p[:-1] - log_p[1:]
+    """The loss with the band of its curve and the corrected maximum, or with the reason why there is neither."""
     around = band(
         counted,
         points,
@@ -186,15 +197,10 @@ def _with_curve(
         seed=seed,
         clusters=None if sample.clusters is None else (sample.value, sample.clusters),
     )
-    few = around.too_few()
-    half = np.full(len(ratio), np.nan) if few else around.half
-    return replace(
-        _noted(loss, f"No band and no corrected maximum: {few}." if few else None),
-        epl=float(np.abs(ratio).max()),
-        median=float(np.median(np.abs(ratio))),
-        corrected=None if few else around.corrected,
-        curve=pd.DataFrame({"x": points[:-1], "epl": ratio, "low": ratio - half, "high": ratio + half}),
-    )
+    if few := around.too_few():
+        return _noted(loss, f"No band and no corrected maximum: {few}.")
+    curve = loss.curve.assign(low=loss.curve.epl - around.half, high=loss.curve.epl + around.half)
+    return replace(loss, corrected=around.corrected, curve=curve)
 
 
 def theory_of(strategy: Strategy | None, residuals: Residuals) -> float | None:

@@ -70,7 +70,8 @@ class Group:
         known = self.settled | self.if_there
         if attack.kind == "attribute":
             return attack.attribute in known
-        return set(strategy.known_attributes) <= (known if attack.kind == "cell" else self.settled)
+        characteristics = set(strategy.known_attributes) or {TOTAL}  # without attributes: being there at all
+        return characteristics <= (known if attack.kind == "cell" else self.settled)
 
 
 @final

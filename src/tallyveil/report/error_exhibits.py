@@ -1,0 +1,227 @@
+"""The exhibits of expected errors: totals beside the places they belong to, precision of totals, and groups.
+
+All of them are made from the release alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tallyveil.release.certificate_page import number, percent, persons
+from tallyveil.release.reader_words import listed
+from tallyveil.report.exhibit import Exhibit, records
+from tallyveil.report.expected import Expected
+from tallyveil.report.grid import grid
+from tallyveil.report.plots import altair
+from tallyveil.report.theme import ERROR, INK, MEASURED, PLACE, RAMP, SOFT, people_axis
+
+SIZES, MARGIN, FOUND = "people in a typical place", "90% margin of its total", "measured: nine in ten within"
+CLASSES = (0.01, 0.05, 0.2, 1.0)  # of a margin relative to its count
+CLASS_NAMES = ("1% or less", "1 to 5%", "5 to 20%", "20 to 100%", "more than the count")
+LABEL = 30.0  # factor on the scale of people that leaves room for a label
+FIT = 0.05  # a margin of at most this share of the count
+PRIORS = np.linspace(0, 1, 51)
+
+
+def hero(expected: Expected, measured: pd.DataFrame | None = None) -> Exhibit:
+    """How large errors are beside the places that they belong to. ``measured`` has ``level`` and ``within``."""
+    table = expected.totals if measured is None else expected.totals.merge(measured, on="level")
+    bars = []
+    for row in table.itertuples():
+        bars.append(_bar(row.level, SIZES, row.low, row.high, number(round(row.median))))
+        bars.append(_bar(row.level, MARGIN, 0.0, row.margin, _plus_minus(row.margin)))
+        if measured is not None:
+            bars.append(_bar(row.level, FOUND, 0.0, row.within, _plus_minus(row.within)))
+    chart = _hero_chart(altair(), pd.DataFrame(bars), list(table.level), expected.totals, measured is not None)
+    units = "; ".join(
+        f"{row.level}: {number(round(row.median))} people in a typical one, margin {_plus_minus(row.margin)}"
+        for row in table.itertuples()
+    )
+    headings = {"level": "level", "units": "places", "low": "10th percentile of totals", "median": "median total"}
+    headings |= {"high": "90th percentile", "sd": "typical error", "margin": "90% margin"}
+    if measured is not None:
+        headings |= {"within": "measured: nine in ten within", "inside": "share within the margin"}
+    return Exhibit(
+        key="error-by-level",
+        title="Published totals and their margins",
+        says="",
+        alt=f"A bar chart by level, on a logarithmic scale of people. {units}.",
+        definition=(
+            "The lighter bar spans the published totals of the middle eight in ten places of a level, among those with "
+            "people; its mark is the median. The other bar is the 90% margin: nine in ten totals are expected to "
+            "be within this many people of "
+            f"the true number. Margins are 1.645 times the standard deviation. They come from {expected.source}; "
+            "published counts are then made whole and non-negative, which often makes their errors smaller. Errors of "
+            "the count itself, such as people who were missed, come on top."
+            + (" The third bar was measured: nine in ten errors are no larger." if measured is not None else "")
+        ),
+        chart=chart,
+        table=table,
+        headings=headings,
+        internal=measured is not None,
+    )
+
+
+def _bar(level: str, what: str, low: float, high: float, label: str) -> dict[str, Any]:
+    return {"level": level, "what": what, "low": low, "high": high, "label": label}
+
+
+def _plus_minus(margin: float) -> str:
+    return f"\N{PLUS-MINUS SIGN}{persons(margin)}" if margin > 0 else "exact"
+
+
+def _hero_chart(alt: Any, bars: pd.DataFrame, levels: Sequence[str], totals: pd.DataFrame, measured: bool) -> Any:
+    kinds = [SIZES, MARGIN, *([FOUND] if measured else [])]
+    colours = alt.Scale(domain=kinds, range=[PLACE, ERROR, MEASURED][: len(kinds)])
+    most = max(1.5 * float(totals.high.max()), LABEL * float(bars[bars.what != SIZES].high.max()), 10.0)
+    bars = bars.assign(before=(bars.what == SIZES) & (bars.high * LABEL > most) & (bars.low > LABEL))
+    axis = people_axis(alt, "people (logarithmic scale)")
+    axis["scale"] = alt.Scale(type="symlog", constant=1, domain=[0, most], nice=False)
+    base = alt.Chart(alt.Data(values=records(bars))).encode(
+        y=alt.Y("level:N", sort=list(levels), title=None, scale=alt.Scale(paddingInner=0.25)),
+        yOffset=alt.YOffset("what:N", sort=kinds),
+        color=alt.Color("what:N", scale=colours, sort=kinds, title=None, legend=alt.Legend(direction="vertical")),
+        tooltip=[
+            alt.Tooltip("level:N", title="level"),
+            alt.Tooltip("what:N", title="what"),
+            alt.Tooltip("low:Q", title="from", format=",.1f"),
+            alt.Tooltip("high:Q", title="to", format=",.1f"),
+        ],
+    )
+    drawn = base.mark_bar(cornerRadius=2).encode(x=alt.X("low:Q", **axis), x2="high:Q")
+    medians = (
+        alt.Chart(alt.Data(values=records(totals.assign(what=SIZES))))
+        .mark_tick(thickness=3, color=SOFT)
+        .encode(
+            x="median:Q",
+            y=alt.Y("level:N", sort=list(levels)),
+            yOffset=alt.YOffset("what:N", sort=kinds),
+            tooltip=[alt.Tooltip("level:N"), alt.Tooltip("median:Q", title="median total", format=",.0f")],
+        )
+    )
+    text = {"fontWeight": "bold", "color": INK}
+    after = base.mark_text(align="left", dx=6, **text).encode(x="high:Q", text="label:N", color=alt.value(INK))
+    before = base.mark_text(align="right", dx=-6, **text).encode(x="low:Q", text="label:N", color=alt.value(INK))
+    labels = [after.transform_filter("!datum.before"), before.transform_filter("datum.before")]
+    return alt.layer(drawn, medians, *labels).properties(height=len(levels) * (24 * len(kinds) + 8))
+
+
+def precision(expected: Expected) -> Exhibit:
+    """The share of each level's places by how large the margin of the total is beside the total."""
+    levels = list(expected.totals.level)
+    rows = [row for level in levels for row in _precision_rows(expected, level)]
+    table = pd.DataFrame(rows)
+    alt = altair()
+    axis = alt.Axis(format="%", tickCount=5, title="share of the places with people")
+    chart = (
+        alt.Chart(alt.Data(values=records(table)))
+        .mark_bar()
+        .encode(
+            y=alt.Y("level:N", sort=levels, title=None),
+            x=alt.X("share:Q", stack="zero", axis=axis, scale=alt.Scale(domain=[0, 1])),
+            order="order:Q",
+            color=alt.Color(
+                "class:N",
+                sort=list(CLASS_NAMES),
+                scale=alt.Scale(domain=list(CLASS_NAMES), range=RAMP),
+                title="margin, as a share of the published total",
+                legend=alt.Legend(columns=2, titleLimit=340),
+            ),
+            tooltip=[
+                alt.Tooltip("level:N"),
+                alt.Tooltip("class:N", title="margin"),
+                alt.Tooltip("places:Q", format=",d"),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
+        )
+        .properties(height=30 * len(levels))
+    )
+    fit = fit_levels(expected)
+    says = (
+        f"Totals of every {listed(fit)} are precise: for at least nine in ten of them the margin is 5% or less."
+        if fit
+        else "At no level do nine in ten totals have a margin of 5% or less."
+    )
+    poor = table[(table["class"] == CLASS_NAMES[-1]) & (table.share >= 0.005)]
+    if len(poor):
+        worst = poor.iloc[-1]
+        says += f" For {percent(worst.share)} of the places at level {worst.level}, it is larger than the total itself."
+    return Exhibit(
+        key="precision-of-totals",
+        title="Which totals are precise?",
+        says=says,
+        alt="A stacked bar for each level. "
+        + "; ".join(f"{level}: {_precision_words(table[table.level == level])}" for level in levels)
+        + ".",
+        definition=(
+            "For every place that is published with people, the 90% margin of its total is divided by the total. The "
+            "bars show how the places of a level divide into classes of that share. Errors do not grow with the place, "
+            "so totals of large places are precise and totals of small ones are not. Exact totals are in the first "
+            "class."
+        ),
+        chart=chart,
+        table=table.drop(columns="order"),
+        headings={"level": "level", "class": "margin", "places": "places", "share": "share"},
+    )
+
+
+def _precision_rows(expected: Expected, level: str) -> list[dict[str, Any]]:
+    published, margin = expected.published[level], expected.margins(level)
+    peopled = published > 0
+    share = margin[peopled] / published[peopled]
+    counted = np.bincount(np.searchsorted(CLASSES, share - 1e-12), minlength=len(CLASS_NAMES))
+    of = max(int(peopled.sum()), 1)
+    return [
+        {"level": level, "class": name, "places": int(n), "share": n / of, "order": order}
+        for order, (name, n) in enumerate(zip(CLASS_NAMES, counted, strict=True))
+    ]
+
+
+def _precision_words(rows: pd.DataFrame) -> str:
+    return ", ".join(f"{percent(row.share)} {row[1]}" for row in rows[["share", "class"]].itertuples() if row.share)
+
+
+def fit_levels(expected: Expected) -> list[str]:
+    """The levels at which at least nine in ten places with people have a total with a margin of 5% or less."""
+    fit = []
+    for level in expected.totals.level:
+        published, margin = expected.published[level], expected.margins(level)
+        peopled = published > 0
+        if peopled.any() and (margin[peopled] <= FIT * published[peopled]).mean() >= 0.9:
+            fit.append(level)
+    return fit
+
+
+def groups(expected: Expected) -> Exhibit | None:
+    """The margins of counts of groups, by query and level; None where no query but the total has a table."""
+    table = expected.groups
+    if table.empty:
+        return None
+    levels = [level for level in expected.totals.level if (table.level == level).any()]
+    labelled = table.assign(label=[_plus_minus(margin) for margin in table.margin])
+    chart = grid(labelled, levels=levels, value="margin", words="90% margin")
+    finest = table[table.level == levels[-1]]
+    least, most = finest.margin.min(), finest.margin.max()
+    between = persons(most) if persons(least) == persons(most) else f"{persons(least)} to {persons(most)}"
+    return Exhibit(
+        key="error-of-groups",
+        title="How large are the errors of groups?",
+        says=f"The count of one group in one {levels[-1]} has a 90% margin of about {between} people, whatever "
+        "its size.",
+        alt="A grid with a row for each kind of count and a column for each level; darker cells have larger margins. "
+        + "; ".join(f"{row['query']} at level {row['level']}: {persons(row['margin'])}" for row in records(table))
+        + ".",
+        definition=(
+            "A count of a group is the number of people of one label, or of one combination of labels, in one place: "
+            "for example the adults of one block. Its 90% margin is 1.645 times the root mean square, over the places "
+            f"of the level and the groups, of {expected.source_of_groups}. Published counts are also made whole and "
+            "non-negative, which makes errors smaller where many groups are empty and shifts small counts upwards."
+        ),
+        chart=chart,
+        table=table,
+        headings={"level": "level", "query": "counts by", "sd": "typical error", "margin": "90% margin"},
+    )

@@ -1,0 +1,118 @@
+"""An exhibit of a report: a chart, what it shows, its definition and its table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+from urllib.parse import quote
+
+import pandas as pd
+from markupsafe import Markup
+
+from tallyveil.report.internal import INTERNAL_CELL
+from tallyveil.report.theme import STATIC_WIDTH, themed
+
+SHOWN = 60  # rows of a table on the page; the CSV has all
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Exhibit:
+    """A chart with its words and its numbers.
+
+    Attributes
+    ----------
+    key
+        Its name in the page and of its CSV file.
+    title, says
+        The heading, and what the chart shows in a sentence or two.
+    alt
+        What the chart looks like, for those who cannot see it.
+    definition
+        How its numbers are defined.
+    chart
+        An Altair chart of one view, which gets the width of the page.
+    table
+        The numbers, at full precision.
+    headings
+        The columns to show, with readable names.
+    internal
+        Whether it was made from the truth.
+    static_width
+        Width of the drawing that paper gets.
+    """
+
+    key: str
+    title: str
+    says: str
+    alt: str
+    definition: str
+    chart: Any
+    table: pd.DataFrame
+    headings: Mapping[str, str]
+    internal: bool = False
+    static_width: int = STATIC_WIDTH
+
+    @property
+    def drawing(self) -> Markup:
+        """The chart as SVG, for paper and for pages without scripts."""
+        import vl_convert
+
+        spec = themed(self.chart.properties(width=self.static_width)).to_dict()
+        return Markup(vl_convert.vegalite_to_svg(spec))
+
+    @property
+    def spec(self) -> Markup:
+        """The chart as Vega-Lite in JSON that can stand inside a script element."""
+        spec = themed(self.chart.properties(width="container")).to_dict()
+        return as_script(spec)
+
+    @property
+    def csv(self) -> str:
+        """The table as the address of a CSV file."""
+        written = self.table.assign(internal=INTERNAL_CELL) if self.internal else self.table
+        return "data:text/csv;charset=utf-8," + quote(written.to_csv(index=False))
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The first rows of the table as text."""
+        return [[shown(value) for value in row] for row in self.table[list(self.headings)].head(SHOWN).to_numpy()]
+
+    @property
+    def hidden(self) -> int:
+        """The number of rows that only the CSV has."""
+        return max(len(self.table) - SHOWN, 0)
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which of the shown columns are numbers."""
+        return [self.table[name].dtype.kind in "iuf" for name in self.headings]
+
+
+def as_script(value: Any) -> Markup:
+    """JSON that no text in it can break out of a script element."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def shown(value: Any) -> str:
+    """A value as people read it: thousands apart, three digits that count, a dash for what is missing.
+
+    >>> [shown(v) for v in (12345, 0.01234, 5.0, 1234.5, float("nan"), "county")]
+    ['12,345', '0.0123', '5', '1,234', '–', 'county']
+    """
+    if value is None or value is pd.NA or (isinstance(value, float) and value != value):
+        return "\N{EN DASH}"
+    if isinstance(value, str):
+        return value
+    if float(value) == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows for a chart: what is missing is null, and numbers are those of Python."""
+    rows = frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
+    return [{name: value.item() if hasattr(value, "item") else value for name, value in row.items()} for row in rows]

@@ -1,0 +1,34 @@
+"""A grid of numbers by query and level: each cell shows its number, and larger ones are darker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from tallyveil.report.exhibit import records
+from tallyveil.report.plots import altair
+from tallyveil.report.theme import ERROR
+
+ROW = 32  # pixels
+
+
+def grid(table: pd.DataFrame, *, levels: Sequence[str], value: str, words: str) -> Any:
+    """The chart of ``level``, ``query``, ``label`` and a value, which ``words`` name."""
+    alt = altair()
+    queries = list(dict.fromkeys(table["query"]))
+    plain = {"domain": False, "ticks": False}
+    base = alt.Chart(alt.Data(values=records(table))).encode(
+        y=alt.Y("query:N", sort=queries, title=None, axis=alt.Axis(labelLimit=120, **plain)),
+        x=alt.X("level:N", sort=list(levels), title=None, axis=alt.Axis(orient="top", labelAngle=0, **plain)),
+        tooltip=[
+            alt.Tooltip("query:N", title="counts by"),
+            alt.Tooltip("level:N"),
+            alt.Tooltip(f"{value}:Q", title=words, format=",.1f"),
+        ],
+    )
+    shade = alt.Scale(type="symlog", domain=[0, float(table[value].max()) or 1.0], range=[0.04, 0.4])
+    cells = base.mark_rect(color=ERROR).encode(opacity=alt.Opacity(f"{value}:Q", scale=shade, legend=None))
+    text = base.mark_text(fontSize=12).encode(text="label:N")
+    return (cells + text).properties(height=ROW * len(queries))

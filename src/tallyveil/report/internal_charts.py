@@ -1,0 +1,139 @@
+"""The charts of an internal report. Each takes a tidy frame; nothing is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from tallyveil.release.certificate_page import persons
+from tallyveil.report.exhibit import records
+from tallyveil.report.grid import grid
+from tallyveil.report.plots import altair
+from tallyveil.report.theme import BAND, ERROR, INK, MEASURED, PLACE, SOFT, people_axis
+
+HEIGHT = 240
+
+
+def error_grid(table: pd.DataFrame, levels: Sequence[str]) -> Any:
+    """Median and 95th percentile of the absolute error by level and query."""
+    label = [f"{_short(row.median_abs)} ({_short(row.p95_abs)})" for row in table.itertuples()]
+    return grid(table.assign(label=label), levels=levels, value="median_abs", words="median error")
+
+
+def _short(value: float) -> str:
+    return "0" if value < 0.05 else persons(value)
+
+
+def bias_chart(rows: pd.DataFrame, title: str, *, numbers: bool) -> Any:
+    """Bias by group, with intervals."""
+    alt = altair()
+    axis = alt.Axis(tickMinStep=1, grid=False) if numbers else alt.Axis(labelAngle=-30, grid=False)
+    kind = {"scale": alt.Scale(zero=False, padding=12)} if numbers else {}
+    base = alt.Chart(alt.Data(values=records(rows))).encode(
+        x=alt.X(f"group:{'Q' if numbers else 'N'}", sort=None, title=title, axis=axis, **kind),
+        tooltip=[
+            alt.Tooltip("group:N"),
+            alt.Tooltip("n:Q", title="units", format=",d"),
+            alt.Tooltip("bias:Q", format="+,.2f"),
+            alt.Tooltip("low:Q", title="95% from", format="+,.2f"),
+            alt.Tooltip("high:Q", title="to", format="+,.2f"),
+        ],
+    )
+    zero = alt.Chart(alt.Data(values=[{"at": 0}])).mark_rule(color=SOFT, strokeDash=[4, 3]).encode(y="at:Q")
+    lines = base.mark_rule(color=MEASURED, strokeWidth=2).encode(y=alt.Y("low:Q", title="bias, people"), y2="high:Q")
+    dots = base.mark_point(filled=True, size=70, opacity=1, color=MEASURED).encode(y="bias:Q")
+    return (zero + lines + dots).properties(height=HEIGHT)
+
+
+def loss_chart(curve: pd.DataFrame, theory: float | None) -> Any:
+    """The signed log ratio with its band, and the value of the noise alone where it is known."""
+    alt = altair()
+    base = alt.Chart(alt.Data(values=records(curve))).encode(
+        x=alt.X("x:Q", title="error, people (published minus true)"),
+        tooltip=[
+            alt.Tooltip("x:Q", title="error", format=",.1f"),
+            alt.Tooltip("epl:Q", title="log ratio", format=".3f"),
+            alt.Tooltip("low:Q", title="band from", format=".3f"),
+            alt.Tooltip("high:Q", title="to", format=".3f"),
+        ],
+    )
+    line = base.mark_line(color=MEASURED, strokeWidth=2, point={"opacity": 0, "size": 60})
+    parts = [line.encode(y=alt.Y("epl:Q", title="log ratio"))]
+    if curve.low.notna().any():  # few residuals have no band
+        parts.insert(0, base.mark_area(color=BAND).encode(y=alt.Y("low:Q", title="log ratio"), y2="high:Q"))
+    if theory is not None:
+        lines = alt.Data(values=[{"at": theory}, {"at": -theory}])
+        parts.append(alt.Chart(lines).mark_rule(color=ERROR, strokeDash=[5, 3]).encode(y="at:Q"))
+    return alt.layer(*parts).properties(height=HEIGHT)
+
+
+def sample_chart(table: pd.DataFrame) -> Any:
+    """Loss against error, on logarithmic axes: samples as a line, the release as a point."""
+    alt = altair()
+    known = table[table.epl > 0].assign(median_abs=lambda t: t.median_abs.clip(lower=0.5))
+    scale = alt.Scale(type="log", nice=False, padding=30)
+    base = alt.Chart().encode(
+        x=alt.X("median_abs:Q", scale=scale, title="median absolute error, people"),
+        y=alt.Y("epl:Q", scale=scale, title="empirical privacy loss"),
+        tooltip=[
+            alt.Tooltip("sample:N", title="sample"),
+            alt.Tooltip("median_abs:Q", title="median error", format=",.2f"),
+            alt.Tooltip("epl:Q", title="loss", format=".3f"),
+        ],
+    )
+    samples, own = (alt.Data(values=records(known[known.method == name])) for name in ("sample", "release"))
+    named = alt.Data(values=records(known[known.fraction.isin([0.05, 0.25, 0.5, 0.75, 0.95])]))
+    layers = [
+        base.mark_line(color=SOFT).encode(order="fraction:Q").properties(data=samples),
+        base.mark_square(color=SOFT, size=45, opacity=1).properties(data=samples),
+        base.mark_text(dx=9, dy=-8, align="left", color=INK).encode(text="sample:N").properties(data=named),
+        base.mark_point(filled=True, color=ERROR, size=130, opacity=1).properties(data=own),
+        base.mark_text(dx=-10, align="right", fontWeight="bold", color=INK)
+        .encode(text="sample:N")
+        .properties(data=own),
+    ]
+    return alt.layer(*layers).properties(height=300)
+
+
+def posterior_chart(rows: pd.DataFrame) -> Any:
+    """People by the intruder's posterior."""
+    alt = altair()
+    return (
+        alt.Chart(alt.Data(values=records(rows)))
+        .mark_bar(color=PLACE)
+        .encode(
+            x=alt.X("low:Q", title="posterior", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
+            x2="high:Q",
+            y=alt.Y("people:Q", **people_axis(alt, "people (logarithmic scale)")),
+            y2=alt.datum(0),
+            tooltip=[
+                alt.Tooltip("low:Q", title="posterior from", format=".0%"),
+                alt.Tooltip("high:Q", title="to", format=".0%"),
+                alt.Tooltip("people:Q", format=",.0f"),
+            ],
+        )
+        .properties(height=HEIGHT)
+    )
+
+
+def exposed_chart(top: pd.DataFrame) -> Any:
+    """The largest posterior of the most exposed units."""
+    alt = altair()
+    return (
+        alt.Chart(alt.Data(values=records(top)))
+        .mark_point(filled=True, size=80, opacity=1, color=ERROR)
+        .encode(
+            y=alt.Y("place:N", sort=None, title=None, axis=alt.Axis(labelLimit=190, grid=True)),
+            x=alt.X("posterior:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"), title="posterior"),
+            tooltip=[
+                alt.Tooltip("unit:N"),
+                alt.Tooltip("cell:N"),
+                alt.Tooltip("count:Q", title="true count", format=",d"),
+                alt.Tooltip("people:Q", title="people in the unit", format=",d"),
+                alt.Tooltip("posterior:Q", format=".1%"),
+            ],
+        )
+        .properties(height=22 * max(len(top), 1))
+    )

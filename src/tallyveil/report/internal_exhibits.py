@@ -1,0 +1,287 @@
+"""The exhibits of an internal report: what a comparison with the truth shows. None of them is for publication.
+
+The numbers come from :mod:`tallyveil.evaluate` and :mod:`tallyveil.risk`; nothing is computed here but what to show.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tallyveil.errors import InputError
+from tallyveil.evaluate.bias import bias
+from tallyveil.evaluate.compare import like_a_sample
+from tallyveil.evaluate.error import error
+from tallyveil.evaluate.evaluation import Evaluation, evaluation
+from tallyveil.evaluate.residuals import residuals
+from tallyveil.nouns.histogram import Histogram
+from tallyveil.nouns.schema import DETAILED, TOTAL
+from tallyveil.release.certificate_page import figures, number, percent, persons
+from tallyveil.release.release import Release
+from tallyveil.report import internal_charts as charts
+from tallyveil.report.exhibit import Exhibit
+from tallyveil.report.expected import Expected
+from tallyveil.report.section import Section
+from tallyveil.risk.scan.result import Scan
+from tallyveil.risk.scan.saved import ReleaseNoise, check_counts_match
+from tallyveil.risk.scan.scan import scan
+
+FEWEST = 10  # units of a group whose bias is drawn
+POINTS = 400  # of a curve that is drawn
+MOST_EXPOSED = 15  # units that are listed
+AFTER = {"before": "expected over the noise", "after": "given the noise that was drawn"}
+
+
+def measured_totals(truth: Histogram, release: Release, expected: Expected) -> pd.DataFrame:
+    """By level, the number of people that nine in ten totals are ``within``, and the share ``inside`` its margin."""
+    table = error(truth, release, queries=[TOTAL], quantiles=[0.9])
+    within = table[table.statistic == "p90_abs"].set_index("level").value
+    rows = []
+    for level in truth.spine.levels:
+        compared = residuals(truth, release, level=level, query=TOTAL)
+        close = np.abs(compared.value) <= expected.margins(level)[compared.unit]
+        rows.append({"level": level, "within": within[level], "inside": float(close.mean()) if len(close) else 1.0})
+    return pd.DataFrame(rows)
+
+
+def internal_sections(truth: Histogram, release: Release, expected: Expected) -> list[Section]:
+    """Measured errors, bias, empirical privacy loss, the sample that a release is like, and exposed units."""
+    result = evaluation(truth, release, housing=release.facilities)
+    return [
+        Section(key="measured", title="Measured errors", exhibits=[_errors(result, expected)]),
+        _bias_section(truth, release, result),
+        _loss_section(result),
+        _sample_section(truth, release),
+        _exposed_section(truth, release),
+    ]
+
+
+def _errors(result: Evaluation, expected: Expected) -> Exhibit:
+    table = result.error.pivot_table(index=["level", "query", "n"], columns="statistic", values="value", sort=False)
+    table = table.reset_index().merge(result.median_true)
+    table.columns.name = None
+    leaf = expected.totals.level.iloc[-1]
+    own = table[(table.level == leaf) & (table["query"] == TOTAL)].iloc[0]
+    headings = {"level": "level", "query": "counts by", "n": "counts", "median_true": "median true count"}
+    headings |= {"median_abs": "median error", "p95_abs": "95th percentile", "max_abs": "largest", "bias": "bias"}
+    return Exhibit(
+        key="measured-errors",
+        title="How far are published counts from the truth?",
+        says=f"Half of the totals at level {leaf} are off by {persons(own.median_abs)} people or more, and one in "
+        "twenty "
+        f"by {persons(own.p95_abs)} or more.",
+        alt="A grid with a row for each kind of count and a column for each level, with the median and the 95th "
+        "percentile of the absolute error.",
+        definition="The error is the published minus the true count. Cells show the median of its absolute "
+        "value, and in "
+        "brackets its 95th percentile, over the counts that are not zero in the truth or in the release.",
+        chart=charts.error_grid(table, list(expected.totals.level)),
+        table=table,
+        headings=headings,
+        internal=True,
+    )
+
+
+def _bias_section(truth: Histogram, release: Release, result: Evaluation) -> Section:
+    leaf = truth.spine.leaf
+    by_empty = result.bias[(result.bias.level == leaf) & result.bias.low.notna() & (result.bias.n >= FEWEST)]
+    by_size = bias(truth, release, level=leaf, by="size")
+    shown = by_size[by_size.low.notna() & (by_size.n >= FEWEST)]
+    exhibits, words = [], []
+    headings = {"group": "group", "n": "counts", "bias": "bias", "low": "95% interval from", "high": "to"}
+    what = (
+        "The bias is the mean of published minus true totals, with its 95% interval; siblings share errors, so parents "
+    )
+    what += f"are the independent units. Groups of fewer than {FEWEST} are not drawn."
+    if len(by_empty) > 1:
+        exhibits.append(
+            Exhibit(
+                key="bias-by-homogeneity",
+                title="Bias by homogeneity",
+                says=_bias_words(by_empty, leaf, "empty cells"),
+                alt=f"Dots with intervals: the bias of totals at level {leaf} by the number of empty cells of a unit.",
+                definition=f"The homogeneity of a unit is the number of its cells that are empty in the truth. {what}",
+                chart=charts.bias_chart(by_empty, "empty cells of a unit (homogeneity)", numbers=True),
+                table=result.bias,
+                headings={"level": "level", **headings, "group": "empty cells"},
+                internal=True,
+            )
+        )
+    if len(shown) > 1:
+        exhibits.append(
+            Exhibit(
+                key="bias-by-size",
+                title="Bias by size",
+                says=_bias_words(shown, leaf, "people"),
+                alt=f"Dots with intervals: the bias of totals at level {leaf} by the true number of people of a unit.",
+                definition=f"Units are grouped by their true total. {what}",
+                chart=charts.bias_chart(shown, "true number of people in a unit", numbers=False),
+                table=by_size,
+                headings={**headings, "group": "people"},
+                internal=True,
+            )
+        )
+    if not exhibits:
+        words.append(f"Too few groups of units at level {leaf} have enough units to compare their biases.")
+    return Section(key="bias", title="Bias", words=words, exhibits=exhibits)
+
+
+def _bias_words(rows: pd.DataFrame, level: str, of: str) -> str:
+    least, most = rows.loc[rows.bias.idxmin()], rows.loc[rows.bias.idxmax()]
+    return (
+        f"At level {level}, units with {least['group']} {of} have a bias of {_signed(least.bias)} people, and "
+        "units with "
+        f"{most['group']} {of} one of {_signed(most.bias)}."
+    )
+
+
+def _signed(value: float) -> str:
+    sign = "+" if value > 0 else "\N{MINUS SIGN}" if value < 0 else ""
+    return f"{sign}{figures(abs(value))}"
+
+
+def _loss_section(result: Evaluation) -> Section:
+    title = "Empirical privacy loss"
+    known = {place: loss for place, loss in result.losses.items() if loss.undefined is None}
+    if not known:
+        reasons = "; ".join(dict.fromkeys(str(loss.undefined) for loss in result.losses.values()))
+        return Section(key="loss", title=title, words=[f"It is not defined for any of the counts: {reasons}."])
+    level = list(known)[-1][0]
+    query = DETAILED if (level, DETAILED) in known else next(q for place, q in known if place == level)
+    loss = known[level, query]
+    curve = loss.curve.iloc[:: max(1, len(loss.curve) // POINTS)]
+    corrected = "" if loss.corrected is None else f" ({figures(loss.corrected)} corrected for the noise of a maximum)"
+    theory = "" if loss.theory is None else f" The noise alone has {figures(loss.theory)}."
+    assert loss.epl is not None
+    return Section(
+        key="loss",
+        title=title,
+        words=[
+            "It describes the errors of this release. It is not a bound on epsilon, and no guarantee follows from it."
+        ],
+        exhibits=[
+            Exhibit(
+                key="loss-curve",
+                title=f"Log ratio of errors one person apart: {query} at level {level}",
+                says=f"The largest log ratio is {figures(loss.epl)}{corrected}.{theory}",
+                alt="A line of the log ratio by the size of the error, with its simultaneous 95% band.",
+                definition="For each error x, the logarithm of how much more frequent x is than x + 1 among the "
+                "errors of "
+                "this release, after smoothing. The band contains the whole curve with 95% confidence. " + loss.note,
+                chart=charts.loss_chart(curve, loss.theory),
+                table=loss.curve,
+                headings={"x": "error", "epl": "log ratio", "low": "band from", "high": "to"},
+                internal=True,
+            )
+        ],
+    )
+
+
+def _sample_section(truth: Histogram, release: Release) -> Section:
+    level = truth.spine.levels[-2:][0]
+    likeness = like_a_sample(truth, release, level=level)
+    title = "The sample it resembles"
+    words = likeness.words()
+    says = f"{words[0].upper()}{words[1:]}."
+    if likeness.fraction is None:
+        return Section(key="sample", title=title, words=[says])
+    table = likeness.table.assign(
+        sample=[_sample_name(row.method, row.fraction) for row in likeness.table.itertuples()]
+    )
+    exhibit = Exhibit(
+        key="like-a-sample",
+        title="Error and privacy loss beside those of samples",
+        says=says,
+        alt="A line of samples from 5% to 95%, by median error and empirical privacy loss, and the release as a point.",
+        definition="Simple random samples are drawn without replacement from the truth and scaled up. The "
+        "release is like "
+        "the sample that is nearest in the logarithms of the median absolute error and of the empirical privacy loss "
+        "(Petti & Flaxman 2020, Table 1). The interval is over units and samples.",
+        chart=charts.sample_chart(table),
+        table=table.drop(columns="sample"),
+        headings={"method": "method", "fraction": "fraction", "median_abs": "median error", "epl": "loss"},
+        internal=True,
+    )
+    return Section(key="sample", title=title, exhibits=[exhibit])
+
+
+def _sample_name(method: str, fraction: float) -> str:
+    return percent(fraction) if method == "sample" else "this release"
+
+
+def _exposed_section(truth: Histogram, release: Release) -> Section:
+    found, note = _scan(truth, release)
+    level = found.levels.level.iloc[-1]
+    words = [
+        "Each person is the target of an intruder who knows everybody else in the unit and gives even odds to whether "
+        f"the person is counted there as they are. Figures are {AFTER[found.when]}, for the noisy counts of one level."
+    ]
+    if note:
+        words.append(f"{note[0].upper()}{note[1:]}.")
+    return Section(
+        key="exposed", title="Exposed units", words=words, exhibits=[_posteriors(found, level), _units(found)]
+    )
+
+
+def _scan(truth: Histogram, release: Release) -> tuple[Scan, str]:
+    """The scan of the noise that was drawn where it is known, otherwise of the noise to expect; and what to note."""
+    assert release.strategy is not None
+    if release.optimised is not None:
+        note = "a release on an optimised spine is scanned on the published one, so figures are those to expect there"
+        return scan(truth, release.strategy, facilities=release.facilities, most=MOST_EXPOSED), note
+    if release.measurements is not None:
+        check_counts_match(truth, release.measurements)
+    noise = ReleaseNoise.choose(release.measurements, None, None)
+    try:
+        return scan(
+            truth,
+            release.strategy,
+            measurements=noise.measurements,
+            levels=noise.levels,
+            facilities=release.facilities,
+            most=MOST_EXPOSED,
+        ), noise.note
+    except InputError:  # what was saved does not tell anybody's noise at one of the levels
+        note = "what was saved does not determine the noise at every level, so figures are averages over it"
+        return scan(truth, release.strategy, facilities=release.facilities, most=MOST_EXPOSED), note
+
+
+def _posteriors(found: Scan, level: str) -> Exhibit:
+    rows = found.posteriors[found.posteriors.level == level]
+    own = found.levels[found.levels.level == level].iloc[0]
+    given = int(own.certain) if "certain" in own else 0
+    away = f" {number(given)} people are given away with certainty." if given else ""
+    return Exhibit(
+        key="posteriors",
+        title=f"What an intruder believes about each person, at level {level}",
+        says=f"From even odds, the intruder becomes {percent(own.posterior)} sure on average, and rightly claims "
+        f"{percent(own.right_decision)} of the people.{away}",
+        alt=f"A histogram of people by the intruder's posterior, at level {level}.",
+        definition="The posterior is the probability that the person is counted in their own cell, given the "
+        "noisy counts "
+        "of the unit and everybody else. Bars count people by intervals of it, on a logarithmic scale.",
+        chart=charts.posterior_chart(rows),
+        table=found.posteriors,
+        headings={"level": "level", "low": "posterior from", "high": "to", "people": "people"},
+        internal=True,
+    )
+
+
+def _units(found: Scan) -> Exhibit:
+    rows = found.exposed.groupby("level", sort=False).tail(len(found.exposed))
+    finest = rows[rows.level == rows.level.iloc[-1]].head(MOST_EXPOSED)
+    top = finest.assign(place=[f"{row.unit}: {row.cell}" for row in finest.itertuples()])
+    headings = {"level": "level", "unit": "unit", "cell": "cell", "count": "true count", "people": "people in the unit"}
+    return Exhibit(
+        key="most-exposed",
+        title="The most exposed units",
+        says=f"Of the units at level {finest.level.iloc[0]}, these have the largest posteriors; the largest is "
+        f"{percent(float(finest.posterior.max()))}.",
+        alt="Dots: the largest posterior in each of the most exposed units.",
+        definition="For each unit, the cell whose people have the largest average posterior. Unique is the number of "
+        "people who are alone in their cell.",
+        chart=charts.exposed_chart(top),
+        table=found.exposed,
+        headings={**headings, "unique": "unique", "posterior": "posterior"},
+        internal=True,
+    )

@@ -1,0 +1,174 @@
+"""What a report says in sentences: the three of the first screen, and how to use the numbers and how not to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from tallyveil.release.certificate_page import number, percent, persons
+from tallyveil.release.declaration import Guarantee
+from tallyveil.release.reader_words import chance, listed, most_certain
+from tallyveil.report.error_exhibits import fit_levels
+from tallyveil.report.expected import ESTIMATED, Expected
+
+TWO_PLACES = math.sqrt(2)  # the margin of a difference of two independent counts, in margins of one
+PIECES = 100  # places that are added up to an area, for an example
+
+
+def error_sentence(expected: Expected, measured: pd.DataFrame | None = None) -> str:
+    """How large the error is where one lives: at the finest level that has one, and at the coarsest.
+
+    ``measured`` has, by ``level``, the number of people that nine in ten totals are ``within``.
+    """
+    words = _expected_error(expected)
+    if measured is None:
+        return words
+    finest = measured.iloc[-1]
+    return f"{words} Measured at level {finest.level}: nine in ten are within {persons(finest.within)}."
+
+
+def _expected_error(expected: Expected) -> str:
+    noisy = expected.totals[expected.totals.margin > 0]
+    if noisy.empty:
+        return _exact_totals(expected)
+    finest, coarsest = noisy.iloc[-1], noisy.iloc[0]
+    about = "about" if expected.source == ESTIMATED else "at most about"
+    words = (
+        f"Nine in ten published totals of {a(finest.level)} are expected to be within {about} "
+        f"{persons(finest.margin)} people of the true number, where a typical {finest.level} has "
+        f"{number(round(finest['median']))}"
+    )
+    if finest.level == coarsest.level:
+        return f"{words}."
+    return (
+        f"{words}; for {a(coarsest.level)} the margin is {about} {persons(coarsest.margin)}, where a typical one has "
+        f"{number(round(coarsest['median']))}."
+    )
+
+
+def _exact_totals(expected: Expected) -> str:
+    groups = expected.groups[expected.groups.margin > 0]
+    if groups.empty:
+        return "Every published count is exact."
+    level = groups.level.iloc[-1]
+    most = groups[groups.level == level].margin.max()
+    return (
+        f"Totals of all places are exact; the count of one group in {a(level)} is expected to be within about "
+        f"{persons(most)} people of the true number nine times in ten."
+    )
+
+
+def promise_sentence(guarantee: Guarantee) -> str:
+    """What is promised to every single person."""
+    but = f", but for a chance of {chance(guarantee.delta)}" if guarantee.delta is not None else ""
+    return (
+        "Someone who knew everything about everybody else, and held two possibilities about you for equally likely, "
+        f"can become at most {most_certain(guarantee.epsilon)} sure of one of them from all that is published "
+        f"here{but}."
+    )
+
+
+def caution_sentence(expected: Expected) -> str:
+    """What must not be concluded."""
+    noisy = expected.totals[expected.totals.margin > 0]
+    if noisy.empty:
+        return "A small count of a group does not show that anybody is or is not there: it has an error of its own."
+    finest = noisy.iloc[-1]
+    apart = persons(TWO_PLACES * finest.margin)
+    return (
+        f"A small count does not show that anybody is or is not there: {a(finest.level)} published with nobody may "
+        f"have people, and one published with {_few(finest.margin)} may have none. A difference of fewer than about "
+        f"{apart} people between two places at level {finest.level} may be noise alone."
+    )
+
+
+def a(noun: str) -> str:
+    """A noun with its article, as far as its first letter tells.
+
+    >>> a("block"), a("enumdist")
+    ('a block', 'an enumdist')
+    """
+    return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun}"
+
+
+def _few(margin: float) -> str:
+    """A whole number of people that the margin could make of nobody."""
+    few = max(1, math.floor(margin / 2))
+    return "1 person" if few == 1 else f"{number(few)} people"
+
+
+def uses(expected: Expected, *, measurements: bool) -> list[str]:
+    """How to use the numbers."""
+    noisy = expected.totals[expected.totals.margin > 0]
+    words = ["Give the margin with the number, and round the number to it."]
+    fit = fit_levels(expected)
+    if fit:
+        words.append(
+            f"Prefer large places: the totals of every {listed(fit)} have a margin of 5% or less in at least nine "
+            "in ten "
+            f"cases."
+        )
+    if not noisy.empty:
+        finest = noisy.iloc[-1]
+        words.append(
+            "Compare two places, or two dates, only where they differ by more than their margins: by more than about "
+            f"{persons(TWO_PLACES * finest.margin)} people for the totals of two places at level {finest.level}."
+        )
+    if len(expected.totals) > 1:
+        words.append(
+            "Use the published count of a place instead of adding up its parts: the two agree, and the published "
+            "one has "
+            "its own margin."
+        )
+    if not noisy.empty and noisy["units"].iloc[-1] >= PIECES:
+        finest = noisy.iloc[-1]
+        words.append(
+            "For an area that is not published, add the squares of the margins of its parts and take the root: for "
+            f"{PIECES} places at level {finest.level}, about {persons(math.sqrt(PIECES) * finest.margin)} people."
+        )
+    if measurements:
+        words.append(
+            "Where it matters that errors cancel out, in sums and averages over many small counts, use the unbiased "
+            "estimates: the folder keeps the noisy measurements, and “tallyveil estimate” makes any count "
+            "of them with its margin."
+        )
+    return words
+
+
+def misuses(expected: Expected) -> list[str]:
+    """How not to use the numbers."""
+    noisy = expected.totals[expected.totals.margin > 0]
+    words = [
+        "Do not read a published 0 as nobody, or a published 1 as a person: both may be noise.",
+        "Do not average many small counts as if their errors cancelled out: counts cannot be negative, so small ones "
+        "tend to come out too large and large ones too small.",
+        "Do not compute rates with a small count below the line: its relative error becomes that of the rate.",
+    ]
+    small = _mostly_imprecise(expected)
+    if small is not None:
+        level, share = small
+        words.append(
+            f"Do not publish or rank single totals at level {level}: for {percent(share)} of its places the margin is "
+            f"larger than the total."
+        )
+    if not noisy.empty:
+        words.append(
+            "Do not look for anybody in the numbers. Whoever claims to have found a person in them has found noise as "
+            "easily."
+        )
+    words.append(
+        "Do not take the margin for all of the error: people who were missed, counted twice or counted in the wrong "
+        "place come on top."
+    )
+    return words
+
+
+def _mostly_imprecise(expected: Expected) -> tuple[str, float] | None:
+    """The finest level, with its share of places whose margin exceeds their total, if that is one in ten or more."""
+    level: Any = expected.totals.level.iloc[-1]
+    published, margin = expected.published[level], expected.margins(level)
+    peopled = published > 0
+    share = float((margin[peopled] > published[peopled]).mean()) if peopled.any() else 0.0
+    return (level, share) if share >= 0.1 else None

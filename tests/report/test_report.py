@@ -1,0 +1,318 @@
+"""Reports as text: what they say, what they never contain, and what is refused."""
+
+import itertools
+import re
+import shutil
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from report_town import BLOCKS, SPINE, digits_of, town, town_release, words_of, write_areas
+
+import tallyveil as tv
+from command_line import run, write_town
+from small_release import small_people, small_release
+from tallyveil.errors import DataError, FolderError, InputError
+from tallyveil.release.reader_words import NINE_IN_TEN
+from tallyveil.report.expected import expected_of
+from tallyveil.report.geojson import read_shapes
+from tallyveil.report.learned_exhibit import learned_table, posterior_bound
+from tallyveil.report.page import report_html
+
+
+@pytest.fixture(scope="module")
+def public():
+    return report_html(town_release())
+
+
+@pytest.fixture(scope="module")
+def internal():
+    return report_html(town_release(), audience="internal", truth=town())
+
+
+def test_the_first_screen_has_a_picture_and_three_sentences(public):
+    first = public[public.index('<section class="first"') : public.index("<nav")]
+    assert first.count("<figure") == 1
+    assert first.count('<div class="static" aria-hidden="true"><svg') == 1
+    words = words_of(first)
+    assert "How large is the error where you live? Nine in ten published totals of a block are expected" in words
+    assert "What is promised? Someone who knew everything about everybody else" in words
+    assert "What must not be concluded? A small count does not show that anybody is or is not there" in words
+
+
+def test_margins_come_from_estimates_where_measurements_were_kept():
+    release = town_release()
+    expected = expected_of(release)
+    sd = tv.estimate(release, levels=["block"], queries=["total"]).to_pandas().sd.to_numpy()
+    np.testing.assert_allclose(expected.sd["block"], sd)
+    row = expected.totals.set_index("level").loc["block"]
+    assert row.margin == pytest.approx(NINE_IN_TEN * np.sqrt(np.mean(sd**2)))
+    by_age = tv.estimate(release, levels=["block"], queries=["age"]).to_pandas().sd
+    groups = expected.groups.set_index(["level", "query"]).sd
+    assert groups["block", "age"] == pytest.approx(np.sqrt((by_age**2).mean()))
+
+
+def test_margins_are_those_of_the_certificate_where_no_measurements_were_kept():
+    release = town_release(measurements=False)
+    declared = {one.level: one.sd for one in release.certificate.declared.expected_error}
+    totals = expected_of(release).totals.set_index("level")
+    assert totals.sd.to_dict() == pytest.approx(declared)
+    assert "that the certificate expects" in words_of(report_html(release))
+
+
+def test_a_public_report_is_a_function_of_the_folder_alone(tmp_path, public):
+    release = town_release()
+    pairs = [(query, level) for level, queries in release.strategy.queries.items() for query in queries]
+    tv.write_release(release, tmp_path / "here", measurements=pairs)
+    shutil.copytree(tmp_path / "here", tmp_path / "elsewhere")
+    pages = [report_html(tmp_path / name) for name in ("here", "elsewhere")]
+    assert pages[0] == pages[1]
+    assert words_of(pages[0]) == words_of(public)
+
+
+def test_a_public_report_contains_no_true_count(tmp_path):
+    counts = 1_003_019 + 7_919_037 * np.arange(len(BLOCKS))
+    cell = np.arange(len(BLOCKS)) % 4
+    truth = tv.Histogram.from_entries(SPINE, town().schema, unit=np.arange(len(BLOCKS)), cell=cell, count=counts)
+    strategy = tv.Strategy.default(SPINE, truth.schema, epsilon="1/100")
+    release = tv.protect(truth, strategy, seed=5, measurements=None)
+    planted = {str(number) for number in counts.tolist()}
+    for level, query in (("block", "age"), ("county", "total"), ("county", "age"), ("county", "detailed")):
+        planted |= {str(number) for number in truth.answer(query, level=level).count.tolist()}
+    assert all(len(number) >= 7 for number in planted)
+    areas = write_areas(tmp_path)
+    page = digits_of(report_html(release, areas=areas))
+    assert {number for number in planted if number in page} == set()
+    unprotected = digits_of(report_html(replace(release, histogram=truth), areas=areas))  # so the search can find them
+    assert len({number for number in planted if number in unprotected}) >= 5
+
+
+@pytest.mark.parametrize("grouped", ["7,919,037", "7.919.037", "7 919 037", "7\u202f919\u202f037", "7%2C919%2C037"])
+def test_the_search_for_true_counts_sees_through_grouping(grouped):
+    assert "7919037" in digits_of(f'<td class="n">{grouped}</td>')
+
+
+def test_an_internal_report_says_so_first_and_in_every_table(internal, public):
+    body = internal[internal.index("<body") :]
+    assert words_of(body).startswith(" INTERNAL. Made from the true counts, for those who may see them.")
+    tables = re.findall(r'href="data:text/csv[^"]*"', internal)
+    assert len(tables) >= 10
+    measured = [table for table in tables if "from%20true%20counts" in table]
+    assert len(measured) == len(tables) - 3  # precision, groups and the bound are made from the release alone
+    assert "INTERNAL" not in words_of(public)
+    assert "true%20counts" not in public
+
+
+def test_an_internal_report_has_what_only_the_truth_tells(internal):
+    words = words_of(internal)
+    for heading in (
+        "How far are published counts from the truth?",
+        "Bias by homogeneity",
+        "Bias by size",
+        "Log ratio of errors one person apart",
+        "The sample it resembles",
+        "The most exposed units",
+    ):
+        assert heading in words
+    assert "is not a bound on epsilon" in words
+
+
+def test_measured_errors_are_those_of_evaluate(internal):
+    table = tv.evaluate.error(town(), town_release(), levels=["block"], queries=["total"])
+    largest = table[table.statistic == "max_abs"].value.item()
+    assert f"block%2Ctotal%2C{table.n.iloc[0]}%2C" in internal.replace("block,total", "block%2Ctotal")
+    assert f"{largest}" in digits_of(internal)
+
+
+def test_every_chart_has_a_drawing_a_definition_a_table_and_words_for_the_blind(public, internal):
+    for page in (public, internal):
+        figures = re.findall(r'<figure class="exhibit".*?</figure>', page, flags=re.DOTALL)
+        assert len(figures) >= 4
+        for figure in figures:
+            assert figure.count('<div class="static" aria-hidden="true"><svg') == 1
+            assert len(re.search(r'role="img" aria-label="([^"]*)"', figure).group(1)) > 40
+            for part in ('<details class="definition">', "<thead>", 'href="data:text/csv'):
+                assert part in figure
+
+
+def test_headings_are_in_order(internal):
+    levels = [int(level) for level in re.findall(r"<h([1-6])[ >]", internal)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+def test_the_page_may_load_nothing(public):
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', public).group(1)
+    assert policy.startswith("default-src 'none'; ")
+    markup = re.sub(r"<script>.*?</script>", "", public, flags=re.DOTALL)
+    assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', markup) == []
+
+
+def test_labels_cannot_break_out_of_the_page():
+    bad = '</script><script>alert("1")</script><b>'
+    people = town()
+    schema = tv.Schema(attributes={"age": [bad, "adult"], "home": ["house", "flat"]})
+    people = tv.Histogram.from_entries(
+        SPINE, schema, unit=people.leaves.unit(), cell=people.leaves.cell, count=people.leaves.count
+    )
+    release = tv.protect(
+        people, tv.Strategy.default(SPINE, schema, rho=1), seed=1, about=tv.About(title=f"{bad} of 1940")
+    )
+    page = report_html(release, audience="internal", truth=people)
+    assert "<script>alert" not in page
+    assert "<b>" not in page
+
+
+def test_exact_totals_are_called_exact():
+    strategy = tv.Strategy.default(SPINE, town().schema, rho=1)
+    exact = replace(strategy, constraints=(tv.privacy.Invariant(query="total", level="block"),))
+    words = words_of(report_html(tv.protect(town(), exact, seed=1)))
+    assert "Totals of all places are exact; the count of one group in a block is expected to be within about" in words
+    assert "total of every land, county and block" in words or "the number of people in all" in words
+
+
+@pytest.mark.parametrize("audience", ["public", "internal"])
+def test_totals_only_and_a_single_level_have_reports(audience):
+    spine = tv.Spine.from_columns({"town": ["1"]})
+    schema = tv.Schema(attributes={"age": ["child", "adult"]})
+    one = tv.Histogram.from_entries(spine, schema, unit=[0, 0], cell=[0, 1], count=[100, 500])
+    two = tv.Spine.from_columns({"block": ["1", "2", "3"]}, root="town")
+    totals = tv.Histogram.from_entries(two, tv.Schema(attributes={}), unit=[0, 1], cell=[0, 0], count=[100, 5])
+    for people, kept in ((one, ()), (totals, None)):
+        strategy = tv.Strategy.default(people.spine, people.schema, epsilon=1)
+        release = tv.protect(people, strategy, seed=1, measurements=kept)
+        page = report_html(release, audience=audience, truth=people if audience == "internal" else None)
+        assert "seeded: not for publication" in words_of(page)
+
+
+def test_constraints_that_the_certificate_lists_are_listed():
+    words = words_of(report_html(small_release()))
+    for constraint in small_release().certificate.declared.constraints:
+        assert constraint.words in words
+
+
+def test_a_release_on_an_optimised_spine_has_the_errors_of_published_units():
+    blocks = [f"4400{c}00010{t}{g}{b:03}" for c in (1, 3) for t in (1, 2) for g in (1, 2) for b in range(5)]
+    cuts = {"state": 2, "county": 5, "tract": 10, "block_group": 11, "block": 15}
+    spine = tv.Spine.from_columns({level: [block[:cut] for block in blocks] for level, cut in cuts.items()})
+    place = tv.Areas.from_codes(spine, leaf=blocks[1::2], area=["town"] * len(blocks[1::2]))
+    people = tv.Histogram.from_entries(
+        spine, town().schema, unit=np.arange(len(blocks)), cell=[0] * len(blocks), count=[9] * len(blocks)
+    )
+    strategy = tv.Strategy.default(spine, people.schema, rho=1)
+    release = tv.protect(people, strategy, seed=1, measurements=None, optimised=spine.optimised(place=place))
+    sd = tv.estimate(release, levels=["tract"], queries=["total"]).to_pandas().sd
+    np.testing.assert_allclose(expected_of(release).sd["tract"], sd)
+    assert "optimised spine" in words_of(report_html(release, audience="internal", truth=people))
+
+
+def test_the_bound_is_reached_by_randomised_response():
+    # an answer that is right with probability e / (1 + e) is epsilon-DP, and turns even odds into exactly that
+    assert posterior_bound(0.5, 1.0) == pytest.approx(np.e / (1 + np.e))
+    assert posterior_bound(0.1, 2.0) == pytest.approx(0.1 * np.exp(2) / (0.1 * np.exp(2) + 0.9))
+
+
+def test_what_is_learned_on_average_is_below_the_bound():
+    release = town_release(epsilon=1)
+    table = learned_table(release.certificate.declared.guarantee, release.strategy)
+    known = table[table.kind == "attribute"]
+    assert list(known.about) == ["age", "home"]
+    assert (known.typical > 0.5).all()
+    assert all(row.typical < posterior_bound(0.5, row.epsilon) for row in known.itertuples())
+
+
+def test_a_map_draws_the_units_and_names_the_areas_that_are_none(tmp_path):
+    path = write_areas(tmp_path, codes=("1", "2", "3", "4"), also=("Atlantis", "Lemuria"))
+    page = report_html(town_release(), areas=path)
+    words = words_of(page)
+    assert "Areas of the map that match no unit, and are not drawn: Atlantis, Lemuria." in words
+    assert "1 of the 5 units at level county have no area on the map." in words
+    assert "Published total of every county" in words
+    assert "Margin of the total of every county" in words
+
+
+def test_areas_are_matched_by_the_property_that_names_the_most_units(tmp_path):
+    areas = read_shapes(write_areas(tmp_path), SPINE)
+    (county,) = areas.levels
+    assert (county.level, county.key, sorted(county.shapes), county.missing) == ("county", "id", [0, 1, 2, 3, 4], 0)
+    assert areas.unmatched == ["Atlantis"]
+    assert areas.aspect == pytest.approx(1 / (5 * np.cos(np.radians(50.5))))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no", r"not GeoJSON \(Expecting value.*\). Give a GeoJSON file of areas."),
+        ("{}", "no features are in it. Give a GeoJSON FeatureCollection of polygons."),
+        ('{"features": [{"geometry": {"type": "Point"}}]}', "feature 1: its geometry is Point. Areas are Polygon or"),
+        (
+            '{"features": [{"properties": {"a": "x"}, "geometry": {"type": "Polygon", "coordinates": []}}]}',
+            r"no property of its areas holds codes of units. Its properties are a \(x\); codes look like this: land "
+            "land, county 1, block 100. Add a property with these codes, as text.",
+        ),
+        (f'{{"features": [{",".join(["{}"] * 3001)}]}}', "it has 3,001 areas, and a page draws at most 3,000"),
+    ],
+)
+def test_a_map_that_cannot_be_drawn_is_refused_in_a_line(tmp_path, text, message):
+    path = tmp_path / "areas.geojson"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_shapes(path, SPINE)
+
+
+def test_the_truth_is_refused_in_a_public_report_and_missed_in_an_internal_one():
+    with pytest.raises(InputError, match=r"a public report is made from the release alone. Leave the truth out"):
+        report_html(town_release(), truth=town())
+    with pytest.raises(InputError, match=r"an internal report compares with the truth. Give the true counts \(--truth"):
+        report_html(town_release(), audience="internal")
+    with pytest.raises(InputError, match=r"a report is public or internal. Got the audience 'all' instead."):
+        report_html(town_release(), audience="all")
+
+
+def test_counts_made_elsewhere_have_no_report():
+    with pytest.raises(FolderError, match="this release: it has no certificate, so its errors and its guarantee are"):
+        report_html(tv.Release(histogram=small_people()))
+
+
+def test_a_report_is_a_page(tmp_path):
+    with pytest.raises(InputError, match=r"report.pdf: a report is a page. Give a name that ends in .html."):
+        tv.write_report(town_release(), tmp_path / "report.pdf")
+
+
+def test_a_missing_plotting_library_is_one_line(tmp_path, monkeypatch):
+    data = write_town(tmp_path)
+    assert run("protect", *data, "--rho", "1", "--seed", "1", "-o", str(tmp_path / "release")).returncode == 0
+    monkeypatch.setitem(sys.modules, "altair", None)
+    done = run("report", str(tmp_path / "release"), "-o", str(tmp_path / "report.html"))
+    assert done.returncode == 2
+    assert done.stderr == "tallyveil: plots need altair. Install it: pip install altair vl-convert-python\n"
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_the_command_writes_both_reports(tmp_path):
+    data = write_town(tmp_path)
+    folder, page = str(tmp_path / "release"), tmp_path / "report.html"
+    assert run("protect", *data, "--rho", "1", "--seed", "1", "-o", folder).returncode == 0
+    done = run("report", folder, "-o", str(page))
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(
+        rf"{page}: public report, [01]\.\d MB. It opens in any browser and loads nothing.\n", done.stdout
+    )
+    assert page.read_text().startswith("<!doctype html>")
+    done = run("report", folder, "--truth", data[0], "--audience", "internal", "-o", str(page))
+    assert "INTERNAL report, made from the true counts" in done.stdout
+    assert words_of(page.read_text()).count("INTERNAL") >= 1
+
+
+def test_bad_options_are_refused_before_the_work(tmp_path):
+    done = run("report", str(tmp_path / "none"), "--truth", "t.csv", "-o", str(tmp_path / "r.html"))
+    assert done.returncode == 2
+    assert "a public report is made from the release alone" in done.stderr
+    done = run("report", str(tmp_path / "none"), "-o", str(tmp_path / "r.html"))
+    assert done.returncode == 2
+    assert "no such folder. Give the folder of a release." in done.stderr
+    done = run("report", str(tmp_path / "none"), "-o", str(tmp_path / "away" / "r.html"))
+    assert done.returncode == 2
+    assert f"there is no folder {tmp_path / 'away'}. Make it, or name a file elsewhere." in done.stderr
