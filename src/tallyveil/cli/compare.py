@@ -74,7 +74,9 @@ def compare(
     if as_json:
         options.emit_json([{"release": release, **like.as_json(), "note": INTERNAL} for release, like in results])
     else:
-        for release, likeness in results:
+        for i, (release, likeness) in enumerate(results):
+            if i:
+                typer.echo()
             _show(release, likeness)
     if output is not None:
         _write(results, output)
@@ -151,7 +153,7 @@ def _show(release: str, likeness: Likeness) -> None:
     headings = {"method": "method", "median_abs": "median error", "epl": "privacy loss", "distance": "distance"}
     title = f"{release}: {likeness.query!r} at level {likeness.level!r}"
     print_table(table.assign(method=methods), title=title, headings=headings)
-    typer.echo(likeness.words() + "\n")
+    typer.echo(likeness.words())
 
 
 def _write(results: list[tuple[str, Likeness]], output: Path) -> None:
