@@ -89,8 +89,8 @@ def conclusion(found: Scan, schema: Schema) -> str:
     """What the scan says about the finest level, in a sentence."""
     if schema.cells == 1:
         return (
-            "The table counts people without attributes, so an intruder who knows that someone is in a unit has nothing "
-            "left to learn: the posterior is 1 whatever is released."
+            "The table counts people without attributes, so an intruder who knows that someone is in a unit has "
+            "nothing left to learn: the posterior is 1 whatever is released."
         )
     rows = found.levels[found.levels.level == found.levels.level.iloc[-1]]
     told = [
