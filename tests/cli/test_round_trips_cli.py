@@ -1,4 +1,4 @@
-"""Every form of a codebook, from a table to a release and back: protect, evaluate, compare, scan, margins, verify."""
+"""Every form of a codebook, from a table to a release and back: protect, evaluate, compare, scan, margins, tables."""
 
 import pandas as pd
 import pytest
@@ -67,6 +67,32 @@ FORMS = {
         wide(**numbers(), level=["tract"] * 6 + ["other"]),
         FULL + "pad = {county = 2, tract = 5}\n" + WIDE + FILTER,
     ),
+    "some attributes in columns, words and empty cells": (
+        long(**full_codes())
+        .replace({"sex": {"m": ""}})
+        .pivot_table("people", ["county", "tract", "sex"], "age")
+        .reset_index(),
+        FULL + LABELS.replace('"m"', '""') + '[labels.sex]\nf = "female"\n"" = "not stated"\n'
+        '[table]\nlayout = "wide"\ncolumn = "{age}"\n',
+    ),
+    "persons in bands of age": (
+        persons(**full_codes()).assign(age=lambda t: [5 if a == "child" else 40 for a in t["age"]]),
+        FULL + '[attributes]\nage = []\nsex = ["f", "m"]\n[bands]\nage = [0, 18]\n[table]\nlayout = "persons"\n',
+    ),
+    "an untidy file": (
+        "Table 1: people\ncounty;tract;child;;adult;\n;;f;m;f;m\n"
+        + "".join(
+            f"{row}\n"
+            for row in [
+                *(f"01;{geoid};1.0{i:02};{i};-;7" for i, geoid in enumerate(GEOIDS[:1])),
+                *(f";{geoid};1.0{i:02};{i};-;7" for i, geoid in enumerate(GEOIDS[1:2])),
+                "All;;2.000;0;-;14",
+            ]
+        )
+        + "Source: made up\n",
+        FULL + LABELS + '[table]\nlayout = "wide"\ncolumn = "{age}: {sex}"\n[file]\ntitle_rows = 1\nheader_rows = 2\n'
+        'note_rows = 1\nfill_down = ["county"]\ntotal_rows = {county = ["All"]}\nthousands = "."\nzeros = ["-"]\n',
+    ),
     "one attribute with a star": (
         CLASSES,
         RELATIVE + '[attributes]\nclass = ["A*", "B"]\n[table]\nlayout = "wide"\ncolumn = "{class}"\n',
@@ -82,10 +108,13 @@ def form(request, tmp_path_factory):
     """A table, its codebook, and a release of it."""
     place = tmp_path_factory.mktemp("form")
     table, book = FORMS[request.param]
-    table.to_csv(place / "t.csv", index=False)
+    if isinstance(table, str):
+        (place / "t.csv").write_text(table, encoding="utf-8")
+    else:
+        table.to_csv(place / "t.csv", index=False)
     (place / "t.toml").write_text(book)
-    words = ("--codebook", f"{place / 't.toml'}", "--epsilon", "1", "--seed", "1", "-o", f"{place / 'r'}")
-    done = run("protect", f"{place / 't.csv'}", *words)
+    words = ("--codebook", f"{place / 't.toml'}", "--epsilon", "1", "--seed", "1", "--measurements", "all")
+    done = run("protect", f"{place / 't.csv'}", *words, "-o", f"{place / 'r'}")
     assert done.returncode == 0, done.stderr
     return place
 
@@ -98,9 +127,12 @@ def test_a_release_is_evaluated_and_compared_without_a_codebook_and_with_one(for
     assert figures("compare", *words)
 
 
-def test_a_release_is_scanned_gets_margins_and_holds(form):
+def test_a_release_is_scanned_gets_margins_and_holds(form, request):
     table, release = f"{form / 't.csv'}", form / "r"
     assert figures("risk", "scan", table, "--release", f"{release}")["levels"]
+    nothing_to_learn = "totals" in request.node.callspec.params["form"]
+    told = run("risk", "scan", table, "--release", f"{release}").stdout
+    assert ("has nothing left to learn" in told) == nothing_to_learn
     assert holds(release)
     assert figures("uncertainty", f"{release}", "--replicates", "1")["written"]
     assert holds(release)
@@ -108,7 +140,8 @@ def test_a_release_is_scanned_gets_margins_and_holds(form):
 
 def test_the_original_codes_join_with_every_table_by_level(form, request):
     name = request.node.callspec.params["form"]
-    table, cut = pd.read_csv(form / "t.csv", dtype=str), "cut" in name
+    cut, untidy = "cut" in name, "untidy" in name
+    table = pd.DataFrame({"county": "01", "tract": GEOIDS[:2]}) if untidy else pd.read_csv(form / "t.csv", dtype=str)
     if "zeros" in name:
         table = table[table.level == "tract"].assign(county=table.county.str.zfill(2), tract=table.tract.str.zfill(5))
     if cut:
@@ -133,6 +166,22 @@ def test_tables_by_level_have_every_attribute(form, request):
         assert [column for column in counts if ":" in column] == []
     elif "star" in name:
         assert [column for column in counts if ":" in column] == ["class:A*", "class:B"]
+    elif "words" in name:
+        assert {"age:child", "age:adult", "sex:female", "sex:not stated"} <= set(counts)
+    elif "bands" in name:
+        assert {"age:0-17", "age:18+", "sex:f", "sex:m"} <= set(counts)
     else:
         assert {"age:child", "age:adult", "sex:f", "sex:m"} <= set(counts)
     assert "total" in counts
+
+
+def test_a_release_is_written_as_tables_that_sum_to_it_and_its_measurements_are_estimated(form):
+    done = run("tables", f"{form / 'r'}", "--level", "tract", "-o", f"{form / 'tables'}")
+    assert done.returncode == 0, done.stderr
+    released = pd.read_parquet(form / "r" / "release.parquet")["count"].sum()
+    tidy = pd.read_csv(form / "tables" / "tract_tidy.csv")
+    sums = tidy.groupby("query")["count"].sum()
+    assert (sums == released).all()
+    rows = figures("estimate", f"{form / 'r'}", "--level", "tract", "--query", "total")["rows"]
+    assert len(rows) == len(pd.read_parquet(form / "r" / "levels" / "tract.parquet"))
+    assert sum(row["estimate"] for row in rows) == pytest.approx(released)  # the total of all people is exact

@@ -89,7 +89,9 @@ def compare(
             ]
         )
     else:
-        for release, likeness in results:
+        for i, (release, likeness) in enumerate(results):
+            if i:
+                typer.echo()
             _show(release, likeness)
         for pair, table in zip(paired, differences, strict=True):
             show_pairs(pair, table)
@@ -168,7 +170,7 @@ def _show(release: str, likeness: Likeness) -> None:
     headings = {"method": "method", "median_abs": "median error", "epl": "privacy loss", "distance": "distance"}
     title = f"{release}: {likeness.query!r} at level {likeness.level!r}"
     print_table(table.assign(method=methods), title=title, headings=headings)
-    typer.echo(likeness.words() + "\n")
+    typer.echo(likeness.words())
 
 
 def _write(results: list[tuple[str, Likeness]], output: Path) -> None:

@@ -42,6 +42,9 @@ def list_presets(as_json: options.Json = False) -> None:
     width = max(map(len, PRESETS))
     for name, description in PRESETS.items():
         typer.echo(f"{name:<{width}}  {description}")
+    typer.echo(
+        '\n"tallyveil presets show NAME" shows the noise of one, and "presets write" makes a file of it to edit.'
+    )
 
 
 @app.command("show")
@@ -65,6 +68,10 @@ def show_preset(
         options.emit_json(spends_as_json(strategy))
     else:
         print_noise(strategy)
+        typer.echo(
+            f"\nTo protect counts with it: tallyveil protect DATA --strategy {name}. Levels and attributes with other "
+            f'names are fitted by "tallyveil strategy --preset {name} --map NAMES".'
+        )
 
 
 @app.command("write")
@@ -84,7 +91,7 @@ def write_preset(
     from tallyveil.privacy.strategy_toml import strategy_to_toml
 
     write_new(strategy_to_toml(_preset(name, epsilon, rho, accounting)), output)
-    typer.echo(f"wrote {output}", err=True)
+    typer.echo(f"{output} was written. Edit it, then use it: tallyveil protect DATA --strategy {output}", err=True)
 
 
 def write_new(text: str, output: Path) -> None:

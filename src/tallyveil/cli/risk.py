@@ -242,3 +242,5 @@ def _show(result: dict[str, Any], intruder: Intruder, unknown: int, siblings_pri
             typer.echo(f"\ndrawn: from {upper['draws']:,} sets of released counts; +- is one standard error")
         elif "draws" in upper:
             typer.echo("\nexact: summed over all released counts, apart from the truncation")
+    claimed = f"rightly claims {result['right_decision']:.0%} of the targets who have the characteristics"
+    typer.echo(f"\nAn intruder with a prior of {intruder.prior} {claimed}, judging by this count alone.")

@@ -131,7 +131,7 @@ def scan(
         show_scan(found, people, unknown)
         if above:
             show_hierarchy(frames["above"])
-        typer.echo(conclusion(found))
+        typer.echo(conclusion(found, people.schema))
     if output is not None:
         write_scan(found, frames, output)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tallyveil.nouns.histogram import Histogram
+    from tallyveil.nouns.schema import Schema
     from tallyveil.risk import Scan
 
 WHEN = {"before": "expected over the noise", "after": "given the noise that was drawn"}
@@ -84,8 +85,13 @@ def show_scan(found: Scan, people: Histogram, unknown: int) -> None:
         print_table(sizes, title=f"By the {leaf}'s number of people", headings={"size": "people in it", **figures})
 
 
-def conclusion(found: Scan) -> str:
+def conclusion(found: Scan, schema: Schema) -> str:
     """What the scan says about the finest level, in a sentence."""
+    if schema.cells == 1:
+        return (
+            "The table counts people without attributes, so an intruder who knows that someone is in a unit has "
+            "nothing left to learn: the posterior is 1 whatever is released."
+        )
     rows = found.levels[found.levels.level == found.levels.level.iloc[-1]]
     told = [
         f"an intruder with a prior of {row.prior} has a posterior of {figure(row.posterior)} on average and rightly "

@@ -22,4 +22,8 @@ def sign(
     """
     from tallyveil.protection.verify import sign_release
 
-    typer.echo(str(sign_release(folder, key)))
+    signature = sign_release(folder, key)
+    typer.echo(str(signature))
+    typer.echo(
+        f"The folder is signed. Readers check it with: tallyveil verify {folder} --public-key {key}.pub", err=True
+    )

@@ -59,7 +59,10 @@ def synth(
         raise InputError(f"{output}: cannot be written ({problem.strerror}). Name another place.") from None
     for file in made:
         typer.echo(output.parent / file.name)
-    typer.echo(f"{population.people}: {population.people.total():,} in all", err=True)
+    from tallyveil.cli.reading import outline
+
+    made_of = f"{population.people.total():,} invented persons; {outline(population.people)}"
+    typer.echo(f"{made_of}. The files beside {output} describe it and limit its counts.", err=True)
 
 
 def write_population(population: Population, output: Path) -> list[Path]:

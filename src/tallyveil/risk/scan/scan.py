@@ -209,7 +209,8 @@ def _refuse_exact_counts(level: str, groups: Sequence[Group], evidence: Sequence
 
 
 def _check_saved(level: str, evidence: Sequence[GroupEvidence]) -> None:
-    if not any(against.drawn for against in evidence):
+    undecided = [against for against in evidence if not against.certain]
+    if undecided and not any(against.drawn for against in undecided):
         counts = dict.fromkeys(count for against in evidence for count in against.counts)
         names = ", ".join(f"{query}@{where}" for where, query in counts)
         raise InputError(f"nothing of level {level!r} was saved ({names}). Scan another level, or give the key.")
