@@ -104,11 +104,11 @@ def test_a_run_that_stops_on_the_way_changes_nothing_and_leaves_nothing(folder, 
     class Stopping:
         confidence, classes = margins.confidence, margins.classes
 
-        def of(self, level, query, counts):
+        def at(self, level, query, *, row, first, counts):
             asked.append(level)
             if level == "tract" and len(counts):
                 raise StoppedError
-            return margins.of(level, query, counts)
+            return margins.at(level, query, row=row, first=first, counts=counts)
 
     with pytest.raises(StoppedError):
         write_margins(folder, Stopping())

@@ -115,10 +115,13 @@ def rounded_up(fraction: Fraction) -> float:
 def up_to_digits(value: float, digits: int) -> str:
     """Write a loss with the given number of significant digits, rounded up.
 
-    >>> up_to_digits(1 / 3, 4), up_to_digits(17.1, 4), up_to_digits(1.0, 4)
-    ('0.3334', '17.1', '1')
+    A float that is 3/5 rounded up is written as 0.6, not 0.6001: its last two binary digits do not count.
+
+    >>> up_to_digits(1 / 3, 4), up_to_digits(17.1, 4), up_to_digits(1.0, 4), up_to_digits(rounded_up(Fraction(3, 5)), 4)
+    ('0.3334', '17.1', '1', '0.6')
     """
-    exact_value = Decimal(repr(float(value)))
+    value = float(value)
+    exact_value = Decimal(repr(value - 2 * math.ulp(value) if 1e-300 < value < math.inf else value))
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(exact_value)
     return f"{float(rounded):.{digits}g}"
 

@@ -32,7 +32,7 @@ def readme_lines(release: Release, tables: Sequence[LevelTables], *, name: str) 
         lines.append(f"The tidy table leaves out the zeros of {', '.join(sparse)}.")
     if any(one.has_margins for one in tables):
         lines.append(
-            "moe90 is the margin of error at 90%: about nine in ten released counts of a given size are within it of "
+            "moe90 is the margin of error at 90%: about nine in ten released counts are within it of "
             "the true count. It covers noise and post-processing, not the errors of the count itself."
         )
         lacking = dict.fromkeys(query.name for one in tables for query in one.without_margins)
