@@ -17,6 +17,7 @@ from tallyveil.errors import DataError, FolderError, InputError
 from tallyveil.release.reader_words import NINE_IN_TEN
 from tallyveil.report.expected import expected_of
 from tallyveil.report.geojson import read_shapes
+from tallyveil.report.internal_exhibits import measured_totals
 from tallyveil.report.learned_exhibit import learned_table, posterior_bound
 from tallyveil.report.page import report_html
 
@@ -169,7 +170,7 @@ def test_exact_totals_are_called_exact():
     strategy = tv.Strategy.default(SPINE, town().schema, rho=1)
     exact = replace(strategy, constraints=(tv.privacy.Invariant(query="total", level="block"),))
     words = words_of(report_html(tv.protect(town(), exact, seed=1)))
-    assert "Totals of all places are exact; the count of one group in a block is expected to be within about" in words
+    assert "Totals of all places are exact; the count of one group in a block is expected to be within at most" in words
     assert "total of every land, county and block" in words or "the number of people in all" in words
 
 
@@ -316,3 +317,12 @@ def test_bad_options_are_refused_before_the_work(tmp_path):
     done = run("report", str(tmp_path / "none"), "-o", str(tmp_path / "away" / "r.html"))
     assert done.returncode == 2
     assert f"there is no folder {tmp_path / 'away'}. Make it, or name a file elsewhere." in done.stderr
+
+
+def test_about_nine_in_ten_published_totals_lie_within_their_margin_and_fewer_within_half_of_it():
+    release = town_release()
+    expected = expected_of(release)
+    inside = measured_totals(town(), release, expected).set_index("level").inside["block"]
+    assert 0.84 < inside < 0.98
+    half = replace(expected, sd={level: sd / 2 for level, sd in expected.sd.items()})
+    assert measured_totals(town(), release, half).set_index("level").inside["block"] < 0.8

@@ -71,7 +71,9 @@ def _bar(level: str, what: str, low: float, high: float, label: str) -> dict[str
 
 
 def _plus_minus(margin: float) -> str:
-    return f"\N{PLUS-MINUS SIGN}{persons(margin)}" if margin > 0 else "exact"
+    if margin < 0.1:
+        return "<0.1" if margin > 0 else "exact"
+    return f"\N{PLUS-MINUS SIGN}{persons(margin)}"
 
 
 def _hero_chart(alt: Any, bars: pd.DataFrame, levels: Sequence[str], totals: pd.DataFrame, measured: bool) -> Any:

@@ -23,7 +23,7 @@ from tallyveil.nouns.schema import TOTAL
 from tallyveil.release.reader_words import NINE_IN_TEN
 from tallyveil.release.release import Release
 
-EXACT = 1e-6  # persons: a smaller standard deviation is that of an exact count
+EXACT = 1e-3  # persons: a smaller standard deviation is that of an exact count, but for rounding in its computation
 ESTIMATED = "the exact standard deviations of estimates from the measurements in the folder"
 DECLARED = "the errors that the certificate expects from the noise and the method"
 ATTAINED = "the standard deviations of the best estimates from all noisy counts"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ from tallyveil.report.exhibit import records
 from tallyveil.report.plots import altair
 from tallyveil.report.theme import ERROR
 
-ROW = 32  # pixels
+ROW, LINE = 32, 14  # pixels
+WORDS = "split(replace(datum.label, /_/g, ' '), ' ')"  # a line for each word: columns are narrow
 
 
 def grid(table: pd.DataFrame, *, levels: Sequence[str], value: str, words: str) -> Any:
@@ -19,9 +21,15 @@ def grid(table: pd.DataFrame, *, levels: Sequence[str], value: str, words: str) 
     alt = altair()
     queries = list(dict.fromkeys(table["query"]))
     plain = {"domain": False, "ticks": False}
+    lines = max(len(re.split("[_ ]", level)) for level in levels)
     base = alt.Chart(alt.Data(values=records(table))).encode(
         y=alt.Y("query:N", sort=queries, title=None, axis=alt.Axis(labelLimit=120, **plain)),
-        x=alt.X("level:N", sort=list(levels), title=None, axis=alt.Axis(orient="top", labelAngle=0, **plain)),
+        x=alt.X(
+            "level:N",
+            sort=list(levels),
+            title=None,
+            axis=alt.Axis(orient="top", labelAngle=0, labelExpr=WORDS, labelPadding=4 + LINE * (lines - 1), **plain),
+        ),
         tooltip=[
             alt.Tooltip("query:N", title="counts by"),
             alt.Tooltip("level:N"),

@@ -11,7 +11,7 @@ from tallyveil.release.certificate_page import number, percent, persons
 from tallyveil.release.declaration import Guarantee
 from tallyveil.release.reader_words import chance, listed, most_certain
 from tallyveil.report.error_exhibits import fit_levels
-from tallyveil.report.expected import ESTIMATED, Expected
+from tallyveil.report.expected import Expected
 
 TWO_PLACES = math.sqrt(2)  # the margin of a difference of two independent counts, in margins of one
 PIECES = 100  # places that are added up to an area, for an example
@@ -34,17 +34,16 @@ def _expected_error(expected: Expected) -> str:
     if noisy.empty:
         return _exact_totals(expected)
     finest, coarsest = noisy.iloc[-1], noisy.iloc[0]
-    about = "about" if expected.source == ESTIMATED else "at most about"
     words = (
-        f"Nine in ten published totals of {a(finest.level)} are expected to be within {about} "
+        f"Nine in ten published totals of {a(finest.level)} are expected to be within at most about "
         f"{persons(finest.margin)} people of the true number, where a typical {finest.level} has "
         f"{number(round(finest['median']))}"
     )
     if finest.level == coarsest.level:
         return f"{words}."
     return (
-        f"{words}; for {a(coarsest.level)} the margin is {about} {persons(coarsest.margin)}, where a typical one has "
-        f"{number(round(coarsest['median']))}."
+        f"{words}; for {a(coarsest.level)} the margin is at most about {persons(coarsest.margin)}, where a typical one "
+        f"has {number(round(coarsest['median']))}."
     )
 
 
@@ -55,7 +54,7 @@ def _exact_totals(expected: Expected) -> str:
     level = groups.level.iloc[-1]
     most = groups[groups.level == level].margin.max()
     return (
-        f"Totals of all places are exact; the count of one group in {a(level)} is expected to be within about "
+        f"Totals of all places are exact; the count of one group in {a(level)} is expected to be within at most about "
         f"{persons(most)} people of the true number nine times in ten."
     )
 
