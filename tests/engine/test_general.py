@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +16,7 @@ import tallyveil as tv
 from tallyveil.engine.estimate import general
 from tallyveil.engine.estimate.problem import Asked, estimate
 from tallyveil.engine.nests import Nests
+from tallyveil.privacy import Invariant
 
 
 def check_certified(solved, *, where=None):
@@ -115,6 +117,29 @@ def test_counts_of_billions_in_many_children_do_not_need_the_general_path():
     assert solved[-1].general == 0  # the level with many children; the root may take any path
 
 
+def test_answers_without_noise_beside_exact_margins_are_certified(monkeypatch):
+    """Which bug: a table that meets every answer, proved only by multipliers of rows that depend on each other."""
+    monkeypatch.setattr(general, "Twofold", None)  # 16 digits suffice
+    labels = {"age": list("abcd"), "race": list("uvw"), "sex": list("fm")}
+    passes = {"county": (("race * sex",), ("race",), ("*",))}
+    plan = even(["race * sex", "race", "total"], budget=10**7, mechanism="gaussian", passes=passes)
+    exact = tuple(Invariant(query=query, level="county") for query in ("age", "sex"))
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        people = people_of(rng.multinomial(20_000_000, rng.dirichlet(np.ones(40 * 24))), labels, counties=40)
+        check_certified(solve(people, replace(plan, constraints=exact), seed), where=seed)
+
+
+def test_sixty_leaves_of_two_cells_at_a_tiny_budget_are_certified():
+    """They took 11 s. Noise has a standard deviation of thousands of persons, and totals are held by a pass."""
+    plan = even(
+        ["a", "total"], budget=Fraction(1, 10**6), mechanism="gaussian", passes={"county": (("total",), ("*",))}
+    )
+    for seed in range(5):
+        counts = np.random.default_rng(seed).poisson(20.0, (60, 2))
+        check_certified(solve(people_of(counts, {"a": list("xy")}, counties=60), plan, seed), where=seed)
+
+
 def test_double_precision_suffices_on_ordinary_problems(monkeypatch):
     """Twofold precision comes second, because it is slow on large problems."""
     monkeypatch.setattr(general, "Twofold", None)
@@ -188,6 +213,7 @@ import numpy as np
 from tallyveil.engine.estimate.general import solve_generally
 from tallyveil.engine.estimate.problem import Asked
 from tallyveil.engine.nests import Nests
+from tallyveil.privacy import Invariant
 
 n, a, b = 30, 16, 15
 rng, m = np.random.default_rng(0), a * b

@@ -33,16 +33,19 @@ class Found:
 
 
 def judged(blocks: Blocks, point: Point) -> Found:
-    """How good an answer is at worst, by the multipliers that came with it or by slightly rounded ones.
+    """How good an answer is at worst, by the multipliers that came with it, by slightly rounded ones, or by none.
 
     Where cells are not measured, multipliers that should cancel leave 1e-16 of themselves, which counts of billions
-    multiply. Rounded to a common step, they cancel exactly.
+    multiply. Rounded to a common step, they cancel exactly. Without any, the bound says that no sum of squares is below
+    0, which is all that is needed where a table meets every answer.
     """
     found = _judged(blocks, point)
-    if found.gap <= _GOOD or (blocks.own > 0).all():
+    if found.gap <= _GOOD:
         return found
-    rounded = replace(point, rows=_rounded(point.rows), shared=_rounded(point.shared))
-    return min(found, _judged(blocks, rounded), key=lambda one: one.worst)
+    others = [replace(point, rows=np.zeros(point.rows.shape), shared=np.zeros(point.shared.shape))]
+    if not (blocks.own > 0).all():
+        others.append(replace(point, rows=_rounded(point.rows), shared=_rounded(point.shared)))
+    return min([found, *(_judged(blocks, other) for other in others)], key=lambda one: one.worst)
 
 
 def _rounded(values: Floats) -> Floats:

@@ -1,7 +1,7 @@
 """The nearest flow where a parent has many children and few cells: every path is a few exchanges between cells.
 
-The columns and the ground are hubs: a branch (one child with all its nodes) touches nothing else. A shortest path thus
-goes from hub to hub, each time through one branch, and all that matters of a branch is what a unit costs that enters it
+The columns and the ground are hubs: a branch (one child, ``branches``) touches nothing else. A shortest path thus goes
+from hub to hub, each time through one branch, and all that matters of a branch is what a unit costs that enters it
 at one hub and leaves it at another. These costs stand in the leaves of a tree in which every node has the least costs
 of the branches below. A search then is one on the hubs alone, with the costs at the top of the tree, and a unit that
 passes a branch changes one leaf and the nodes above it. With n children and m cells, a flow of k units takes
@@ -22,18 +22,11 @@ import numpy as np
 
 from tallyveil._arrays import Integers
 from tallyveil._compiled import leaf, part
-from tallyveil.engine.rounding.residual import NEVER, NO_FLOW, price
+from tallyveil.engine.rounding.branches import branches_of, climb, forget_climb, meet, pass_door, through_door
+from tallyveil.engine.rounding.residual import NEVER, NO_FLOW
 
 ROOM = 1 << 24  # the largest table of costs, in numbers
-MANY = 64  # exchanges on a path are fewer; each adds 1 / MANY of the unit of cost
-
-
-class Branches(NamedTuple):
-    """The doors of each branch: its arcs from or to a hub, and, numbered after all arcs, its nodes out of balance."""
-
-    begin: Integers  # of each branch's doors
-    door: Integers
-    above: Integers  # the arc that leaves each node; -1: none
+MANY = 64  # exchanges on a path are fewer (ROOM admits 52 hubs); each adds 1 / MANY of the unit of cost
 
 
 class Costs(NamedTuple):
@@ -63,7 +56,7 @@ def flow_by_exchanges(network):  # type: ignore[no-untyped-def]
     Returns how many costs were looked at, or NO_FLOW where some excess cannot go anywhere.
     """
     hubs, leaves, excess = network.hubs, network.branches + 1, network.excess
-    branches, costs = _branches_of(network), _costs_of(network)
+    branches, costs = branches_of(network), _costs_of(network)
     for b in range(leaves):
         _price_branch(b, network, branches, costs)
     for node in range(leaves - 1, 0, -1):
@@ -82,37 +75,6 @@ def flow_by_exchanges(network):  # type: ignore[no-untyped-def]
             if to == hubs:
                 break
     return looked
-
-
-@part
-def _branches_of(network):  # type: ignore[no-untyped-def]
-    """Sort the doors by branch."""
-    tail, head, hubs, arcs = network.tail, network.head, network.hubs, len(network.tail)
-    begin, above = np.zeros(network.branches + 3, np.int64), np.empty(len(network.branch), np.int64)
-    door = np.empty(arcs + len(above), np.int64)
-    for node in range(len(above)):
-        above[node] = -1
-    for turn in range(2):
-        for d in range(len(door)):
-            node = d - arcs
-            if d < arcs:
-                node = max(tail[d], head[d])
-                if tail[d] >= hubs:
-                    above[tail[d]] = d
-                    if head[d] >= hubs:
-                        continue
-            elif node < hubs or network.excess[node] == 0:
-                continue
-            b = network.branch[node]
-            if turn == 0:
-                begin[b + 2] += 1
-            else:
-                door[begin[b + 1]] = d
-                begin[b + 1] += 1
-        if turn == 0:
-            for b in range(2, len(begin)):
-                begin[b] += begin[b - 1]
-    return Branches(begin, door, above)
 
 
 @part
@@ -139,73 +101,18 @@ def _price_branch(b, network, branches, costs):  # type: ignore[no-untyped-def]
                 least[hub * (hubs + 1) + hubs] = 1
         return
     for i in range(branches.begin[b], branches.begin[b + 1]):
-        start, first, enter, _ = _door(branches.door[i], network)
+        start, first, enter, _ = through_door(branches.door[i], network)
         if enter == NEVER:
             continue
-        _climb(first, network, branches, costs)
+        climb(first, network, branches, costs.up)
         for j in range(branches.begin[b], branches.begin[b + 1]):
-            to, last, _, leave = _door(branches.door[j], network)
+            to, last, _, leave = through_door(branches.door[j], network)
             if leave < NEVER and (to != start or to == hubs):
-                cost, _ = _meet(last, network, branches, costs)
+                cost, _ = meet(last, network, branches, costs.up)
                 if cost < NEVER:
                     pair = start * (hubs + 1) + to
                     least[pair] = min(least[pair], (enter + cost + leave) * MANY + 1)
-        _forget(first, network, branches, costs)
-
-
-@leaf
-def _door(d, network):  # type: ignore[no-untyped-def]
-    """The hub and the node of a door, and what one unit costs that enters, or leaves."""
-    if d >= len(network.tail):
-        node = d - len(network.tail)
-        enter = 0 if network.excess[node] > 0 else NEVER
-        return network.hubs, node, enter, 0 if network.excess[node] < 0 else NEVER
-    more, less = price(network, d, 0)
-    if network.tail[d] < network.hubs:
-        return network.tail[d], network.head[d], more, less
-    return network.head[d], network.tail[d], less, more
-
-
-@leaf
-def _climb(node, network, branches, costs):  # type: ignore[no-untyped-def]
-    """Write down what one unit costs from a node to each node that it can climb to."""
-    cost = 0
-    while True:
-        costs.up[node] = cost
-        e = branches.above[node]
-        if e < 0 or network.head[e] < network.hubs:
-            break
-        more, _ = price(network, e, 0)
-        if more == NEVER:
-            break
-        node, cost = network.head[e], cost + more
-
-
-@leaf
-def _forget(node, network, branches, costs):  # type: ignore[no-untyped-def]
-    """Undo ``_climb``."""
-    while costs.up[node] != NEVER:
-        costs.up[node] = NEVER
-        e = branches.above[node]
-        if e < 0:
-            break
-        node = network.head[e]
-
-
-@leaf
-def _meet(node, network, branches, costs):  # type: ignore[no-untyped-def]
-    """The least cost from where ``_climb`` began down to a node, and where that path turns."""
-    best, turn, cost = NEVER, np.int64(-1), 0
-    while True:
-        if costs.up[node] < NEVER and costs.up[node] + cost < best:
-            best, turn = costs.up[node] + cost, node
-        e = branches.above[node]
-        if e < 0 or network.head[e] < network.hubs:
-            return best, turn
-        _, less = price(network, e, 0)
-        if less == NEVER:
-            return best, turn
-        node, cost = network.head[e], cost + less
+        forget_climb(first, network, branches, costs.up)
 
 
 @leaf
@@ -262,30 +169,18 @@ def _send(start, to, b, known, network, branches, costs):  # type: ignore[no-unt
     """Send one unit through a branch, where its cost is known."""
     one = np.int64(1)  # one type of number: compiled once
     for i in range(branches.begin[b], branches.begin[b + 1]):
-        at, first, enter, _ = _door(branches.door[i], network)
+        at, first, enter, _ = through_door(branches.door[i], network)
         if at != start or enter == NEVER:
             continue
-        _climb(first, network, branches, costs)
+        climb(first, network, branches, costs.up)
         for j in range(branches.begin[b], branches.begin[b + 1]):
-            out, last, _, leave = _door(branches.door[j], network)
+            out, last, _, leave = through_door(branches.door[j], network)
             if out != to or leave == NEVER:
                 continue
-            cost, turn = _meet(last, network, branches, costs)
+            cost, turn = meet(last, network, branches, costs.up)
             if cost < NEVER and (enter + cost + leave) * MANY + 1 == known:
-                _forget(first, network, branches, costs)
-                _pass(branches.door[i], first, turn, one, network, branches)
-                _pass(branches.door[j], last, turn, -one, network, branches)
+                forget_climb(first, network, branches, costs.up)
+                pass_door(branches.door[i], first, turn, one, network, branches)
+                pass_door(branches.door[j], last, turn, -one, network, branches)
                 return
-        _forget(first, network, branches, costs)
-
-
-@leaf
-def _pass(d, node, turn, by, network, branches):  # type: ignore[no-untyped-def]
-    """Let one unit more (1) or less (-1) enter by a door and climb to where the path turns."""
-    if d >= len(network.tail):
-        network.excess[node] -= by
-    else:
-        network.flow[d] += by if network.tail[d] < network.hubs else -by
-    while node != turn:
-        network.flow[branches.above[node]] += by
-        node = network.head[branches.above[node]]
+        forget_climb(first, network, branches, costs.up)
