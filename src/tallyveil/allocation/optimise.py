@@ -178,12 +178,13 @@ def goals_met(
             cost = objective.value(model, model.predict(shares, whole))[0]
         results.append((cost, shares, whole))
     if not results:
-        raise InputError(_unreached(goals, budget, most))
+        raise InputError(unreached(goals, budget, most))
     _, shares, whole = min(results, key=lambda result: result[0])
     return shares, whole
 
 
-def _unreached(goals: Sequence[Goal], budget: float | None, most: float | None) -> str:
+def unreached(goals: Sequence[Goal], budget: float | None, most: float | None) -> str:
+    """Why no shares were found, and what to do."""
     words = "; ".join(goal.words() for goal in goals)
     if most is not None:
         return (

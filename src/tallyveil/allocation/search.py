@@ -13,7 +13,7 @@ from tallyveil.allocation.budgets import with_least_budget
 from tallyveil.allocation.goals import Goal
 from tallyveil.allocation.model import Estimator, Model
 from tallyveil.allocation.objective import Kind, Objective, PowerLaw, objective_of
-from tallyveil.allocation.optimise import Room, goals_met, least_budget, least_error
+from tallyveil.allocation.optimise import Room, goals_met, least_budget, least_error, unreached
 from tallyveil.allocation.precision import Pair
 from tallyveil.allocation.risk_bound import RiskBound
 from tallyveil.allocation.shares import as_strategy, droppable
@@ -28,6 +28,7 @@ from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
 
 SAFE = 0.999  # what of a bound or a budget is used before shares are rounded
+SEARCHED = 1 << 19  # numbers in the covariances of a stage while shares are searched; results are predicted in full
 TRIES = 6  # rounds between shares and the bound on risk
 
 
@@ -62,8 +63,8 @@ class Question:
         """The strategy with the noise that it has on this spine."""
         return calibrated(strategy, spine=self.spine, schema=self.schema, optimised=self.optimised)
 
-    def model(self, strategy: Strategy) -> Model:
-        """The predicted variances of a strategy, as a function of its shares."""
+    def model(self, strategy: Strategy, *, most: int | None = None) -> Model:
+        """The predicted variances of a strategy, as a function of its shares; ``most`` as for ``Model``."""
         plan = self.calibrated(strategy)
         if self.facilities is None:  # as if every type may be anywhere
             open_to_all = tuple(one for one in plan.constraints if not isinstance(one, FacilityBounds))
@@ -76,6 +77,7 @@ class Question:
             facilities=self.facilities,
             optimised=self.optimised,
             estimator=self.estimator,
+            most=most,
         )
 
     def objective(self, model: Model) -> Objective | None:
@@ -106,14 +108,14 @@ def search(question: Question, strategy: Strategy, *, may_drop: bool = False) ->
 
 
 def _search(question: Question, strategy: Strategy, *, may_drop: bool) -> Answer:
-    model = question.model(strategy)
+    model, full = question.model(strategy, most=SEARCHED), question.model(strategy)
     objective = question.objective(model)
     leaf = np.array([level == question.spine.leaf for level, _ in model.pairs])
     most: float | None = None
     for attempt in range(TRIES):
         room = _room(question, strategy, leaf, may_drop=may_drop)
         shares, gap = _shares(question, model, objective, room, most)
-        answer = _answer(question, strategy, model, objective, shares, gap)
+        answer = _answer(question, strategy, full, objective, shares, gap)
         if question.risk is None:
             return answer
         plan = question.calibrated(answer.strategy)
@@ -168,6 +170,8 @@ def _answer(
         made = question.with_needed_budget(made, model, rounded)
         return Answer(strategy=made, value=float(np.log(float(question.calibrated(made).budget))), gap=gap)
     budget = float(question.calibrated(made).budget)
+    if question.goals and least_budget(model, question.goals, rounded) > budget:  # a thinned tree promised too much
+        raise InputError(unreached(question.goals, budget, None))
     value = objective.value(model, model.predict(rounded, budget))[0]
     return Answer(strategy=made, value=value, gap=gap)
 
