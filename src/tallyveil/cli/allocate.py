@@ -25,13 +25,6 @@ class ObjectiveName(StrEnum):
     geometric = "geometric"
 
 
-class EstimatorName(StrEnum):
-    """For which estimates errors are predicted."""
-
-    tree = "tree"
-    topdown = "topdown"
-
-
 def allocate(
     strategy: Annotated[str, typer.Option(help="Strategy to start from: a preset, or a TOML file.")],
     units: Annotated[
@@ -76,12 +69,12 @@ def allocate(
     ] = None,
     least: Annotated[str, typer.Option(help="Smallest share of the budget of any level.")] = "1/1000",
     estimator: Annotated[
-        EstimatorName,
+        options.EstimatorName | None,
         typer.Option(
             help="Estimates whose errors are predicted: tree (least squares over the whole tree) or topdown (a unit's "
-            "own measurements and its parent)."
+            "own measurements and its parent); by default, the strategy's own estimator."
         ),
-    ] = EstimatorName.tree,
+    ] = None,
     facilities: options.FacilitiesFile = None,
     public_counts: Annotated[
         Path | None,
@@ -137,7 +130,7 @@ def allocate(
         "objective": None if objective is None else objective.value,
         "priors": prior or ["1/2"],
         "least": least,
-        "estimator": estimator.value,
+        "estimator": plan.estimator if estimator is None else estimator.value,
     }
     made = choose_shares(
         inputs.spine,
