@@ -271,6 +271,19 @@ def test_where_no_scheduler_answers_the_error_says_so(monkeypatch):
         protect(town(10), strategy_for(town(10)), cluster="tls://127.0.0.1:9")
 
 
+def test_a_cluster_without_workers_is_refused_after_a_while(monkeypatch):
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(clusters, "PATIENCE", 1)
+    pages = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None, scheduler_kwargs=pages) as empty,
+        Client(empty, set_as_default=False) as client,
+        pytest.raises(InputError, match=r"cluster tcp://h:1: no worker has joined within 1 s\. Start some"),
+    ):
+        clusters.Cluster(client, ClusterPlace("tcp://h:1")).check()
+
+
 def test_sealed_bytes_are_not_shown_or_hashed():
     from dask.base import tokenize
 
