@@ -1,7 +1,9 @@
 """What a cluster gains: CPU seconds here and on two worker processes, bytes that travel, and Amdahl's law beyond.
 
-Seconds are CPU seconds, so that other work on the machine does not count. What is done here is serial; what is done on
-the workers is divided among them. The last columns are a model, not a measurement: seconds here + seconds there / n.
+Seconds are CPU seconds, so that other work on the machine does not count. What the program does here is serial; what is
+done on the workers is divided among them. Dask's own threads here (its scheduler among them) are shown, but left out of
+the model: they work beside the program, and mostly as long as it lasts, however much it does. The last columns are a
+model, not a measurement: seconds here + seconds there / n.
 
     python bench/cluster.py [persons] [runs]
 """
@@ -9,6 +11,7 @@ the workers is divided among them. The last columns are a model, not a measureme
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from tallyveil import Histogram, Schema, Spine, Strategy
 from tallyveil.auditing.audit_job import AuditJob
@@ -23,18 +26,18 @@ from tallyveil.scale.sealed import Sealed
 MODELLED = (2, 8, 32, 128)
 
 
-def measured(cluster: Cluster, work: Callable[[], object]) -> tuple[float, float]:
-    """CPU seconds of some work in this process, and in all workers."""
+def measured(cluster: Cluster, work: Callable[[], object]) -> tuple[float, float, float]:
+    """CPU seconds of some work in this thread, in Dask's threads of this process, and in all workers."""
     there = sum(cluster._client.run(time.process_time).values())
-    here = time.process_time()
+    here, everything = time.thread_time(), time.process_time()
     work()
-    here = time.process_time() - here
-    return here, sum(cluster._client.run(time.process_time).values()) - there
+    here, everything = time.thread_time() - here, time.process_time() - everything
+    return here, everything - here, sum(cluster._client.run(time.process_time).values()) - there
 
 
-def show(name: str, alone: float, here: float, there: float) -> None:
+def show(name: str, alone: float, here: float, dask: float, there: float) -> None:
     gains = " ".join(f"{alone / (here + there / n):6.1f}" for n in MODELLED)
-    print(f"{name:<34} {alone:8.1f} {here:8.2f} {there:8.1f}   {gains}", flush=True)
+    print(f"{name:<34} {alone:8.1f} {here:8.2f} {dask:8.2f} {there:8.1f}   {gains}", flush=True)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -75,29 +78,29 @@ def audit_of(runs: int) -> AuditJob:
 
 
 def main() -> None:
-    persons = int(sys.argv[1]) if len(sys.argv) > 1 else 8_000_000
+    most = int(sys.argv[1]) if len(sys.argv) > 1 else 16_000_000
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
-    population, strategy = census_2020(persons=persons, seed=1), Strategy.preset("pl94-2020-us-persons")
-    job = audit_of(runs)
+    strategy, job = Strategy.preset("pl94-2020-us-persons"), audit_of(runs)
     tally: dict[str, int] = {}
-    print(f"{'':<34} {'one':>8} {'here':>8} {'workers':>8}   gain modelled for")
-    print(f"{'CPU seconds':<34} {'thread':>8} {'':>8} {'':>8}   {' '.join(f'{n:>6}' for n in MODELLED)} threads")
+    threads = " ".join(f"{n:>6}" for n in MODELLED)
+    print(f"{'':<34} {'one':>8} {'here':>8} {'Dask':>8} {'workers':>8}   gain modelled for")
+    print(f"{'CPU seconds':<34} {'thread':>8} {'':>8} {'here':>8} {'':>8}   {threads} threads")
     with open_cluster("local:2") as cluster:
         protect(census_2020(persons=200_000, seed=1), strategy, seed=1, cluster=cluster)  # machine code is loaded
         protect(census_2020(persons=200_000, seed=1), strategy, seed=1, threads=1)
         count_bytes(tally)
-        alone = seconds(lambda: protect(population, strategy, seed=1, threads=1))
-        show(f"a release of {persons:,} persons", alone, *measured(
-            cluster, lambda: protect(population, strategy, seed=1, cluster=cluster)
-        ))  # fmt: skip
+        for persons in (most // 8, most):
+            tally.clear()
+            people = census_2020(persons=persons, seed=1)
+            alone = seconds(partial(protect, people, strategy, seed=1, threads=1))
+            figures = measured(cluster, partial(protect, people, strategy, seed=1, cluster=cluster))
+            show(f"a release of {persons:,} persons", alone, *figures)
+            out, back = (tally[way] / 2**20 for way in ("out", "back"))
+            print(f"    {tally['tasks']:,} parcels: {out:.1f} MiB to the workers, {back:.1f} MiB back", flush=True)
         alone = seconds(lambda: job.audit(Execution(batch=job.batch)))
         show(f"an audit of {2 * runs:,} runs", alone, *measured(
             cluster, lambda: job.audit(Execution(batch=job.batch, map=cluster.map))
         ))  # fmt: skip
-    print(
-        f"{tally['tasks']:,} parcels: {tally['out'] / 2**20:.1f} MiB went to the workers, "
-        f"{tally['back'] / 2**20:.1f} MiB came back"
-    )
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from tallyveil.nouns.schema import Grouping
 from tallyveil.privacy import Geometric, Invariant, RunKey, Strategy, StructuralZero
 
 measuring = importlib.import_module("tallyveil.mechanisms.measure")
+answering = importlib.import_module("tallyveil.mechanisms.unit_answers")
 KEY = RunKey.from_seed(14)
 
 
@@ -61,7 +62,7 @@ def asked(world: World, people: Histogram) -> Iterator[tuple[str, str, int, list
         calls.append((noise, np.asarray(index)))
         return np.zeros(len(index), dtype=np.int64)
 
-    with mock.patch.object(measuring, "draw", draw):
+    with mock.patch.object(answering, "draw", draw):
         noisy = measuring.measure(people, world.strategy, KEY, optimised=world.optimised)
         for level in world.strategy.levels:
             for query in noisy.strategy.queries[level]:

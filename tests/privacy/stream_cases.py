@@ -31,6 +31,7 @@ from tallyveil.privacy import Invariant, RunKey
 from tallyveil.privacy.stream_words import Stream
 
 measuring = importlib.import_module("tallyveil.mechanisms.measure")
+answering = importlib.import_module("tallyveil.mechanisms.unit_answers")
 MODULES = [importlib.import_module(f"tallyveil.mechanisms.{name}") for name in ("geometric", "raked", "averaged")]
 MODULES.append(importlib.import_module("tallyveil.mechanisms.reconciled"))
 KEY = RunKey.from_seed(14)
@@ -158,7 +159,7 @@ def _words_of(block: Block) -> list[int]:
 def measured(case: str, strategy: Strategy, *, people="ours", optimised=None, replicate=0, same_as=None) -> Drawn:
     """Everything that a strategy measures."""
     noted = Recorder()
-    with noted.watching(), mock.patch.object(measuring, "draw", noted.drawing(measuring.draw)):
+    with noted.watching(), mock.patch.object(answering, "draw", noted.drawing(answering.draw)):
         noisy = measuring.measure(PEOPLE[people], strategy, KEY, replicate=replicate, optimised=optimised)
         for level in noisy.strategy.levels:
             for query in noisy.strategy.queries[level]:

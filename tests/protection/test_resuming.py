@@ -86,7 +86,7 @@ def test_other_code_or_versions_never_use_the_work(tmp_path, monkeypatch):
     job = Job(tmp_path)
     with pytest.raises(Stop):
         job.run(stop_after=4)
-    for name, other in (("versions", {}), ("_code", b"other")):
+    for name, other in (("versions", {}), ("code_digest", b"other")):
         with monkeypatch.context() as patch:
             patch.setattr(f"tallyveil.protection.resuming.{name}", lambda other=other: other)
             with pytest.raises(FolderError, match="other versions"):

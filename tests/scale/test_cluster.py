@@ -7,15 +7,17 @@ import sys
 import time
 from contextlib import nullcontext
 from dataclasses import replace
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from command_line import run, write_town
+from command_line import run as run_command
+from command_line import write_town
 from small_release import small_facilities, small_people, small_strategy
 from tallyveil import About, Histogram, Schema, Spine, Strategy, protect, protect_to_folder
-from tallyveil.auditing.mechanism_runs import TopDownRuns
+from tallyveil.auditing.mechanism_runs import SimpleRuns
 from tallyveil.errors import DataError, EndedAfterNoise, InputError, LostCluster
 from tallyveil.evaluate.audit.audit import audit
 from tallyveil.evaluate.sweep import sweep, trials
@@ -115,13 +117,14 @@ def test_the_runs_of_an_audit_are_the_same_on_a_cluster(cluster):
     people = Histogram.from_entries(
         people.spine, people.schema, unit=[0, 1, 2, 2], cell=[0, 1, 2, 3], count=[3, 3, 3, 3]
     )
-    run = TopDownRuns(strategy=strategy_for(people), facilities=None, seed=1, delta=0.0)
+    run = SimpleRuns(name="geometric", epsilon=Fraction(1), query="detailed", neighbours="replace-one", seed=1)
     here, there = (
         audit(run, people, moved, runs=100, execution=Execution(batch=10, map=spread)) for spread in (map, cluster.map)
     )
     assert there.as_json() == here.as_json()
 
 
+@pytest.mark.slow
 def test_the_trials_of_a_sweep_are_the_same_on_a_cluster(cluster):
     people = town(12)
     wanted = trials({"even": [strategy_for(people)]}, replicates=2)
@@ -268,6 +271,19 @@ def test_where_no_scheduler_answers_the_error_says_so(monkeypatch):
         protect(town(10), strategy_for(town(10)), cluster="tls://127.0.0.1:9")
 
 
+def test_a_cluster_without_workers_is_refused_after_a_while(monkeypatch):
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(clusters, "PATIENCE", 1)
+    pages = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None, scheduler_kwargs=pages) as empty,
+        Client(empty, set_as_default=False) as client,
+        pytest.raises(InputError, match=r"cluster tcp://h:1: no worker has joined within 1 s\. Start some"),
+    ):
+        clusters.Cluster(client, ClusterPlace("tcp://h:1")).check()
+
+
 def test_sealed_bytes_are_not_shown_or_hashed():
     from dask.base import tokenize
 
@@ -296,15 +312,17 @@ COMMANDS = {
     "protect": ("--epsilon", "1", "--seed", "3", "--date", "2026-01-01"),
     "audit": ("--epsilon", "1", "--runs", "100"),
     "sweep": ("--epsilon", "1", "--replicates", "2", "--no-samples", "--level", "county", "--query", "total"),
-    "risk simulate": ("--epsilon", "1", "--unit", "11", "--cell", "adult", "--prior", "1/2", "--runs", "1000"),
+    "risk simulate": ("--epsilon", "1", "--unit", "11", "--cell", "adult", "--prior", "1/2", "--runs", "200"),
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command", [name if name == "protect" else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
+)
 def test_commands_write_the_same_files_on_a_cluster(shared_cluster, tmp_path, command):
     given = [*command.split(), *write_town(tmp_path), *COMMANDS[command]]
     for name, where in {"here": [], "there": ["--cluster", "local:2"]}.items():
-        done = run(*given, *where, "-o", str(tmp_path / name))
+        done = run_command(*given, *where, "-o", str(tmp_path / name))
         assert done.returncode == 0, done.stderr
     assert shared_cluster == ["local:2"]
     here, there = (
@@ -325,9 +343,9 @@ def test_commands_write_the_same_files_on_a_cluster(shared_cluster, tmp_path, co
     ],
 )
 def test_options_that_cannot_be_are_refused_before_anything_is_read(tmp_path, words, said):
-    done = run("protect", "missing.csv", "--codebook", "missing.toml", "-o", str(tmp_path / "out"), *words)
+    done = run_command("protect", "missing.csv", "--codebook", "missing.toml", "-o", str(tmp_path / "out"), *words)
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    done = run("audit", "missing.csv", "--epsilon", "1", "--cluster", "local:2", "--workers", "1")
+    done = run_command("audit", "missing.csv", "--epsilon", "1", "--cluster", "local:2", "--workers", "1")
     assert "--workers and --cluster are both given" in done.stderr

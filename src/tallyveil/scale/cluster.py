@@ -54,8 +54,10 @@ def open_cluster(place: ClusterPlace | str, *, seeded: bool = True) -> Iterator[
 
     Examples
     --------
-    >>> with open_cluster("local:2") as cluster:                                                # doctest: +SKIP
-    ...     release = protect(people, strategy, seed=1, cluster=cluster)
+    ::
+
+        with open_cluster("local:2") as cluster:
+            release = protect(people, strategy, seed=1, cluster=cluster)
     """
     place = ClusterPlace(place) if isinstance(place, str) else place
     place.refuse_plaintext(seeded=seeded)
