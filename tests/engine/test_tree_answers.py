@@ -29,7 +29,7 @@ from tallyveil.engine.topdown import topdown
 from tallyveil.engine.tree_answers import answers_of
 from tallyveil.mechanisms.measure import measure
 from tallyveil.nouns.counts import Counts
-from tallyveil.privacy import Invariant, RunKey
+from tallyveil.privacy import FacilityBounds, Invariant, RunKey
 
 CLOSE = 1e-6
 
@@ -180,6 +180,34 @@ def test_exact_totals_in_a_pass_of_their_own_are_kept():
     release = tv.protect(people, plan, seed=1)
     exact = people.answer("total", level="state").dense()
     assert (release.histogram.answer("total", level="state").dense() == exact).all()
+
+
+def test_a_later_pass_does_not_take_over_the_precision_of_an_earlier_one():
+    """In units with houses only, home and total are the same; the total was solved before."""
+    rng, homes = np.random.default_rng(1), ["house", "prison"]
+    paths = [(f"{i}", f"{i}{j}", f"{i}{j}{k}") for i in range(2) for j in range(3) for k in range(3)]
+    spine = tv.Spine.from_columns(
+        dict(zip(("state", "county", "block"), map(list, zip(*paths, strict=True)), strict=True)), root="us"
+    )
+    schema = tv.Schema(attributes={"home": homes, "sex": ["f", "m"]})
+    people = tv.Histogram(spine=spine, schema=schema, leaves=Counts.from_dense(rng.poisson([90, 90, 0, 0], (18, 4))))
+    built = np.tile([1, 0], (18, 1))
+    built[0, 1] = 1
+    facilities = tv.Facilities(spine=spine, attribute="home", types=homes, leaves=Counts.from_dense(built))
+    bound = FacilityBounds(attribute="home", level="block", least=0, most=10**6)
+    shares = {"total": "9/10", "home": "1/20", "detailed": "1/20"}
+    plan = Strategy(
+        mechanism="gaussian", budget=1, levels=dict.fromkeys(spine.levels, "1/4"), constraints=[bound],
+        queries=dict.fromkeys(spine.levels, shares), passes={"county": [["total"], ["*"]]},
+        estimator="tree", information_from="block",
+    )  # fmt: skip
+    answers = answers_of(measure(people, plan, RunKey.from_seed(1)), facilities)
+    answers.prepare("county", map)
+    nests, _ = nests_of_parents(spine.first_child[1], people.at("state"), 0, 2)
+    (total,), (home, detailed) = answers.passes(nests, "county")
+    assert home.weight[1:].tolist() == [0] * 5
+    assert (home.weight < total.weight / 5).all()
+    assert (detailed.weight > 0).all()
 
 
 def test_information_that_would_not_fit_into_memory_is_not_used(monkeypatch):

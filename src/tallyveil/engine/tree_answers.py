@@ -109,12 +109,21 @@ class TreeAnswers:
         return [[_joined(parts) for parts in zip(*one, strict=True)] for one in zip(*batches, strict=True)]
 
     def _passes(self, nests: Nests, level: str) -> list[list[Asked]]:
+        """The answers of each pass. Weights are fitted together with the queries of earlier passes, which hold theirs.
+
+        A query of a later pass would otherwise take over their precision where it says the same about a unit.
+        """
         V, x = self._centred(nests, level)
-        asked = []
+        asked: list[list[Asked]] = []
+        marginals: list[Marginal] = []
         for names in passes_of(self._own.strategy, level):
-            marginals = [self._marginals[name] for name in names]
-            weights = fitted_weights(V, marginals)
-            asked.append([_asked(nests, one, x, weights[:, i]) for i, one in enumerate(marginals)])
+            earlier = len(marginals)
+            marginals += [self._marginals[name] for name in names]
+            weights = fitted_weights(V, marginals)[:, earlier:]
+            idle = ~weights.any(axis=1)  # everything was said in earlier passes
+            if idle.any():
+                weights[idle] = fitted_weights(V[idle], marginals[earlier:])
+            asked.append([_asked(nests, one, x, weights[:, i]) for i, one in enumerate(marginals[earlier:])])
         return asked
 
     def _batches(self, nests: Nests) -> Iterator[Nests]:
