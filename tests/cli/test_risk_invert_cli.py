@@ -11,7 +11,8 @@ from command_line import figures, run, write_town
 @pytest.fixture(scope="module")
 def release(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("town")
-    made = run("protect", *write_town(folder), "--rho", "1", "--seed", "1", "-o", str(folder / "release"))
+    words = ["--rho", "1", "--seed", "1", "--estimator", "topdown", "-o", str(folder / "release")]
+    made = run("protect", *write_town(folder), *words)
     assert made.returncode == 0, made.stderr
     return str(folder / "release")
 

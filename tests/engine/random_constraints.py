@@ -91,7 +91,9 @@ def with_tree(case: Case, rng: np.random.Generator) -> Case:
     """The same case with the tree estimator, and information from any level."""
     levels = list(case.strategy.levels)
     start = str(rng.choice(levels)) if rng.random() < 0.3 else levels[-1]
-    return replace(case, strategy=replace(case.strategy, estimator="tree", information_from=start))
+    passes = {level: [["total"], ["*"]] for level in levels[1:] if rng.random() < 0.3}
+    strategy = replace(case.strategy, estimator="tree", information_from=start, passes=passes)
+    return replace(case, strategy=strategy)
 
 
 def random_spine(rng: np.random.Generator, levels: int) -> Spine:

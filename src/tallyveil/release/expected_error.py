@@ -63,11 +63,12 @@ def _variances(strategy: Strategy, spine: Spine, schema: Schema, known: Collecti
     shares, informed = unit_shares(strategy, spine), strategy.informed_levels
     found, below = {}, np.zeros(0)
     for depth, level in reversed(list(enumerate(spine.levels))):
+        if level in known:
+            found[level] = below = np.full(spine.size(level), LEAST)
+            continue
         alone = _own_variances(strategy, schema, level, shares[level])
         own = _own_variances(strategy, schema, level, shares[level], every=True)
-        if level in known:
-            own = np.full(len(own), LEAST)
-        elif level in informed:
+        if level in informed:
             precision = 1 / own + 1 / np.add.reduceat(below, spine.first_child[depth][:-1])
             own = np.divide(1.0, precision, out=np.full(len(own), np.inf), where=precision > 0)
         found[level], below = own if level in informed else alone, own
@@ -86,7 +87,7 @@ def _own_variances(
     measured = [query for query in strategy.queries[level] if EVERYTHING in first or query in first]
     rows = {query: int(schema.possible_rows(schema.query(query)).sum()) for query in measured}
     of_span = np.full(len(shares.shares), np.inf)
-    for span in np.unique(shares.spans[shares.spans > 0]).tolist() if measured else ():
+    for span in np.unique(shares.spans[shares.spans > 0]).tolist():
         noises = {query: strategy.noise(level, query, level_share=shares.shares[span]) for query in measured}
         variances = [rows[query] * max(noise.actual_variance(), LEAST) for query, noise in noises.items()]
         of_span[span] = 1 / sum(1 / variance for variance in variances)
