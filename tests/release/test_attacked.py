@@ -151,7 +151,7 @@ def test_whatever_ends_a_run_after_noise_says_that_the_budget_counts(monkeypatch
         raise KeyError("something")
 
     monkeypatch.setattr("tallyveil.protection.protect.topdown", broken)
-    with pytest.raises(EndedAfterNoise, match=r"something.*its budget \(epsilon 1\) counts as spent.*--key-file"):
+    with pytest.raises(EndedAfterNoise, match=r"^KeyError\. .*its budget \(epsilon 1\) counts as spent.*--key-file"):
         protect(people, plan)
     with pytest.raises(EndedAfterNoise, match=r"costs nothing more"):
         protect(people, plan, seed=1)
