@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from command_line import Done, figures, run
+from command_line import Done, figures, run, write_town
 from tallyveil import Strategy
 from tallyveil.cli.protect import _exceptions
 from tallyveil.engine.topdown import topdown
@@ -376,3 +376,19 @@ def test_progress_on_a_terminal_shows_a_bar_and_elsewhere_a_line_per_level(capsy
                 progress.update("county", done, 3)
         lines = [line for line in capsys.readouterr().err.splitlines() if "done after" in line]
         assert [line.split(" after")[0].split("\r")[-1].strip() for line in lines] == ["us: done", "county: done"]
+
+
+def test_the_estimator_is_an_option_and_the_measurement_stays_the_same(tmp_path):
+    town = write_town(tmp_path)
+    made = {}
+    for name in ("topdown", "tree"):
+        folder = tmp_path / name
+        words = ["--rho", "1/10", "--seed", "1", "--estimator", name, "--measurements", "all", "-o", str(folder)]
+        done = run("protect", *town, *words)
+        assert done.returncode == 0, done.stderr
+        made[name] = json.loads((folder / "certificate.json").read_text())
+        assert made[name]["declared"]["post_processing"]["estimator"] == name
+        assert run("verify", str(folder)).returncode == 0
+    assert made["topdown"]["measurement"] == made["tree"]["measurement"]
+    assert 'estimator = "tree"' in (tmp_path / "tree" / "strategy.toml").read_text()
+    assert run("protect", *town, "--rho", "1", "--estimator", "blue", "-o", str(tmp_path / "x")).returncode == 2

@@ -20,7 +20,7 @@ def test_every_case_is_refused_in_a_line_or_right(part, tmp_path):
     for number in range(part * 75, part * 75 + 75):
         (folder := tmp_path / str(number)).mkdir()
         accepted += run(number, folder)
-    assert 15 <= accepted <= 65  # cases that are all refused, or all accepted, would test little
+    assert 12 <= accepted <= 65  # cases that are all refused, or all accepted, would test little
 
 
 @pytest.mark.parametrize(("kind", "number"), [(kind, number) for kind, numbers in KEPT.items() for number in numbers])

@@ -1,11 +1,12 @@
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyveil.errors import BudgetError, InputError, LedgerError
+from tallyveil.errors import BudgetError, InputError, LedgerError, StrategyError
 from tallyveil.nouns.schema import Grouping, Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy import (
@@ -357,3 +358,45 @@ def test_unchecked_constraints_go_through_toml():
     assert strategy_from_toml(strategy_to_toml(made)) == made
     with pytest.raises(InputError, match=r"check_constraints must be true or false. Got 1"):
         plan(check_constraints=1)
+
+
+def test_an_estimator_is_written_and_read_back_and_not_part_of_the_noise():
+    plan = Strategy(
+        mechanism="geometric", budget=1, levels={"us": "1/3", "county": "1/3", "block": "1/3"},
+        queries={level: {"detailed": 1} for level in ("us", "county", "block")},
+    )  # fmt: skip
+    tree = replace(plan, estimator="tree", information_from="block")
+    assert strategy_from_toml(strategy_to_toml(tree)) == tree
+    assert "estimator" not in strategy_to_toml(plan)
+    assert list(tree.canonical_bytes()) == list(plan.canonical_bytes())
+    assert (tree.informed_levels, plan.with_estimator("tree").informed_levels, plan.informed_levels) == (
+        ("county",),
+        (),
+        (),
+    )
+    assert plan.with_estimator("tree").information_level == "county"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"estimator": "blue"}, r'estimator must be "topdown" or "tree". Got \'blue\' instead.'),
+        (
+            {"estimator": "tree", "information_from": "tract"},
+            "information_from: unknown level 'tract'. The levels are us",
+        ),
+        ({"information_from": "us"}, r'information_from = "us" is for estimator = "tree"'),
+    ],
+)
+def test_an_estimator_that_does_not_exist_or_fit_is_refused(fields, words):
+    with pytest.raises(StrategyError, match=words):
+        Strategy(mechanism="geometric", budget=1, levels={"us": 1}, queries={"us": {"total": 1}}, **fields)
+
+
+def test_the_default_strategy_is_informed_by_its_leaves_unless_they_have_too_many_answers(monkeypatch):
+    spine = Spine.from_columns({"county": ["1", "1", "2"], "block": ["1a", "1b", "2a"]}, root="us")
+    schema = Schema(attributes={"age": ["child", "adult"]})
+    assert Strategy.default(spine, schema, epsilon=1).informed_levels == ("county",)
+    monkeypatch.setattr("tallyveil.privacy.strategy.MOST_LEAF_ANSWERS", 8)  # it has 9
+    plan = Strategy.default(spine, schema, epsilon=1)
+    assert (plan.estimator, plan.information_from, plan.informed_levels) == ("tree", None, ())
