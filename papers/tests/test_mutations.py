@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import tallyveil.mechanisms.measure as measuring
+import tallyveil.mechanisms.unit_answers as measuring
 from tallyveil.populations import census_1940, census_2020
 from tallyveil.risk import Hierarchy
 from tallyveil.risk.above import decision as deciding

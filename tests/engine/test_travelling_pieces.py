@@ -33,6 +33,9 @@ def there_and_back(value):
 def by_parcel(function, spans):
     """A ``map`` that does what a cluster does, without one."""
     level = TravellingLevel.of(function)
+    if level is None:
+        yield from map(function, spans)
+        return
     solve = there(level.shared())
     for span in spans:
         kept = level.kept(span)
@@ -98,7 +101,7 @@ def parcels_of(people: Histogram, level: str) -> list[bytes]:
 
     def run(function, spans):
         work = TravellingLevel.of(function)
-        if work.level.level == level:
+        if work is not None and work.level.level == level:
             sent.extend(pickle.dumps(work.parcel((first, first + 1))) for first in range(work.level.above.units))
         return map(function, spans)
 
@@ -146,7 +149,7 @@ def test_pieces_of_saved_measurements_are_solved_here():
         return map(function, spans)
 
     assert topdown(saved, run=run) == topdown(noisy, run=by_parcel)
-    assert asked == [None, None]
+    assert set(asked) == {None}
 
 
 @pytest.mark.parametrize("bounds", [[0, 5, UNLIMITED], [-3, 2**31 - 1, 0], [2**31, UNLIMITED, 1], [], [-(2**31), 0]])

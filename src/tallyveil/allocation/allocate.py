@@ -50,7 +50,7 @@ def allocate(
     priors: Sequence[Number] = ("1/2",),
     candidates: Sequence[str] = (),
     least: Number = LEAST,
-    estimator: Estimator | None = None,
+    estimator: Estimator = "tree",
     facilities: Facilities | None = None,
     optimised: OptimisedSpine | None = None,
     public_counts: Histogram | None = None,
@@ -82,7 +82,7 @@ def allocate(
         The smallest share of a level.
     estimator
         For which estimates errors are predicted: ``"tree"`` for least squares over the whole tree (``tv.estimate``),
-        or ``"topdown"`` for a unit's own measurements and its parent. By default, the strategy's own estimator.
+        or ``"topdown"`` for a unit's own measurements and its parent.
     facilities, optimised
         Public facilities, and the optimised spine, if it is measured.
     public_counts
@@ -124,7 +124,7 @@ def allocate(
         queries=list(dict.fromkeys([*names, *named])),
         facilities=facilities,
         optimised=optimised,
-        estimator=estimator or strategy.estimator,
+        estimator=estimator,
         least=_least(least, start),
         goals=wanted,
         kind=objective,

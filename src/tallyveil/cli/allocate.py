@@ -69,12 +69,12 @@ def allocate(
     ] = None,
     least: Annotated[str, typer.Option(help="Smallest share of the budget of any level.")] = "1/1000",
     estimator: Annotated[
-        options.EstimatorName | None,
+        options.EstimatorName,
         typer.Option(
             help="Estimates whose errors are predicted: tree (least squares over the whole tree) or topdown (a unit's "
-            "own measurements and its parent); by default, the strategy's own estimator."
+            "own measurements and its parent)."
         ),
-    ] = None,
+    ] = options.EstimatorName.tree,
     facilities: options.FacilitiesFile = None,
     public_counts: Annotated[
         Path | None,
@@ -130,7 +130,7 @@ def allocate(
         "objective": None if objective is None else objective.value,
         "priors": prior or ["1/2"],
         "least": least,
-        "estimator": plan.estimator if estimator is None else estimator.value,
+        "estimator": estimator.value,
     }
     made = choose_shares(
         inputs.spine,
