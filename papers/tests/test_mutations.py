@@ -6,7 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import tallyveil.mechanisms.unit_answers as measuring
+import tallyveil.mechanisms.measure as measuring
+from tallyveil.mechanisms import unit_answers
 from tallyveil.populations import census_1940, census_2020
 from tallyveil.risk import Hierarchy
 from tallyveil.risk.above import decision as deciding
@@ -45,13 +46,13 @@ def test_the_noise_that_is_drawn_has_the_declared_variance_at_every_level_and_qu
 
 def noise_with(monkeypatch, change):
     """Let every noise of a measurement be changed by a function of the noise, its level and its query's number."""
-    right = measuring.draw
+    right = unit_answers.draw
 
     def draw(noise, stream, index, *, level, query, replicate):
         drawn = right(noise, stream, index, level=level, query=query, replicate=replicate)
         return np.rint(change(drawn, level, query)).astype(np.int64)
 
-    monkeypatch.setattr(measuring, "draw", draw)
+    monkeypatch.setattr(unit_answers, "draw", draw)
 
 
 @pytest.mark.parametrize(
