@@ -174,7 +174,7 @@ def test_a_budget_that_was_reserved_before_a_crash_is_shown_as_such(place, tmp_p
     refused = run("ledger", str(ledger), "reserve", "--cancel", str(entry["line"]))
     assert (refused.returncode, "is no open reservation" in refused.stderr) == (2, True)
     too_much = run("ledger", str(ledger), "reserve", "--epsilon", "3/2", "--reference", "9")
-    assert "would be epsilon 2.5" in too_much.stderr
+    assert "would be epsilon 5/2" in too_much.stderr
 
 
 def test_populations_that_share_nobody_cost_the_larger_one(tmp_path):
