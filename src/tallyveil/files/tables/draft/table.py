@@ -126,11 +126,19 @@ def _codebook(geography: Geography, layout: Layout, *, sheet: str | None, form: 
     ignore = tuple(name for name in geography.view.columns if name in layout.aside)
     labels_from: Literal["data"] | None = "data" if fields["attributes"] else None
     book = Codebook(**fields, ignore=ignore, labels_from=labels_from, units_from="data", where_is_public=public)
-    counts = [*(wide_columns(book) if book.layout == "wide" else ()), book.count, book.total]
-    columns = [geography.view.columns[name] for name in counts if name in geography.view.columns]
+    counts = {*_wide_columns(book), book.count, book.total}
+    columns = [column for name, column in geography.view.columns.items() if name in counts]
     thousands = next((column.thousands for column in columns if column.thousands), None)
     zeros = sorted({label for column in columns for label in column.labels if label in NIL})
     return replace(book, form=replace(form, thousands=thousands, zeros=tuple(zeros)))
+
+
+def _wide_columns(book: Codebook) -> list[str]:
+    """The columns of counts of a wide table; none if their names have braces, which a pattern cannot express."""
+    try:
+        return wide_columns(book) if book.layout == "wide" else []
+    except (IndexError, KeyError, ValueError):
+        return []
 
 
 def _notes(view: View, geography: Geography, layout: Layout) -> list[Note]:
