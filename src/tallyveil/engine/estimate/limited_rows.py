@@ -133,10 +133,12 @@ def _index_rows(m, number, into, ptr, cells):  # type: ignore[no-untyped-def]
         ptr[into[s] + 1] += 1
     for r in range(number):
         ptr[r + 1] += ptr[r]
-    fill = np.zeros(number, np.int64)
     for s in range(m):
-        cells[ptr[into[s]] + fill[into[s]]] = s
-        fill[into[s]] += 1
+        cells[ptr[into[s]]] = s
+        ptr[into[s]] += 1  # moves on to the row's end, where the next row begins
+    for r in range(number, 0, -1):
+        ptr[r] = ptr[r - 1]
+    ptr[0] = 0
 
 
 @part
