@@ -268,3 +268,14 @@ def test_what_a_library_makes_of_too_little_memory_is_told_as_such(monkeypatch, 
     done = run("protect", *town, "--epsilon", "1", "--plan")
     assert line in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["0", "a.b", "a[0]", "a:>9", "a!r"])
+def test_a_wide_table_may_have_attributes_with_any_name(tmp_path, name):
+    """Names that mean something else in Python's format strings."""
+    (tmp_path / "t.csv").write_text("block,child_n,adult_n\n1,3,4\n2,0,5\n")
+    (tmp_path / "t.toml").write_text(
+        f'[geography]\nlevels = ["block"]\nroot = "town"\n[attributes]\n"{name}" = ["child", "adult"]\n'
+        f'[table]\nlayout = "wide"\ncolumn = "{{{name}}}_n"\n'
+    )
+    assert tv.read_counts(tmp_path / "t.csv", tmp_path / "t.toml").total() == 12

@@ -9,7 +9,7 @@ KEPT = {
     "numbers": (494,),  # a table as the epsilon of a Gaussian preset
     "resumed": (8,),  # nobody to count
     "ledgers": (248,),  # a list as the name of a population
-    "drafts": (102,),  # names of columns that cannot be printed
+    "drafts": (102, 6717),  # names of columns that cannot be printed; an attribute named by a number
     "folders": (499, 658, 678, 679),  # damaged level tables; a measurement's column twice
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,15 +115,13 @@ def _known_schema(strategy: Strategy) -> Schema:
 def _refuse_counts(units: Path, book: Codebook) -> None:
     """Refuse a table of people or counts as a list of units: nobody said that it is public."""
     from tallyveil.files.tables.codebook import COUNTS, TOTALS
+    from tallyveil.files.tables.entries import wide_columns
     from tallyveil.files.tables.sources import column_names
 
     geography = {*book.geography, *book.levels, *book.names.values(), *book.where}
     cells: set[str] = {*book.in_rows, *COUNTS, *TOTALS, *filter(None, (book.count, book.total))}
     if book.layout == "wide" and book.column is not None:
-        labels = [book.attributes[name] for name in book.in_columns]
-        cells |= {
-            book.column.format(**dict(zip(book.in_columns, some, strict=True))) for some in product(*labels)
-        } if labels else {book.column}  # fmt: skip
+        cells |= {*wide_columns(book)}
     found = [name for name in column_names(units) if name in cells - geography]
     if found:
         raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import product
 
 import numpy as np
@@ -198,7 +199,9 @@ def wide_columns(codebook: Codebook) -> list[str]:
     names = codebook.in_columns
     pattern = codebook.column or ""
     labels = product(*(codebook.attributes[name] for name in names))
-    return [pattern.format(**dict(zip(names, cell, strict=True))) for cell in labels]
+    parts = re.split(r"\{(.*?)\}", pattern)  # text and names in turn; the names may be any text, so not str.format
+    cells = (dict(zip(names, cell, strict=True)) for cell in labels)
+    return ["".join(cell[part] if i % 2 else part for i, part in enumerate(parts)) for cell in cells]
 
 
 def _located(spine: Spine, paths: pa.Table, book: Codebook) -> Integers:
