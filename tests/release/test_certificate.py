@@ -395,6 +395,30 @@ def test_the_page_of_a_release_without_stamps_or_constraints_shows_none():
     assert "at most 2.72 times as likely" in text
 
 
+def test_the_page_with_add_or_remove_neighbours_says_what_can_be_learned_about_those_who_are_in():
+    """Two places of a person are two records apart, so the promise of one epsilon is about being in the data only."""
+    spine, schema = Spine.from_columns({"block": ["1", "2"]}, root="town"), Schema(attributes={"age": ["c", "a"]})
+    people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[1, 0], count=[40, 7])
+    plan = replace(Strategy.default(spine, schema, epsilon=1), neighbours="add-or-remove")
+    text = " ".join(page(protect(people, plan)).split())
+    assert "pure differential privacy with epsilon 1, for all neighbours." in text
+    assert "equally likely that this person is in the data or not, can become at most 73.2% sure of it" in text
+    assert "epsilon is then up to twice as large" in text
+    assert "found two possibilities" not in text
+
+
+def test_the_page_of_a_stamped_release_does_not_promise_what_the_stamp_takes_away():
+    spine, schema = Spine.from_columns({"block": ["1", "2"]}, root="town"), Schema(attributes={"age": ["c", "a"]})
+    people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[1, 0], count=[40, 7])
+    plan, units = Strategy.default(spine, schema, epsilon=1), "units from data: not covered by the guarantee"
+    nothing = "Nothing, because this release is seeded"
+    stamped = page(protect(replace(people, stamps=(units,)), plan))
+    assert "What the red box names is not covered." in stamped
+    assert "it can show that somebody was counted there" in stamped
+    assert nothing not in stamped
+    assert nothing in page(protect(people, plan, seed=1))
+
+
 def test_a_share_on_what_no_neighbours_differ_in_is_not_part_of_the_loss():
     spine, schema = Spine.from_columns({"block": ["1", "2"]}, root="town"), Schema(attributes={"person": ["one"]})
     people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[0, 0], count=[40, 7])

@@ -152,7 +152,8 @@ def protect(
     from tallyveil.cli.optimising import optimised_spine, refuse_unmeasurable, refuse_without_optimising
     from tallyveil.cli.reading import read_people
     from tallyveil.cli.strategies import choose_strategy, find_facilities, parse_pairs, warn_of_waste
-    from tallyveil.files.ledger.lines import read_lines
+    from tallyveil.files.ledger.lines import open_ledger
+    from tallyveil.files.ledger.programme import programme_of
     from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
     from tallyveil.files.release_folder.measurement_files import measured_pairs
     from tallyveil.privacy.calibrate import calibrated
@@ -168,8 +169,9 @@ def protect(
     place = cluster_place(cluster, allow_plaintext=allow_plaintext, threads=threads)
     if place is not None:
         place.refuse_plaintext(seeded=seed is not None)
-    if ledger is not None:
-        read_lines(ledger)  # a ledger that is missing or was changed is refused before the work
+    if ledger is not None:  # one that is missing, was changed or cannot be written is refused before the work
+        with open_ledger(ledger) as opened:
+            programme_of(opened.read)
     about = About(
         title=title,
         organisation=organisation,
@@ -265,6 +267,7 @@ def announce(
 def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     """Print where the release is and what it guarantees."""
     from tallyveil.privacy.budget import up_to_digits
+    from tallyveil.release.reader_words import covered
 
     assert release.certificate is not None
     certificate = release.certificate.to_json()
@@ -278,7 +281,7 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     typer.echo(str(output))
     typer.echo(_exceptions(observed["totals"]["relaxed"], observed["worst"]["gap"]), err=True)
     at = "" if guarantee["delta"] is None else f" at delta {guarantee['delta']:g}"
-    held = "".join(guarantee["words"].partition("for neighbours")[1:])
+    held = covered(guarantee["words"])
     reasons = ", ".join(stamp.partition(":")[0] for stamp in declared["stamps"])
     what = f"Protected, but stamped ({reasons})" if reasons else "Protected"
     typer.echo(f"{what}: epsilon {up_to_digits(guarantee['epsilon'], 4)}{at}, {held}.", err=True)

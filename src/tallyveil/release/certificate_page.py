@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
+from tallyveil.release.declare import SEEDED
 from tallyveil.release.reader_words import (
     NINE_IN_TEN,
     chance,
@@ -27,6 +28,7 @@ from tallyveil.release.reader_words import (
     most_certain,
     promise_in_words,
     title_of,
+    uncovered,
 )
 
 SHOWN = 8  # relaxed units, so that the page stays short; all are in certificate.json
@@ -167,8 +169,9 @@ def page_template(name: str, package: str = "tallyveil.release") -> Template:
         "persons": persons,
         "chance": chance,
         "listed": listed,
+        "uncovered": uncovered,
     }
-    environment.globals |= {"nine_in_ten": NINE_IN_TEN}
+    environment.globals |= {"nine_in_ten": NINE_IN_TEN, "seeded": SEEDED}
     return environment.get_template(name)
 
 

@@ -6,6 +6,13 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+_UNCOVERED = {
+    "units from data": "Which places are listed: the list was made from the data, so it can show that somebody was "
+    "counted there.",
+    "labels from data": "Which groups are listed: the list was made from the data, so it can show that somebody "
+    "belongs to one.",
+    "filtered": "How many people pass the filter: their number is exact, so it can show whether somebody does.",
+}
 NINE_IN_TEN = 1.645  # standard deviations that nine in ten errors are within (normal; 1.63 for one geometric noise)
 
 
@@ -42,7 +49,25 @@ def promise_in_words(guarantee: Mapping[str, Any]) -> str:
         kind = f"zero-concentrated differential privacy with rho {guarantee['rho']:.3g}"
     else:
         kind = "differential privacy with this epsilon and delta, from the distribution of the privacy loss"
-    return f"{kind}, {''.join(guarantee['words'].partition('for neighbours')[1:])}"
+    return f"{kind}, {covered(guarantee['words'])}"
+
+
+def covered(words: str) -> str:
+    """The neighbours that a guarantee covers, out of its words.
+
+    >>> covered("1-differential privacy (pure), for all neighbours")
+    'for all neighbours'
+    """
+    return f"for {words.rpartition(', for ')[2]}"
+
+
+def uncovered(stamp: str) -> str:
+    """What a stamp means for readers, besides the seed: what the promise does not cover.
+
+    >>> uncovered("units from data: not covered by the guarantee")
+    'Which places are listed: the list was made from the data, so it can show that somebody was counted there.'
+    """
+    return next((words for start, words in _UNCOVERED.items() if stamp.startswith(start)), f"As stamped: {stamp}.")
 
 
 def _counts_of(query: str) -> str:
