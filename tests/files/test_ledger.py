@@ -1,12 +1,17 @@
 """The file of a ledger: chained, locked, append-only; and what its lines say together."""
 
+import fcntl
 import json
 import multiprocessing
 import os
 import signal
+import time
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
+from random import Random
+from threading import Thread
 
 import pytest
 
@@ -16,6 +21,7 @@ from tallyveil.files.ledger.programme import Entry, programme_of
 from tallyveil.files.release_folder.signing import read_public_key, read_signing_key, write_key_pair
 from tallyveil.privacy.several_releases import Cost
 from tallyveil.protection.spending import Booking, Spending
+from tallyveil.release.canonical import canonical_bytes
 from tallyveil.release.declare import SEEDED
 
 
@@ -245,3 +251,106 @@ def test_a_name_that_is_no_text_is_refused(tmp_path):
             ledger.append({**entry("a").to_json(), "entry": "release", "reservation": None, field: ["x"]})
         with pytest.raises(InputError, match="line 1: cannot be understood"):
             state(path)
+
+
+def test_a_line_is_never_added_to_a_file_that_was_replaced_while_it_waited_for_the_lock(tmp_path):
+    """Programs that save a file often rename a new one to its name; a line in the old one would be lost."""
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a"))
+    waiting = Thread(target=put, args=(path, entry("late")), daemon=True)
+    with open_ledger(path):
+        waiting.start()
+        time.sleep(0.3)
+        (tmp_path / "saved").write_bytes(path.read_bytes())
+        (tmp_path / "saved").replace(path)
+    waiting.join(timeout=30)
+    assert [one.cost.name for one in state(path).entries] == ["a", "late"]
+
+
+def test_a_ledger_that_was_removed_while_a_run_waited_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a"))
+    flock = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", lambda *given: (flock(*given), path.unlink()))
+    with pytest.raises(InputError, match=r"cannot be opened.*Start a ledger with"), open_ledger(path):
+        pass
+
+
+@pytest.mark.parametrize("other", ["residents of re\u0301union", "Residents of Réunion ", "RESIDENTS  OF RÉUNION"])
+def test_names_that_readers_take_for_the_same_people_are_the_same_people(tmp_path, other):
+    path, name = tmp_path / "p.jsonl", "Residents of Réunion"
+    put(path, entry("a", "1", name), entry("b", "2", other), entry("c", "4", "Others"))
+    put(path, entry("x"), kind="disjoint", populations=[name, "Others"])
+    groups = [(group.populations, group.epsilon) for group in state(path).groups()]
+    assert groups == [(("Others",), 4.0), ((name,), 3.0)]
+    put(path, entry("x"), kind="disjoint", populations=[name, other])  # nobody is apart from themselves
+    assert [(group.populations, group.epsilon) for group in state(path).groups()] == groups
+
+
+def test_many_populations_that_share_people_are_one_set(tmp_path):
+    path, names = tmp_path / "p.jsonl", [f"P{i}" for i in range(60)]
+    put(path, *(entry(name, "1", name) for name in names))
+    assert [(set(group.populations), group.epsilon) for group in state(path).groups()] == [(set(names), 60.0)]
+    put(path, entry("x"), kind="disjoint", populations=names)
+    assert [group.epsilon for group in state(path).groups()] == [1.0] * 60
+
+
+def test_sets_of_populations_are_those_of_trying_all_subsets(tmp_path):
+    """Against every subset of random populations, of which random pairs are disjoint."""
+    for seed in range(40):
+        path, random = tmp_path / str(seed), Random(seed)
+        names = [f"P{i}" for i in range(random.randint(1, 7))]
+        put(path, *(entry(name, str(2**i), name) for i, name in enumerate(names)))
+        apart = [pair for pair in combinations(names, 2) if random.random() < 0.5]
+        for pair in apart:
+            put(path, entry("x"), kind="disjoint", populations=list(pair))
+        sets = [set(some) for n in range(1, 8) for some in combinations(names, n)]
+        fit = [some for some in sets if not any(set(pair) <= some for pair in apart)]
+        largest = [some for some in fit if not any(some < other for other in fit)]
+        found = [set(group.populations) for group in state(path).groups()]
+        assert sorted(map(sorted, found)) == sorted(map(sorted, largest))
+
+
+def test_too_many_sets_of_populations_are_refused(tmp_path):
+    path = tmp_path / "p.jsonl"
+    for year in range(11):
+        put(path, entry("a", "1", f"A{year}"), entry("b", "1", f"B{year}"))
+        put(path, entry("x"), kind="disjoint", populations=[f"A{year}", f"B{year}"])
+    with pytest.raises(BudgetError, match=r"more than 1,000 ways\. Give releases about the same people the same name"):
+        state(path).groups()
+
+
+def test_disjoint_people_with_other_neighbours_need_a_ledger_of_their_own(tmp_path):
+    """One limit cannot be compared with losses of two kinds."""
+    path, other = tmp_path / "p.jsonl", entry("b", "1", "B")
+    put(path, entry("x"), kind="disjoint", populations=["A", "B"])
+    put(path, entry("a", "1", "A"))
+    with pytest.raises(BudgetError, match="Account for each kind separately"):
+        state(path).refuse_beyond_limit(replace(other, cost=replace(other.cost, neighbours="add-or-remove")))
+
+
+def test_an_older_copy_of_the_ledger_restored_during_a_run_loses_no_entry(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a"))
+    before = path.read_bytes()
+    running, failing = Booking(Spending(ledger=path)), Booking(Spending(ledger=path))
+    running.reserve(entry("run", "1", measurement="1"))
+    failing.reserve(entry("failing", "1", measurement="2"))
+    path.write_bytes(before)
+    put(path, entry("b", "1", measurement="3"), kind="running")  # on the line that the reservation had
+    (tmp_path / "certificate.json").write_bytes(canonical_bytes({"declared": {"stamps": []}}))
+    running.confirm(tmp_path)
+    failing.keep_as_spent()
+    assert [(e.cost.name, e.status) for e in state(path).entries] == [
+        ("a", "published"), ("b", "running"), ("run", "published"),
+    ]  # fmt: skip
+
+
+def test_a_published_release_is_never_settled_and_a_negative_loss_is_refused(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a"))
+    put(path, entry("b"), reservation=1)
+    assert [one.cost.name for one in state(path).entries] == ["a", "b"]
+    put(path, entry("c", "-1"))
+    with pytest.raises(InputError, match="line 3: cannot be understood"):
+        state(path)

@@ -151,6 +151,7 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
 def _in_a_sentence(figures: Account, together: Together, populations: dict[str, str | None]) -> str:
     """What the releases cost together, in a sentence that a reader understands, and whose people they are."""
     from tallyveil.privacy.budget import up_to_digits
+    from tallyveil.release.about import people_named
 
     releases, measured = len(populations), len(together.counted)
     at = "" if figures.delta is None else f" at delta {figures.delta:g}"
@@ -160,7 +161,7 @@ def _in_a_sentence(figures: Account, together: Together, populations: dict[str, 
     words = f"{many}{once} {cost} a person at most epsilon {up_to_digits(figures.epsilon, 4)}{at}"
     if measured > 1:
         words += f": {together.reason}"
-    named = list(dict.fromkeys(name for name in populations.values() if name is not None))
+    named = list({people_named(name): name for name in populations.values() if name is not None}.values())
     if len(named) > 1:
         return (
             f"{words}. They name different people ({'; '.join(named)}) and were added up as if a person could be in "

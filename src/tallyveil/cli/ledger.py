@@ -149,9 +149,19 @@ def disjoint(
 
       tallyveil ledger programme.jsonl disjoint "Residents of Delaware" "Residents of England"
     """
-    if len(set(populations)) < 2 or len(set(populations)) < len(populations):
-        raise InputError("disjoint needs two or more different names of populations.")
-    _conclude(_appended(context.obj, {"entry": "disjoint", "populations": populations}, sign))
+    from tallyveil.release.about import About, people_named
+
+    names = {people_named(About(population=name).population or ""): name for name in populations}
+    if len(names) < 2 or len(names) < len(populations):
+        raise InputError(
+            "disjoint needs two or more different names of populations; capitals, spaces and how accents are encoded "
+            "make no difference."
+        )
+    state = _appended(context.obj, {"entry": "disjoint", "populations": populations}, sign)
+    known = {people_named(entry.population) for entry in state.entries if entry.population is not None}
+    for unknown in (name for people, name in names.items() if people not in known):
+        typer.echo(f"No release in the ledger has the population {unknown!r} yet. Check its spelling.", err=True)
+    _conclude(state)
 
 
 @app.command()

@@ -130,11 +130,7 @@ def compose(costs: Sequence[Cost], *, delta: Number | None = None) -> Together:
     counted = counted_once(costs)
     if not counted:
         raise BudgetError("no releases to add up. Give at least one.")
-    if len({cost.neighbours for cost in counted}) > 1:
-        raise BudgetError(
-            "some releases have replace-one neighbours and some add-or-remove: their losses are of different kinds and "
-            "cannot be added. Account for each kind separately."
-        )
+    refuse_mixed_neighbours(counted)
     pure = [cost.loss for cost in counted if cost.accountant == "pure"]
     rhos = [cost.loss for cost in counted if cost.accountant == "zcdp"]
     epsilon, rho = sum(pure, Fraction(0)), sum(rhos, Fraction(0))
@@ -181,6 +177,15 @@ def compose(costs: Sequence[Cost], *, delta: Number | None = None) -> Together:
         f"rhos add up to {short(rho)}"
     )
     return _rounded(figures, how, reason, steps, counted)
+
+
+def refuse_mixed_neighbours(costs: Iterable[Cost]) -> None:
+    """Refuse losses of different kinds, which can neither be added nor compared."""
+    if len({cost.neighbours for cost in costs}) > 1:
+        raise BudgetError(
+            "some releases have replace-one neighbours and some add-or-remove: their losses are of different kinds and "
+            "cannot be added. Account for each kind separately."
+        )
 
 
 def short(value: Fraction) -> str:

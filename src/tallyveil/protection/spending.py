@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tallyveil.errors import BudgetError, EndedAfterNoise, InputError
-from tallyveil.files.ledger.lines import open_ledger
+from tallyveil.files.ledger.lines import OpenLedger, open_ledger
 from tallyveil.files.ledger.programme import Entry, Programme, programme_of
 from tallyveil.files.release_folder.certificate_file import read_certificate, stamps_of
 from tallyveil.files.release_folder.signing import read_signing_key
@@ -64,7 +64,9 @@ class Booking:
         entry = replace(self._entry, certificate=certificate_digest(certificate), stamps=stamps_of(certificate))
         line, self._line = self._line, None
         try:
-            self._append({**entry.to_json(), "entry": "release", "reservation": line})
+            with open_ledger(self._given.ledger) as ledger:
+                content = {**entry.to_json(), "entry": "release", "reservation": _still_running(ledger, entry, line)}
+                ledger.append(content, self._given.key)
         except InputError as problem:
             raise EndedAfterNoise(
                 f"{folder} is complete, but could not be entered: {problem} Its budget stays reserved. "
@@ -76,16 +78,20 @@ class Booking:
 
         A run of the same measurement that began since has taken the reservation over, and settles it.
         """
-        if self._given is None or self._line is None:
+        if self._given is None or self._entry is None:
             return
         with open_ledger(self._given.ledger) as ledger:
-            if any(e.line == self._line and e.status == "running" for e in programme_of(ledger.read).entries):
-                ledger.append({"entry": "spent", "reservation": self._line}, self._given.key)
+            if (line := _still_running(ledger, self._entry, self._line)) is not None:
+                ledger.append({"entry": "spent", "reservation": line}, self._given.key)
 
-    def _append(self, content: Mapping[str, Any]) -> None:
-        assert self._given is not None
-        with open_ledger(self._given.ledger) as ledger:
-            ledger.append(content, self._given.key)
+
+def _still_running(ledger: OpenLedger, entry: Entry, line: int | None) -> int | None:
+    """The line of a reservation, unless another run took it over, or an older copy of the ledger was restored."""
+    entries = programme_of(ledger.read).entries
+    return next(
+        (e.line for e in entries if e.line == line and e.status == "running" and e.cost.same_measurement(entry.cost)),
+        None,
+    )
 
 
 @contextmanager
@@ -102,9 +108,8 @@ def booking(given: Spending | None) -> Iterator[Booking]:
 
 def _interrupted(state: Programme, entry: Entry) -> Entry | None:
     """The reservation of an interrupted run of the same measurement, which this run repeats with the same noise."""
-    mine = (entry.cost.measurement, entry.cost.loss, entry.population)
-    running = [e for e in state.entries if e.status == "running" and entry.cost.measurement is not None]
-    return next((e for e in running if (e.cost.measurement, e.cost.loss, e.population) == mine), None)
+    running = [e for e in state.entries if e.status == "running" and e.population == entry.population]
+    return next((e for e in running if e.cost.same_measurement(entry.cost)), None)
 
 
 def _planned(state: Programme, entry: Entry) -> Entry | None:

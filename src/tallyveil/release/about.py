@@ -59,6 +59,16 @@ class About:
         return self if self.date is not None else replace(self, date=today())
 
 
+def people_named(population: str) -> str:
+    """One spelling for names of a population that readers take for the same one.
+
+    >>> people_named("Residents of  Réunion ") == people_named("residents of Re\u0301union")
+    True
+    """
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", population).casefold())
+    return " ".join("".join(c for c in plain if c not in _JOINERS).split())
+
+
 def today() -> str:
     """The current day in UTC."""
     return datetime.now(UTC).date().isoformat()

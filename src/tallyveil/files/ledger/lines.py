@@ -111,17 +111,33 @@ class OpenLedger:
 @contextmanager
 def open_ledger(path: Path, *, create: bool = False) -> Iterator[OpenLedger]:
     """A ledger, locked until the end of the block; other processes wait."""
-    import fcntl
-
     try:
-        handle = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
+        handle = _locked(path, create=create)
     except OSError as problem:
-        start = "" if create else f" Start a ledger with: tallyveil ledger {path} limit --epsilon E"
+        missing = isinstance(problem, FileNotFoundError) and not create
+        start = f" Start a ledger with: tallyveil ledger {path} limit --epsilon E" if missing else ""
         raise InputError(f"{path}: cannot be opened ({problem.strerror}).{start}") from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield OpenLedger(path, handle)
     finally:
+        os.close(handle)
+
+
+def _locked(path: Path, *, create: bool) -> int:
+    """Open and lock the file that has this name now: a line in a file that was replaced meanwhile would be lost."""
+    import fcntl
+
+    while True:
+        handle = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                return handle
+        except FileNotFoundError:  # removed while we waited: open it again, which fails unless it is to be created
+            pass
+        except BaseException:
+            os.close(handle)
+            raise
         os.close(handle)
 
 

@@ -15,9 +15,12 @@ from tallyveil.errors import BudgetError, InputError
 from tallyveil.files.ledger.lines import Line, Lines
 from tallyveil.privacy.budget import Number, exact, exact_delta, rounded_up, text
 from tallyveil.privacy.pld_of_several import pld_epsilon_together
-from tallyveil.privacy.several_releases import Cost, Together, compose, short
+from tallyveil.privacy.several_releases import Cost, Together, compose, refuse_mixed_neighbours, short
 from tallyveil.privacy.strategy import REPORTING_DELTA
+from tallyveil.release.about import people_named
 from tallyveil.release.declare import SEEDED
+
+MOST_GROUPS = 1000  # sets of populations that share a person
 
 Status = Literal["published", "reserved", "running", "spent"]
 STATUS_IN_WORDS: Mapping[Status, str] = {
@@ -120,14 +123,20 @@ class Programme:
     def groups(self, *, delta: Number | None = None, pld: bool = False) -> list[Group]:
         """What the programme costs a person, for each largest set of populations, the costliest first."""
         counted = [entry for entry in self.entries if not entry.seeded]
-        named = list(dict.fromkeys(entry.population for entry in counted if entry.population is not None))
+        refuse_mixed_neighbours([entry.cost for entry in counted])  # of disjoint people too: one limit is for one kind
+        spelled: dict[str, str] = {}
+        for entry in counted:
+            if entry.population is not None:
+                spelled.setdefault(people_named(entry.population), entry.population)
+        apart = frozenset(frozenset(map(people_named, pair)) for pair in self.disjoint)
         at = delta if delta is not None else self._delta(counted)
         groups = []
-        for populations in _largest_sets(named, self.disjoint) if counted else ():
-            costs = [entry.cost for entry in counted if entry.population is None or entry.population in populations]
+        for people in _largest_sets(list(spelled), apart) if counted else ():
+            costs = [e.cost for e in counted if e.population is None or people_named(e.population) in people]
             together = compose(costs, delta=at)
             tight = pld_epsilon_together(together.counted, exact_delta(at)) if pld else (None, None)
-            groups.append(Group(populations=populations, together=together, pld_epsilon=tight[0], pld_reason=tight[1]))
+            names = tuple(spelled[one] for one in people)
+            groups.append(Group(populations=names, together=together, pld_epsilon=tight[0], pld_reason=tight[1]))
         return sorted(groups, key=lambda group: -group.loss)
 
     def with_entry(self, entry: Entry) -> Programme:
@@ -198,7 +207,7 @@ def _after(state: Programme, line: Line) -> Programme:
             replace(e, status="spent") if e.line == settled and e.status == "running" else e for e in state.entries
         )
         return replace(state, entries=tuple(entries))
-    kept = tuple(entry for entry in state.entries if settled is None or entry.line != settled)
+    kept = tuple(e for e in state.entries if settled is None or e.line != settled or e.status == "published")
     if kind == "cancelled":
         open_reservation(state, settled, "reserved")
         return replace(state, entries=kept)
@@ -211,8 +220,8 @@ def _entry(content: Mapping[str, Any], line: int, status: Status) -> Entry:
     pairs = None if noise is None else tuple(
         tuple(sorted((Fraction(p), int(n)) for p, n in pair.items())) for pair in noise
     )  # fmt: skip
-    if content["accountant"] not in ("pure", "zcdp"):
-        raise ValueError(content["accountant"])
+    if content["accountant"] not in ("pure", "zcdp") or Fraction(content["loss"]) < 0:
+        raise ValueError(content)
     for name in ("name", "neighbours", "measurement", "population", "reference", "certificate"):
         if not isinstance(content[name], str | None):
             raise TypeError(name)
@@ -239,16 +248,26 @@ def _entry(content: Mapping[str, Any], line: int, status: Status) -> Entry:
 
 def _largest_sets(names: Sequence[str], disjoint: frozenset[frozenset[str]]) -> Iterator[tuple[str, ...]]:
     """The largest sets of populations of which no two are disjoint (maximal cliques; Bron & Kerbosch 1973)."""
-
-    def meets(name: str, others: list[str]) -> list[str]:
-        return [other for other in others if other != name and frozenset((name, other)) not in disjoint]
+    meets = {a: {b for b in names if b != a and frozenset((a, b)) not in disjoint} for a in names}
 
     def extend(chosen: tuple[str, ...], more: list[str], done: list[str]) -> Iterator[tuple[str, ...]]:
         if not more and not done:
             yield chosen
-        for name in list(more):
-            yield from extend((*chosen, name), meets(name, more), meets(name, done))
+            return
+        pivot = max((*more, *done), key=lambda name: len(meets[name].intersection(more)))
+        for name in [one for one in more if one not in meets[pivot]]:  # every largest set has one of these
+            yield from extend(
+                (*chosen, name),
+                [one for one in more if one in meets[name]],
+                [one for one in done if one in meets[name]],
+            )
             more.remove(name)
             done.append(name)
 
-    yield from extend((), list(names), [])
+    for found, people in enumerate(extend((), list(names), [])):
+        if found == MOST_GROUPS:
+            raise BudgetError(
+                f"the disjoint populations can be combined in more than {MOST_GROUPS:,} ways. Give releases about the "
+                f"same people the same name, or keep a ledger for each part of the population."
+            )
+        yield tuple(name for name in names if name in people)
