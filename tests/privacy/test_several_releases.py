@@ -5,6 +5,7 @@ import pytest
 
 from tallyveil import Schema, Spine, Strategy
 from tallyveil.errors import BudgetError
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.conversions import epsilon_from_rho
 from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.pld import pld_epsilon
@@ -100,6 +101,16 @@ def test_the_distribution_of_one_gaussian_release_gives_its_own_epsilon():
         ours, reason = pld_epsilon_together([one], DELTA)
         assert reason is None
         assert ours == pytest.approx(pld_epsilon(loss, DELTA)[0], rel=2e-2)
+
+
+def test_a_release_calibrated_by_its_distribution_costs_no_more_than_it_says():
+    """Otherwise a ledger with a limit of just that epsilon would refuse it."""
+    spine, schema = Spine.from_columns({"block": ["1", "2"]}, root="town"), Schema(attributes={"age": ["c", "a"]})
+    plan = replace(Strategy.default(spine, schema, rho=1), accounting="pld", epsilon=Fraction(1))
+    plan = calibrated(plan, spine=spine, schema=schema)
+    measured = cost_of("a", Loss(strategy=plan, spine=spine, schema=schema))
+    epsilon, _ = pld_epsilon_together([measured], plan.delta)
+    assert 0.9999 < epsilon <= 1
 
 
 def test_distributions_of_several_releases_are_tighter_than_adding_and_never_too_small():

@@ -316,7 +316,8 @@ def _print(read: Lines, state: Programme, groups: list[Group]) -> None:
             )
         elif group.pld_reason is not None:
             typer.echo(f"  no epsilon from privacy loss distributions: {group.pld_reason}")
-    typer.echo(f"\nThe chain of {len(read.lines)} lines holds. Head: {read.head}")
+    lines = "1 line" if len(read.lines) == 1 else f"{len(read.lines):,} lines"
+    typer.echo(f"\nThe chain of {lines} holds. Head: {read.head}")
     if signed := sum(line.signed is not None for line in read.lines):
         typer.echo(
             f"{signed} of {len(read.lines)} lines are signed; show --public-key checks that all are, by that key."

@@ -43,6 +43,11 @@ def pld_epsilon(loss: Loss, delta: Fraction) -> tuple[float | None, str | None]:
     return _smallest_epsilon(pairs, loss.strategy.budget, delta, epsilon_from_rho(rho, delta)), None
 
 
+def pld_epsilon_of_counts(pairs: tuple[Counts, ...], rho: Fraction, delta: Fraction) -> float:
+    """Return epsilon at a delta for pairs of neighbours that differ in these counts; rho is known to hold for all."""
+    return _smallest_epsilon(pairs, Fraction(1), delta, epsilon_from_rho(rho, delta))
+
+
 def pld_delta(loss: Loss, epsilon: Fraction) -> float:
     """Return the delta at which epsilon holds, rounded up."""
     return _delta_of_pairs(differing_counts(loss), loss.strategy.budget, rounded_down(epsilon))

@@ -1,20 +1,24 @@
 """The joint epsilon of several measurements from their privacy loss distributions, which is tighter than adding.
 
 Neighbouring datasets differ by one in some counts of each measurement (``neighbour_pairs``). The loss of each such
-count has a distribution, and these are composed (dp-accounting, pessimistic estimate). It is unknown which pairs of two
-measurements belong together, so every combination is composed and the largest epsilon is reported.
+count has a distribution, and these are composed: as for one release if all noise is Gaussian, otherwise by
+dp-accounting (pessimistic estimate). It is unknown which pairs of two measurements belong together, so every
+combination is composed and the largest epsilon is reported.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
 from itertools import product
+from operator import add
 from typing import Any
 
 from tallyveil.privacy.loss_distribution import Counts
+from tallyveil.privacy.pld import pld_epsilon_of_counts
 from tallyveil.privacy.several_releases import Cost
 
 LARGEST_LOSS = 1000  # of all measurements together; distributions beyond it do not fit into memory
@@ -50,12 +54,20 @@ def pld_epsilon_together(costs: Sequence[Cost], delta: Fraction) -> tuple[float 
         return None, "the only-child rule makes too many combinations of pairs to compose"
     if not costs:
         return 0.0, None
+    if all(cost.accountant == "zcdp" for cost in costs):  # as one release is accounted for, so limits can be reached
+        together = tuple(dict.fromkeys(map(_merged, product(*pairs))))
+        return pld_epsilon_of_counts(together, sum((cost.loss for cost in costs), Fraction(0)), delta), None
     made: dict[tuple[str, Fraction], Any] = {}
     composed = [
         [_composed(cost.accountant, pair, made) for pair in one] for cost, one in zip(costs, pairs, strict=True)
     ]
     whole = (reduce(lambda a, b: a.compose(b), parts) for parts in product(*composed))
     return max(float(one.get_epsilon_for_delta(float(delta))) for one in whole), None
+
+
+def _merged(parts: tuple[Counts, ...]) -> Counts:
+    """The counts of several measurements that differ."""
+    return tuple(sorted(reduce(add, (Counter(dict(part)) for part in parts)).items()))
 
 
 def _composed(accountant: str, pair: Counts, made: dict[tuple[str, Fraction], Any]) -> Any:
