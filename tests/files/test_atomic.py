@@ -6,9 +6,12 @@ import stat
 
 import pytest
 
+from tallyveil.cli.protect import _key as protect_key
 from tallyveil.errors import FolderError, InputError
 from tallyveil.files.atomic import new_folder, refuse_unwritable, remove_unfinished, replacing
+from tallyveil.files.ledger.lines import open_ledger
 from tallyveil.files.locks import take_lock
+from tallyveil.files.release_folder.signing import write_key_pair
 
 
 def names(folder) -> list[str]:
@@ -101,6 +104,25 @@ def test_a_place_that_cannot_be_written_is_refused_without_a_trace(tmp_path, mon
     with pytest.raises(FolderError, match=r"out: cannot be written .Read-only file system.. Name a folder in a folder"):
         refuse_unwritable(tmp_path / "out")
     assert names(tmp_path) == []
+
+
+def test_nothing_is_written_into_a_finished_release_not_even_through_a_link(tmp_path):
+    release = tmp_path / "release"
+    (release / "levels").mkdir(parents=True)
+    for name in ("certificate.json", "release.parquet"):
+        (release / name).touch()
+    (tmp_path / "link").symlink_to(release / "levels")
+    for place in (release / "new", release / "levels" / "new", tmp_path / "link" / "new"):
+        with pytest.raises(FolderError, match="release, which is finished"):
+            refuse_unwritable(place)
+        with pytest.raises(FolderError, match="release, which is finished"):
+            write_key_pair(place)  # a secret, in a folder that will be published
+        with pytest.raises(FolderError, match="release, which is finished"), open_ledger(place, create=True):
+            pass
+        with pytest.raises(FolderError, match="release, which is finished"):
+            protect_key(None, place)
+    assert len(names(release)) == 3
+    refuse_unwritable(tmp_path / "beside")
 
 
 def test_a_file_system_without_locks_is_written_to_and_nothing_is_taken_for_left_behind(left, monkeypatch):

@@ -306,8 +306,11 @@ def _exceptions(relaxed: int, gap: float | None) -> str:
 
 def _key(seed: int | None, key_file: Path | None) -> RunKey | None:
     """The key of the run, if one was asked for."""
+    from tallyveil.files.atomic import refuse_inside_release
     from tallyveil.privacy import RunKey
 
+    if key_file is not None:
+        refuse_inside_release(key_file)  # which will be published
     try:
         return RunKey.from_seed(seed) if seed is not None else RunKey.from_file(key_file) if key_file else None
     except OSError as problem:

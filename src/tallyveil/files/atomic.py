@@ -89,8 +89,12 @@ def refuse_existing(folder: str | PathLike[str]) -> None:
 
 
 def refuse_inside_release(path: str | PathLike[str]) -> None:
-    """Refuse a path inside the folder of a finished release, whose certificate lists every file in it."""
-    for folder in Path(path).absolute().parents:
+    """Refuse a path inside the folder of a finished release, whose certificate lists every file in it.
+
+    That holds for a path through a link, too.
+    """
+    place = Path(path).absolute()
+    for folder in dict.fromkeys((*place.parents, *(place.parent.resolve() / place.name).parents)):
         if all((folder / name).is_file() for name in ("certificate.json", "release.parquet")):
             raise FolderError(f"{path} is inside the release {folder}, which is finished. Name another place.")
 

@@ -20,6 +20,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tallyveil.errors import InputError
+from tallyveil.files.atomic import refuse_inside_release
 from tallyveil.files.release_folder.signing import signature_holds
 from tallyveil.release.about import today
 from tallyveil.release.canonical import parse_json
@@ -111,6 +112,8 @@ class OpenLedger:
 @contextmanager
 def open_ledger(path: Path, *, create: bool = False) -> Iterator[OpenLedger]:
     """A ledger, locked until the end of the block; other processes wait."""
+    if create:
+        refuse_inside_release(path)
     try:
         handle = _locked(path, create=create)
     except OSError as problem:

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tallyveil.errors import InputError
+from tallyveil.files.atomic import refuse_inside_release
 
 SIGNATURE_SIZE = 64
 
@@ -31,6 +32,7 @@ SIGNATURE_SIZE = 64
 def write_key_pair(path: str | PathLike[str]) -> Path:
     """Write a new private key (mode 0600) and its public key, ``<name>.pub``; nothing is overwritten."""
     private, public = Path(path), public_path(path)
+    refuse_inside_release(private)  # which will be published
     key = Ed25519PrivateKey.generate()
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     published = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
