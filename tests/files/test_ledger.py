@@ -354,3 +354,14 @@ def test_a_published_release_is_never_settled_and_a_negative_loss_is_refused(tmp
     put(path, entry("c", "-1"))
     with pytest.raises(InputError, match="line 3: cannot be understood"):
         state(path)
+
+
+def test_people_of_one_measurement_are_not_disjoint_whatever_was_declared(tmp_path):
+    """A measurement is of one set of people: two names for them are no reason to count less."""
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a", "1", "A", measurement="1"), entry("b", "1", "B", measurement="1"))
+    put(path, entry("c", "2", "A"), entry("d", "4", "B"), entry("e", "8", "C"))
+    put(path, entry("x"), kind="disjoint", populations=["A", "B", "C"])
+    groups = [(set(group.populations), group.epsilon) for group in state(path).groups()]
+    assert groups == [({"C"}, 8.0), ({"A", "B"}, 7.0)]
+    assert state(path).contradicted() == [("A", "B")]

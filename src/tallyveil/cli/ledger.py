@@ -237,7 +237,8 @@ def _planned(
 
 def _unsettled(state: Programme, entry: Entry) -> int | None:
     """The line of a run that made this release but did not confirm it."""
-    open_runs = [e for e in state.entries if e.status in ("running", "spent") and e.cost.same_measurement(entry.cost)]
+    mine = [e for e in state.entries if e.population == entry.population and e.cost.same_measurement(entry.cost)]
+    open_runs = [e for e in mine if e.status in ("running", "spent")]
     return open_runs[0].line if open_runs else None
 
 
@@ -303,6 +304,11 @@ def _print(read: Lines, state: Programme, groups: list[Group]) -> None:
             typer.echo(f"line {entry.line}: {entry.cost.name}, {entry.cost.in_words()}")
     for pair in sorted(sorted(pair) for pair in state.disjoint):
         typer.echo(f"disjoint: {' and '.join(pair)}")
+    for both in state.contradicted():
+        typer.echo(
+            f"{' and '.join(both)} were declared disjoint, but one measurement has both names: they are the same "
+            f"people, and their costs add up"
+        )
     for group in groups:
         typer.echo(f"\n{' and '.join(group.populations) or 'Everybody'}:")
         counted, all_ = len(group.together.counted), [c.name for c in group.together.counted]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations
 from typing import Any, Literal, final
 
 from tallyveil.errors import BudgetError, InputError
@@ -128,7 +129,9 @@ class Programme:
         for entry in counted:
             if entry.population is not None:
                 spelled.setdefault(people_named(entry.population), entry.population)
-        apart = frozenset(frozenset(map(people_named, pair)) for pair in self.disjoint)
+        apart = frozenset(frozenset(map(people_named, pair)) for pair in self.disjoint) - self._measured_together(
+            counted
+        )
         at = delta if delta is not None else self._delta(counted)
         groups = []
         for people in _largest_sets(list(spelled), apart) if counted else ():
@@ -138,6 +141,12 @@ class Programme:
             names = tuple(spelled[one] for one in people)
             groups.append(Group(populations=names, together=together, pld_epsilon=tight[0], pld_reason=tight[1]))
         return sorted(groups, key=lambda group: -group.loss)
+
+    def contradicted(self) -> list[tuple[str, ...]]:
+        """Populations that were declared disjoint although one measurement has both names: they are the same people."""
+        together = self._measured_together([entry for entry in self.entries if not entry.seeded])
+        pairs = (tuple(sorted(pair)) for pair in self.disjoint if frozenset(map(people_named, pair)) in together)
+        return sorted(pairs)
 
     def with_entry(self, entry: Entry) -> Programme:
         """The programme with another measurement."""
@@ -161,6 +170,15 @@ class Programme:
     def within_limit(self, groups: Sequence[Group]) -> bool:
         """Whether the cost of every group is within the limit."""
         return self.limit is None or all(group.loss <= self.limit.epsilon for group in groups)
+
+    def _measured_together(self, counted: Sequence[Entry]) -> frozenset[frozenset[str]]:
+        """Pairs of names that one measurement has, which is of one set of people."""
+        named = [(entry.cost, people_named(entry.population)) for entry in counted if entry.population is not None]
+        return frozenset(
+            frozenset((a, b))
+            for (one, a), (other, b) in combinations(named, 2)
+            if a != b and one.same_measurement(other)
+        )
 
     def _delta(self, counted: Sequence[Entry]) -> Number:
         if self.limit is not None:
