@@ -102,7 +102,10 @@ def repeated(codes: Codes) -> tuple[int, int] | None:
 
 def path_order(paths: Sequence[Codes]) -> Integers:
     """Return the order that sorts the rows by their paths, from the coarsest code to the finest."""
-    return np.lexsort([_sort_key(path) for path in reversed(paths)]).astype(np.int64)
+    keys = [_sort_key(path) for path in paths]
+    if _in_order(keys):  # as most lists of units are
+        return np.arange(len(paths[0]), dtype=np.int64)
+    return np.lexsort(keys[::-1]).astype(np.int64)
 
 
 def unit_starts(paths: Sequence[Codes]) -> list[Integers]:
@@ -188,6 +191,16 @@ def refuse_codes_outside_their_parent(
                 f"though most codes of level {level!r} begin with the code of their {above}. Correct the row, or write "
                 f"all codes in full."
             )
+
+
+def _in_order(keys: Sequence[NDArray[Any]]) -> bool:
+    """Whether rows are in the order of their keys, of which the first counts most."""
+    tied = np.ones(max(0, len(keys[0]) - 1), dtype=np.bool_)
+    for key in keys:
+        if (tied & (key[1:] < key[:-1])).any():
+            return False
+        tied &= key[1:] == key[:-1]
+    return True
 
 
 def _mixed(column: ArrayLike) -> bool:

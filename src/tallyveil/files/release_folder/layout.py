@@ -109,8 +109,10 @@ def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequen
 
 def answer_columns(counts: Counts, query: Query) -> dict[str, pa.Array]:
     """The answers to a query for each unit of the counts, one column per row of the query."""
-    answers = counts.merged(np.arange(counts.units + 1), query.row_of_cell, query.size).dense()
-    return {name: pa.array(numbers) for name, numbers in zip(query_columns(query), answers.T, strict=True)}
+    answers = np.zeros((query.size, counts.units), dtype=np.int64)  # by columns, as the table will have them
+    place = query.row_of_cell[counts.cell].astype(np.int64) * counts.units + counts.unit()
+    np.add.at(answers.reshape(-1), place, counts.count.astype(np.int64))
+    return {name: pa.array(numbers) for name, numbers in zip(query_columns(query), answers, strict=True)}
 
 
 def query_columns(query: Query) -> list[str]:

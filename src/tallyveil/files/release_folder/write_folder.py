@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from tallyveil._workers import workers
+from tallyveil._workers import workers, workers_ahead
 from tallyveil.errors import FolderError
 from tallyveil.files.atomic import new_folder
 from tallyveil.files.release_folder.certificate_file import write_certificate
@@ -176,12 +176,13 @@ def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: i
         list(run(lambda name: write_table(tables[name], place / name), tables))
 
 
-def _level_pieces(histogram: Histogram, level: str, queries: Sequence[str], size: int = 1 << 22) -> Iterator[pa.Table]:
-    """A level's table in pieces, since a nation's may not fit into memory."""
+def _level_pieces(histogram: Histogram, level: str, queries: Sequence[str], size: int = 1 << 24) -> Iterator[pa.Table]:
+    """A level's table in pieces, since a nation's may not fit into memory; the next is made while one is written."""
     counts, units = histogram.at(level), np.arange(histogram.spine.size(level))
     step = max(1, size // max(1, sum(histogram.schema.query(query).size for query in queries)))
-    for first in range(0, len(units), step):
-        yield level_part(histogram, counts, level, queries, units[first : first + step])
+    parts = (units[first : first + step] for first in range(0, len(units), step))
+    with workers_ahead(1) as run:
+        yield from run(lambda part: level_part(histogram, counts, level, queries, part), parts)
 
 
 def _write_measurements(measurements: Measurements, pairs: Sequence[Pair], place: Path) -> None:

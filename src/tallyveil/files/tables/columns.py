@@ -67,9 +67,11 @@ class Batch:
                 f"lost. Save it as text, or restore them in the codebook: [geography] pad = {{{column} = DIGITS}}."
             )
         gaps = pc.or_kleene(pc.is_null(values), pc.equal(pc.utf8_trim_whitespace(values), ""))
-        if coded is not None:
+        any_gaps = pc.any(gaps).as_py()
+        if coded is not None and (any_gaps or coded.indices.null_count):
             gaps = pc.fill_null(pc.take(gaps, coded.indices), True)
-        if pc.any(gaps).as_py():
+            any_gaps = pc.any(gaps).as_py()
+        if any_gaps:
             raise DataError(
                 f"{self.place(_first(gaps), column)}: the value is missing. Fill it in, or leave the row out."
             )

@@ -125,6 +125,11 @@ def lost_zeros(codes: pa.Array | pa.ChunkedArray, level: str) -> bool:
     """Whether census codes look like numbers that lost a leading zero: only digits, some one short, none longer."""
     if level not in CUTS or len(codes) == 0:
         return False
+    if (
+        isinstance(codes, pa.DictionaryArray)
+        and not pc.any(pc.equal(pc.utf8_length(codes.dictionary), CUTS[level] - 1)).as_py()
+    ):  # no code is short, used or not
+        return False
     distinct_codes = pc.unique(codes).cast(pa.string())
     if not pc.all(pc.match_substring_regex(distinct_codes, "^[0-9]+$")).as_py():
         return False
@@ -155,14 +160,21 @@ def spine_from_paths(paths: pa.Table, book: Codebook) -> Spine:
 
 def distinct(paths: pa.Table, levels: tuple[str, ...]) -> tuple[Integers, pa.Table]:
     """For each row the index of its path, and the distinct paths with the first row of each."""
-    coded = {level: _one_array(paths.column(level)).dictionary_encode().indices for level in levels}
-    number = np.zeros(paths.num_rows, dtype=np.int64)
-    for level in levels:  # one number for the whole path, level by level
-        code = coded[level].to_numpy().astype(np.int64)
-        _, number = np.unique(number * (int(code.max(initial=0)) + 1) + code, return_inverse=True)
+    coded = [_one_array(paths.column(level)).dictionary_encode().indices.to_numpy() for level in levels]
+    begins = np.ones(paths.num_rows, dtype=np.bool_)  # in most tables the rows of a path are together: one for each run
+    if paths.num_rows:
+        begins[1:] = np.logical_or.reduce([code[1:] != code[:-1] for code in coded])
+    run = np.flatnonzero(begins)
+    number = np.zeros(len(run), dtype=np.int64)
+    for code in coded:  # one number for the whole path, level by level
+        key = number * (int(code.max(initial=0)) + 1) + code[run]
+        if (np.diff(key) > 0).all():
+            number = np.arange(len(run))
+        else:
+            _, number = np.unique(key, return_inverse=True)
     first = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
-    first[number[::-1]] = np.arange(paths.num_rows)[::-1]
-    return number, paths.take(pa.array(first))
+    first[number[::-1]] = run[::-1]
+    return np.repeat(number, np.diff(run, append=paths.num_rows)), paths.take(pa.array(first))
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
