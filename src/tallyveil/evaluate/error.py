@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import InputError
+from tallyveil.evaluate.counted import can_be_counted, counted_residuals
 from tallyveil.evaluate.residuals import Over, Residuals, residuals
-from tallyveil.evaluate.sources import Source, people_of
-from tallyveil.evaluate.value_counts import value_counts
+from tallyveil.evaluate.sources import Source, people_of, sources_of
+from tallyveil.evaluate.value_counts import ValueCounts, merged_counts, value_counts
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
@@ -67,46 +68,65 @@ def error(
     {'median_abs': 5.0, 'mean_abs': 5.0, 'p95_abs': 9.7, 'max_abs': 10.0, 'rmse': 6.48, 'bias': 0.0,
      'share_exact': 0.25}
     """
-    people = people_of(truth)
-    frames = [
-        error_of(residuals(people, released, level=level, areas=area, query=query, over=over), quantiles=quantiles)
+    people, sources = people_of(truth), sources_of(released)
+    asked = [
+        (level, area, people.schema.query(query).name)
         for level, area, query in asked_of(people, levels, queries, areas)
     ]
+    pairs = {(level, query) for level, area, query in asked if level is not None}
+    counted = counted_residuals(people, sources, pairs, over=over) if can_be_counted(sources, over) else {}
+    frames = []
+    for level, area, query in asked:
+        if level is not None and (level, query) in counted:
+            frames.append(_error_frame(level, query, counted[level, query], quantiles))
+        else:
+            compared = residuals(people, sources, level=level, areas=area, query=query, over=over)
+            frames.append(error_of(compared, quantiles=quantiles))
     return pd.concat(frames, ignore_index=True)
 
 
 def error_of(compared: Residuals, *, quantiles: Sequence[float] = ()) -> pd.DataFrame:
     """The statistics of residuals, in the form that :func:`error` returns."""
-    pooled = statistics(compared.value, zeros=compared.zeros, quantiles=quantiles)
+    each = [
+        value_counts(compared.value[compared.replicate == number], zeros=int(zeros))
+        for number, zeros in enumerate(compared.zeros_by_replicate)
+    ]
+    return _error_frame(compared.level, compared.query, each, quantiles)
+
+
+def _error_frame(level: str, query: str, replicates: list[ValueCounts], quantiles: Sequence[float]) -> pd.DataFrame:
+    counted = merged_counts(replicates)
+    pooled = statistics_of(counted, quantiles=quantiles)
     spread = dict.fromkeys(pooled, np.nan)
-    if compared.replicates > 1:
-        each = [
-            statistics(compared.value[compared.replicate == number], zeros=int(zeros), quantiles=quantiles)
-            for number, zeros in enumerate(compared.zeros_by_replicate)
-        ]
+    if len(replicates) > 1:
+        each = [statistics_of(replicate, quantiles=quantiles) for replicate in replicates]
         spread = {name: _standard_error([figures[name] for figures in each]) for name in pooled}
     return pd.DataFrame(
         {
-            "level": compared.level,
-            "query": compared.query,
+            "level": level,
+            "query": query,
             "statistic": list(pooled),
             "value": list(pooled.values()),
             "sampling_error": list(spread.values()),
-            "n": compared.n,
-            "replicates": compared.replicates,
+            "n": counted.n,
+            "replicates": len(replicates),
         }
     )
 
 
 def statistics(value: NDArray[Any], *, zeros: int = 0, quantiles: Sequence[float] = ()) -> dict[str, float]:
     """The statistics of residuals by name; without residuals, errors are 0 and all counts are exact."""
+    return statistics_of(value_counts(value, zeros=zeros), quantiles=quantiles)
+
+
+def statistics_of(signed: ValueCounts, *, quantiles: Sequence[float] = ()) -> dict[str, float]:
+    """The statistics of residuals that are counted by value."""
     further = {f"p{100 * share:g}_abs": share for share in quantiles}
     wrong = [share for share in further.values() if not 0 <= share <= 1]
     if wrong:
         raise InputError(f"quantiles are shares from 0 to 1, such as 0.99. Got {wrong[0]} instead.")
-    if len(value) + zeros == 0:
+    if signed.n == 0:
         return dict.fromkeys([*STATISTICS, *further], 0.0) | {"share_exact": 1.0}
-    signed = value_counts(value, zeros=zeros)
     size = signed.absolute()
     return {
         "median_abs": size.percentile(50),

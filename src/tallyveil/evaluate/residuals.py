@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tallyveil._arrays import Bools, Integers
 from tallyveil._compiled import compiled
 from tallyveil.errors import InputError
-from tallyveil.evaluate.sources import Place, Source, people_of, sources_of, tables_of
+from tallyveil.evaluate.sources import Place, Source, SparseTable, people_of, sources_of, tables_of
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
@@ -155,7 +155,7 @@ def residuals(
     sources = sources_of(released)
     true = next(tables_of(people, people, place))
     parts = [
-        _union(*true, *table)
+        union_of(true, table)
         for number, source in enumerate(sources)
         for table in tables_of(source, people, place, f"release {number + 1}: " if len(sources) > 1 else "")
     ]
@@ -202,6 +202,12 @@ def _parents(spine: Spine, level: str | None, units: int) -> Integers:
     if level is None or spine.depth(level) == 0:
         return np.arange(units, dtype=np.int64)
     return spine.parents(level)
+
+
+def union_of(true: SparseTable, released: SparseTable) -> tuple[NDArray[Any], ...]:
+    """Entries that are in either table: unit, row, and the count in each (0 where it is missing)."""
+    entries: tuple[NDArray[Any], ...] = _union(*true, *released)
+    return entries
 
 
 @compiled

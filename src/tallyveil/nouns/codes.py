@@ -74,9 +74,14 @@ def joined_paths(paths: Sequence[Codes]) -> Codes:
     return whole
 
 
-def positions(known: Codes, wanted: Codes) -> Integers:
-    """Return the position of each wanted code among the known ones, or -1."""
-    in_order = bool((known[1:] > known[:-1]).all())  # true if codes begin with the parent's code
+def rising(codes: Codes) -> bool:
+    """Whether each code comes after the one before it, as it does where codes begin with the parent's code."""
+    return bool((codes[1:] > codes[:-1]).all())
+
+
+def positions(known: Codes, wanted: Codes, *, in_order: bool | None = None) -> Integers:
+    """Return the position of each wanted code among the known ones, or -1; ``in_order`` if these are known to rise."""
+    in_order = rising(known) if in_order is None else in_order
     order = np.arange(len(known)) if in_order else np.argsort(known, kind="stable")
     place = np.searchsorted(known, wanted, sorter=None if in_order else order)
     position = order[np.minimum(place, len(known) - 1)]
@@ -95,6 +100,8 @@ def single_positions(known: Codes, wanted: Codes) -> Integers:
 
 def repeated(codes: Codes) -> tuple[int, int] | None:
     """Return the positions of two equal codes, if there are any."""
+    if rising(codes):
+        return None
     order = np.argsort(_sort_key(codes), kind="stable")
     again = np.flatnonzero(codes[order][1:] == codes[order][:-1])
     return (int(order[again[0]]), int(order[again[0] + 1])) if len(again) else None
@@ -102,10 +109,9 @@ def repeated(codes: Codes) -> tuple[int, int] | None:
 
 def path_order(paths: Sequence[Codes]) -> Integers:
     """Return the order that sorts the rows by their paths, from the coarsest code to the finest."""
-    keys = [_sort_key(path) for path in paths]
-    if _in_order(keys):  # as most lists of units are
+    if _in_order(paths):  # as most lists of units are
         return np.arange(len(paths[0]), dtype=np.int64)
-    return np.lexsort(keys[::-1]).astype(np.int64)
+    return np.lexsort([_sort_key(path) for path in reversed(paths)]).astype(np.int64)
 
 
 def unit_starts(paths: Sequence[Codes]) -> list[Integers]:
@@ -179,8 +185,7 @@ def refuse_codes_outside_their_parent(
     for depth in range(1 + named_root, len(levels)):
         unit_codes, parent_codes = codes[depth], parents[depth - 1]
         width = parent_codes.dtype.itemsize
-        numeric = all(_sort_key(column).dtype.kind == "i" for column in (unit_codes, parent_codes))
-        if unit_codes.dtype.itemsize <= width or not numeric:
+        if unit_codes.dtype.itemsize <= width or not (_all_digits(unit_codes) and _all_digits(parent_codes)):
             continue
         inside = unit_codes.astype(f"S{width}") == parent_codes
         if inside.mean() > 0.5 and not inside.all():
@@ -193,13 +198,13 @@ def refuse_codes_outside_their_parent(
             )
 
 
-def _in_order(keys: Sequence[NDArray[Any]]) -> bool:
-    """Whether rows are in the order of their keys, of which the first counts most."""
-    tied = np.ones(max(0, len(keys[0]) - 1), dtype=np.bool_)
-    for key in keys:
-        if (tied & (key[1:] < key[:-1])).any():
+def _in_order(paths: Sequence[Codes]) -> bool:
+    """Whether rows are in the order of their paths."""
+    tied = np.ones(max(0, len(paths[0]) - 1), dtype=np.bool_)
+    for path in paths:
+        if (tied & (path[1:] < path[:-1])).any():
             return False
-        tied &= key[1:] == key[:-1]
+        tied &= path[1:] == path[:-1]
     return True
 
 
@@ -210,9 +215,13 @@ def _mixed(column: ArrayLike) -> bool:
 
 def _sort_key(codes: Codes) -> NDArray[Any]:
     """Return numbers that sort as the codes do, if the codes are digits of one length (numbers sort faster)."""
+    return codes.astype(np.int64) if _all_digits(codes) else codes
+
+
+def _all_digits(codes: Codes) -> bool:
+    """Whether the codes are digits of one length, few enough for a whole number."""
     width = codes.dtype.itemsize
-    if width <= 18:
-        letters = codes.view(np.uint8).reshape(len(codes), width)
-        if ((letters >= ord("0")) & (letters <= ord("9"))).all():
-            return codes.astype(np.int64)
-    return codes
+    if width > 18:
+        return False
+    letters = codes.view(np.uint8).reshape(len(codes), width)
+    return bool(((letters >= ord("0")) & (letters <= ord("9"))).all())

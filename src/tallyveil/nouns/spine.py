@@ -186,6 +186,8 @@ class Spine:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Spine):
             return NotImplemented
+        if self is other:
+            return True
         if self.levels != other.levels:
             return False
         parts = zip(self.codes + self.first_child, other.codes + other.first_child, strict=True)

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook
 from tallyveil.files.tables.codebook_toml import read_codebook
-from tallyveil.files.tables.columns import Batch
-from tallyveil.files.tables.entries import Entries, wide_columns
+from tallyveil.files.tables.entries import Entries, kept_rows, wide_columns
 from tallyveil.files.tables.geography import read_units
 from tallyveil.files.tables.sources import Source, batches, column_names
 from tallyveil.nouns.histogram import Histogram
@@ -45,14 +44,17 @@ def read_counts(
     stamps, kept_by = codebook_stamps(book, listed=units is not None), book.filter
     if not all(book.attributes.values()):
         book = _with_labels_from(source, book)
-    entries = Entries(book if units is None else replace(book, names={}))  # names come from the list of units
-    for batch in batches(source, book.form, sheet=book.sheet):
-        entries.add(_kept(batch, book))
-    entries.refuse_wrong_totals()
-    spine = read_units(units, book) if units is not None else entries.spine()
-    name = entries.name
+    if units is None:
+        entries = Entries(book)
+        entries.read(batches(source, book.form, sheet=book.sheet))
+        spine = entries.spine()
+    else:  # names come from the list of units
+        spine = read_units(units, book)
+        entries = Entries(replace(book, names={}), spine)
+        entries.read(batches(source, book.form, sheet=book.sheet))
+    name, (unit, cell, count) = entries.name, entries.on(spine)
+    del entries  # it holds the same numbers
     try:
-        unit, cell, count = entries.on(spine)
         people = Histogram.from_entries(spine, book.schema, unit=unit, cell=cell, count=count)
     except InputError as problem:
         raise problem.located(name) from None
@@ -100,18 +102,11 @@ def _refuse_counts(name: str, unused: list[str]) -> None:
         )
 
 
-def _kept(batch: Batch, book: Codebook) -> Batch:
-    """The rows that the codebook keeps."""
-    for column, value in book.where.items():
-        batch = batch.where(column, str(value))
-    return batch
-
-
 def _with_labels_from(source: Source, book: Codebook) -> Codebook:
     labels_met: dict[str, set[str]] = {name: set() for name, labels in book.attributes.items() if not labels}
     for batch in batches(source, book.form, sheet=book.sheet):
         for name in labels_met:
-            values = pc.unique(_kept(batch, book).written(name)).to_pylist()
+            values = pc.unique(kept_rows(batch, book).written(name)).to_pylist()
             labels_met[name].update(value for value in values if value is not None)
     attributes = {name: labels or tuple(sorted(labels_met[name])) for name, labels in book.attributes.items()}
     return replace(book, attributes=attributes)
