@@ -3,6 +3,7 @@
     python bench/country.py                  25,000 to 300,000 blocks, and the exponents
     python bench/country.py --persons 331449281      the whole country
     python bench/country.py --estimator tree         with information from the levels below
+    python bench/country.py --table docs/scale.csv   keeps the figures for docs/scale.md, beside those of other sizes
 
 Each step runs in a process of its own, so that its peak memory is its own; reading, solving and writing are three steps
 of one process. Beside them, a plain pass over the same data in the same run: read, sum to all levels and write with
@@ -12,6 +13,7 @@ pyarrow alone.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import resource
@@ -27,6 +29,7 @@ import numpy as np
 
 STRATEGY = "pl94-2020-us-persons"
 Row = dict[str, object]
+COLUMNS = ["blocks", "persons", "step", "wall time (s)", "CPU time (s)", "peak memory (GiB)"]
 
 
 @contextmanager
@@ -132,12 +135,27 @@ def measured(place: Path, persons: int, estimator: str, wanted: list[str]) -> li
     return rows
 
 
+def keep(table: Path, persons: int, blocks: int, rows: list[Row]) -> None:
+    """Write the figures of one size into a table, in place of older ones of that size."""
+    lines = list(csv.reader(table.open())) if table.exists() else [COLUMNS]
+    shown = f"{blocks:,}", f"{persons:,}"
+    kept = [line for line in lines[1:] if line[1] != shown[1]]
+    kept += [
+        [*shown, str(row["step"]), *(f"{float(str(row[name])):.3g}" for name in ("wall", "cpu", "peak"))]
+        for row in rows
+    ]
+    kept.sort(key=lambda line: int(line[0].replace(",", "")))
+    with table.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *kept])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--persons", type=int, nargs="*", default=[1_025_000, 3_700_000, 12_300_000])
     parser.add_argument("--steps", nargs="*", default=list(STEPS))
     parser.add_argument("--estimator", choices=["topdown", "tree"], default="topdown")
     parser.add_argument("--place", type=Path)
+    parser.add_argument("--table", type=Path)
     parser.add_argument("--step", choices=STEPS)
     asked = parser.parse_args()
     if asked.step:
@@ -153,6 +171,8 @@ def main() -> None:
         blocks = next((int(str(row["blocks"])) for row in rows if "blocks" in row), persons)
         spent = {str(row["step"]): float(str(row["wall"])) for row in rows}
         found[blocks] = spent
+        if asked.table is not None:
+            keep(asked.table, persons, blocks, rows)
         if {"write", "verify", "evaluate", "solve"} <= spent.keys():
             around = spent["write"] + spent["verify"] + spent["evaluate"]
             print(f"write, verify and evaluate together: {around:.1f} s, {around / spent['solve']:.2f} times the solve")
