@@ -9,7 +9,7 @@ ROOT = Path(tallyveil.__file__).parent
 
 # Rows from the top; within a row from the left. A name stands for a module or a whole folder.
 ROWS = [
-    ["errors", "_arrays", "_compiled", "_frozen", "_typed", "_workers"],
+    ["errors", "_arrays", "_compiled", "_frozen", "_typed", "_memory", "_workers"],
     [
         *(
             "nouns.codes",

@@ -72,6 +72,14 @@ Workers = Annotated[
 Threads = Annotated[
     int | None, typer.Option(help="Number of threads (default: all cores). The result does not depend on it.")
 ]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Memory that this process may use, such as 4G: near it, pieces run one at a time; a run that would need "
+        "more is refused before noise is drawn. The result does not depend on it.",
+    ),
+]
 ClusterAddress = Annotated[
     str | None,
     typer.Option(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def protect(
+    context: typer.Context,
     data: options.Data,
     codebook: options.AnyCodebook = None,
     file_format: options.Format = None,
@@ -125,6 +126,7 @@ def protect(
     threads: options.Threads = None,
     cluster: options.ClusterAddress = None,
     allow_plaintext: options.AllowPlaintext = False,
+    memory: options.Memory = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show noise, time and file sizes without spending budget or writing files.")
     ] = False,
@@ -148,6 +150,7 @@ def protect(
         from tallyveil.files.work_folder import refuse_target
 
         refuse_target(output)
+    from tallyveil._memory import gibibytes, memory_limit, peak
     from tallyveil.cli.clusters import cluster_place
     from tallyveil.cli.optimising import optimised_spine, refuse_unmeasurable, refuse_without_optimising
     from tallyveil.cli.reading import read_people
@@ -166,6 +169,7 @@ def protect(
     if seed is not None and key_file is not None:
         raise InputError("--seed and --key-file are both given. A seed is for research; a key file for publication.")
     options.check_threads(threads)
+    context.with_resource(memory_limit(memory))
     place = cluster_place(cluster, allow_plaintext=allow_plaintext, threads=threads)
     if place is not None:
         place.refuse_plaintext(seeded=seed is not None)
@@ -235,6 +239,8 @@ def protect(
         about=about,
         ledger=None if ledger is None else Spending(ledger=ledger, sign_with=sign),
     )
+    if memory is not None:
+        typer.echo(f"memory: {gibibytes(peak())} at most, {memory} allowed", err=True)
     summarise(release, output, as_json=as_json)
 
 

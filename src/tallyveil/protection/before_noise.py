@@ -7,19 +7,22 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
+from tallyveil._memory import refuse_need
 from tallyveil.engine.constraints import check_counts
 from tallyveil.engine.feasibility import check_feasible
 from tallyveil.engine.run_limits import RunLimits, run_limits
 from tallyveil.errors import BudgetError, FolderError
 from tallyveil.files.release_folder.measurement_files import planned_sizes
+from tallyveil.files.release_folder.write_folder import LEVEL_PIECE
 from tallyveil.mechanisms.measure import exact_answers
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Pair
-from tallyveil.release.plan import effort_of, human_bytes, public_persons
+from tallyveil.release.plan import effort_of, human_bytes, level_queries, public_persons
 
+MACHINE_CODE = 400 << 20  # bytes that compiled kernels and their scratch take, whatever the size of the tables
 SURELY = 0.1  # of the estimated size of a release is surely needed: zeros in tables compress well
 
 
@@ -59,6 +62,17 @@ def refuse_full_disk(
             f"{folder}: the release takes about {human_bytes(size)}, and only {human_bytes(free)} are free there. Name "
             f"a folder on a larger disk, or publish fewer measurements."
         )
+
+
+def refuse_little_memory(people: Histogram, strategy: Strategy) -> None:
+    """Refuse to begin where protecting and writing would not keep the limit on memory, if there is one."""
+    solving = MACHINE_CODE + 3 * people.leaves.nbytes  # the level above, a level in pieces, and joined
+    columns = (
+        sum(people.schema.query(query).size for query in level_queries(strategy, people.schema, level)) * units
+        for level, units in ((level, people.spine.size(level)) for level in people.spine.levels)
+    )
+    writing = people.leaves.nbytes + 4 * 8 * min(max(columns), LEVEL_PIECE)
+    refuse_need(max(solving, writing), "protecting these counts")
 
 
 def _refuse_fixed_population(limits: RunLimits) -> None:

@@ -41,7 +41,7 @@ from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey, Seal
 from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.strategy import Strategy
-from tallyveil.protection.before_noise import checked_limits, refuse_full_disk
+from tallyveil.protection.before_noise import checked_limits, refuse_full_disk, refuse_little_memory
 from tallyveil.protection.resuming import KeptWork, job_seal, kept_work
 from tallyveil.protection.spending import Spending, booking
 from tallyveil.release.about import About
@@ -185,6 +185,7 @@ def protect_to_folder(
         check_estimable(run)
     refuse_full_disk(folder, run.people, strategy, pairs, optimised=optimised)
     limits = run.limits()
+    refuse_little_memory(run.people, run.strategy)
     with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work, booking(ledger) as budget:
         release, noisy = _protected(
             run, limits, work, reserve=lambda made: budget.reserve(run.entry(Path(folder).name, made))

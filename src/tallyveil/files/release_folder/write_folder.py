@@ -54,6 +54,8 @@ from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.plan import level_queries
 from tallyveil.release.release import Release
 
+LEVEL_PIECE = 1 << 24  # numbers of a level's table that are written together
+
 
 def write_release(
     release: Release,
@@ -176,7 +178,9 @@ def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: i
         list(run(lambda name: write_table(tables[name], place / name), tables))
 
 
-def _level_pieces(histogram: Histogram, level: str, queries: Sequence[str], size: int = 1 << 24) -> Iterator[pa.Table]:
+def _level_pieces(
+    histogram: Histogram, level: str, queries: Sequence[str], size: int = LEVEL_PIECE
+) -> Iterator[pa.Table]:
     """A level's table in pieces, since a nation's may not fit into memory; the next is made while one is written."""
     counts, units = histogram.at(level), np.arange(histogram.spine.size(level))
     step = max(1, size // max(1, sum(histogram.schema.query(query).size for query in queries)))

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallyveil._arrays import AnyIntegers, Integers
+from tallyveil._memory import refuse_beyond_limit
 from tallyveil._workers import workers_ahead
 from tallyveil.errors import DataError, InputError, UnknownUnitError
 from tallyveil.files.tables.codebook import Codebook
@@ -66,7 +67,9 @@ class Entries:
     def read(self, batches: Iterable[Batch]) -> None:
         """Add the entries of batches, several at a time."""
         with workers_ahead() as run:
-            self._parts += [part for part in run(self._part, batches) if part is not None]
+            for part in run(self._part, batches):
+                refuse_beyond_limit(f"reading {self.name}")
+                self._parts += [part] if part is not None else []
         self._refuse_wrong_totals()
 
     def _part(self, batch: Batch) -> _Part | None:
