@@ -209,9 +209,13 @@ class Marginal:
 
     def answers(self, x: Floats) -> Floats:
         """The answers from coordinates (units x dense cells x columns): units x rows."""
+        return self.answers_of_dense(self.dense @ x)
+
+    def answers_of_dense(self, x: Floats) -> Floats:
+        """The answers from coordinates of dense rows (units x dense rows x columns): units x rows."""
         of, units = self.decomposition, len(x)
         natural = np.zeros((units, len(self.dense), math.prod(f.shape[1] for f in self.factors)))
-        natural[:, :, of.order] = self.dense @ x
+        natural[:, :, of.order] = x
         shaped = natural.reshape(units, len(self.dense), *(f.shape[1] for f in self.factors))
         for axis, factor in enumerate(self.factors):
             shaped = _along(shaped, axis + 2, factor)
@@ -232,8 +236,12 @@ class Marginal:
         dense = np.einsum("ntri,ri->ntr", self.dense @ V, self.dense)
         largest = (np.sqrt(np.maximum(np.einsum("ntii->nti", V), 0.0)) @ self.dense.T) ** 2
         dense[dense <= EXACT * largest] = 0.0  # nothing but rounding
-        out = np.empty((len(V), self.query.size))
-        out[:, self.rows.reshape(-1)] = np.einsum("ntr,ts->nrs", dense, self.squares).reshape(len(V), -1)
+        return self.variances_of_dense(dense)
+
+    def variances_of_dense(self, dense: Floats) -> Floats:
+        """The variances of the answers from those of dense rows (units x subsets x dense rows): units x rows."""
+        out = np.empty((len(dense), self.query.size))
+        out[:, self.rows.reshape(-1)] = np.einsum("ntr,ts->nrs", dense, self.squares).reshape(len(dense), -1)
         return out
 
 

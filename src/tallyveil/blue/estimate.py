@@ -14,11 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from tallyveil._arrays import Floats, Integers
-from tallyveil.blue.decomposition import Marginal
-from tallyveil.blue.downward import estimate_places
-from tallyveil.blue.figures import covariance_of_rows
 from tallyveil.blue.information import information_words
 from tallyveil.blue.parts import level_answers, matters, reaches
+from tallyveil.blue.place_figures import figures_of_places, joint_figures
 from tallyveil.blue.places import places_of
 from tallyveil.blue.pose import pose
 from tallyveil.blue.problem import Problem
@@ -217,12 +215,10 @@ def of_leaf_places(
             if not any(matters(problem, query) for query in queries):
                 continue
             members = [members_of_leaves(problem, measurements, inside)]
-            found = estimate_places(problem, places_of(problem, members, last - first, joint=False))
-            assert found.x is not None
-            for query, (answers, variances) in sums.items():
-                marginal = problem.decomposition.marginal(query)
-                answers += marginal.answers(found.x)
-                variances += marginal.variances(found.V)
+            places = places_of(problem, members, last - first, joint=False)
+            for query, (answers, variances) in zip(queries, figures_of_places(problem, places, queries), strict=True):
+                sums[query][0][:] += answers
+                sums[query][1][:] += variances
         for query, (answers, variances) in sums.items():
             yield query, first, (answers, np.sqrt(variances))
 
@@ -280,11 +276,9 @@ def _jointly(
                 number, units, place = members_of_leaves(problem, measurements, group.owner)
                 members.append((number, units, place + start))
             start += len(group.codes)
-        found = estimate_places(problem, places_of(problem, members, places, joint=True))
-        assert found.x is not None
-        marginals = [problem.decomposition.marginal(query) for query in queries]
-        answers += np.concatenate([marginal.answers(found.x) for marginal in marginals], axis=1)
-        whole += _without_exact(covariance_of_rows(problem.decomposition, marginals, found.V), marginals, found.V)
+        more, covariance = joint_figures(problem, places_of(problem, members, places, joint=True), queries)
+        answers += more
+        whole += covariance
     deviations = np.sqrt(np.maximum(np.diag(whole), 0.0)).reshape(places, -1)
     tables, chosen, start = [], [], 0
     first = dict(zip((query.name for query in queries), rows[:-1].tolist(), strict=True))
@@ -312,14 +306,6 @@ class _Group(NamedTuple):
 
 def _parsed(schema: Schema, names: Sequence[str]) -> list[Query]:
     return [schema.query(name) for name in names]
-
-
-def _without_exact(covariance: Floats, marginals: Sequence[Marginal], V: Floats) -> Floats:
-    """Covariances with zeros for figures that are exact, where rounding left something."""
-    places = np.arange(len(V))
-    variances = np.concatenate([marginal.variances(V[places, places]) for marginal in marginals], axis=1).reshape(-1)
-    known = variances > 0
-    return np.where(known[:, None] & known, covariance, 0.0)
 
 
 def owners(spine: Spine, level: str) -> Integers:

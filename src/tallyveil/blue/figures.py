@@ -16,12 +16,28 @@ def covariance_of_rows(decomposition: Decomposition, marginals: Sequence[Margina
     ``V`` is places x places x subsets x dense cells x dense cells. With weights w = w_D (x) w_1 (x) w_2 ... the
     covariance of two figures is the sum over subsets T of prod_i <w_i, v_i>_{T,i} times w_D' V_T v_D.
     """
-    dense = np.concatenate([_dense_weights(marginal) for marginal in marginals])
+    dense = stacked_dense_rows(marginals)
+    return covariance_from_dense_rows(decomposition, marginals, dense @ V @ dense.T)
+
+
+def stacked_dense_rows(marginals: Sequence[Marginal]) -> Floats:
+    """The dense rows of some queries, query by query."""
+    return np.concatenate([marginal.dense for marginal in marginals])
+
+
+def covariance_from_dense_rows(
+    decomposition: Decomposition, marginals: Sequence[Marginal], covariance: Floats
+) -> Floats:
+    """``covariance_of_rows`` from covariances of dense rows: places x places x subsets x dense rows x dense rows."""
+    starts = np.cumsum([0, *(len(marginal.dense) for marginal in marginals)])
+    dense = np.concatenate(
+        [start + _places_of_rows(marginal)[0] for start, marginal in zip(starts, marginals, strict=False)]
+    )
     parts = [
         np.concatenate([_label_weights(marginal)[i] for marginal in marginals])
         for i in range(len(decomposition.symmetric))
     ]
-    places, rows = len(V), len(dense)
+    places, rows = len(covariance), len(dense)
     out = np.zeros((places, rows, places, rows))
     for number, subset in enumerate(decomposition.subsets):
         inside = dict(zip(decomposition.kept, subset, strict=True))
@@ -31,13 +47,8 @@ def covariance_of_rows(decomposition: Decomposition, marginals: Sequence[Margina
             overlap *= part @ part.T
         for one in range(places):
             for other in range(places):
-                out[one, :, other] += overlap * (dense @ V[one, other, number] @ dense.T)
+                out[one, :, other] += overlap * covariance[one, other, number][np.ix_(dense, dense)]
     return out.reshape(places * rows, places * rows)
-
-
-def _dense_weights(marginal: Marginal) -> Floats:
-    """The dense cells of each row of a query."""
-    return marginal.dense[_places_of_rows(marginal)[0]]
 
 
 def _label_weights(marginal: Marginal) -> list[Floats]:

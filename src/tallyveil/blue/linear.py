@@ -66,7 +66,9 @@ def conditioned(V: Floats, rows: Floats, subsets: Bools) -> tuple[Floats, Floats
 def without_dust(V: Floats, before: Floats) -> Floats:
     """Covariances with exact zeros where rounding left something that is nothing beside the variances before."""
     largest = np.einsum("ntii->nti", before).max(axis=2, initial=0.0)
-    return np.where(np.abs(V) <= DUST * largest[:, :, None, None], 0.0, V)
+    noisy = np.einsum("ntii->nti", V) > 10 * DUST * largest[:, :, None]
+    kept = (np.abs(V) > DUST * largest[:, :, None, None]) & noisy[:, :, :, None] & noisy[:, :, None, :]
+    return np.where(kept, V, 0.0)
 
 
 def sums(values: Floats, number: Integers) -> Floats:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallyveil._arrays import Floats, Integers
+from tallyveil.blue.careful_figures import answers_of_stage, determined
 from tallyveil.blue.downward import whole_tree
 from tallyveil.blue.problem import Problem
+from tallyveil.errors import UndeterminedError
 from tallyveil.nouns.schema import Query
 
 
@@ -35,17 +37,26 @@ def matters(problem: Problem, query: Query) -> bool:
 
 def reaches(problems: Sequence[Problem], level: str, query: Query) -> bool:
     """Whether the measurements determine a query at a level."""
-    return all(
-        any(one.stage.level == level for one in problem.stages) for problem in problems if matters(problem, query)
-    )
+    return all(_reached(problem, level, query) for problem in problems if matters(problem, query))
+
+
+def _reached(problem: Problem, level: str, query: Query) -> bool:
+    number = next((number for number, one in enumerate(problem.stages) if one.stage.level == level), None)
+    return number is not None and (not problem.with_care or determined(problem, number, query))
 
 
 def check_reached(problems: Sequence[Problem], queries: Mapping[str, Sequence[Query]]) -> None:
     """Refuse queries at levels at which the measurements do not determine them."""
     for level, asked in queries.items():
         for problem in problems:
-            if any(matters(problem, query) for query in asked):
-                problem.place(level)
+            for query in asked:
+                if matters(problem, query):
+                    number = problem.place(level)
+                    if problem.with_care and not determined(problem, number, query):
+                        raise UndeterminedError(
+                            f"what was measured at level {level!r} does not determine {query.name}. Ask for a coarser "
+                            f"level or fewer attributes, or save more measurements (protect --measurements all)."
+                        )
 
 
 def level_answers(problems: Sequence[Problem], queries: Mapping[str, Sequence[Query]]) -> Iterator[LevelAnswers]:
@@ -72,14 +83,19 @@ def _of_one(problem: Problem, queries: Mapping[str, Sequence[Query]]) -> Iterato
     at = {problem.place(level): level for level in queries}
     if not at:
         return
+    if problem.with_care:
+        for number, level in at.items():
+            of, answers, variances = answers_of_stage(problem, number, queries[level])
+            yield LevelAnswers(level=level, units=np.arange(len(of)), of=of, answers=answers, variances=variances)
+        return
     for found in whole_tree(problem, to=max(at)):
-        level = at.get(found.number)
-        if level is None:
+        here = at.get(found.number)
+        if here is None:
             continue
-        marginals = {query.name: problem.decomposition.marginal(query) for query in queries[level]}
+        marginals = {query.name: problem.decomposition.marginal(query) for query in queries[here]}
         x = found.x
         yield LevelAnswers(
-            level=level,
+            level=here,
             units=found.units,
             of=found.of,
             answers={} if x is None else {name: marginal.answers(x) for name, marginal in marginals.items()},

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+import numpy as np
+
 from tallyveil.blue.coarser import coarsest
 from tallyveil.blue.parts import check_reached
-from tallyveil.blue.problem import Problem, problems_of
+from tallyveil.blue.problem import NO_NOISE, Problem, available_queries, exact_pairs, problems_of
 from tallyveil.errors import InputError
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.schema import Query
 from tallyveil.release.measurements import Measurements
+
+WIDE = 1e5  # ratio of variances above which covariances lose digits that matter
+MOST_STEPS = 50_000  # of the solution in square-root form, about a millisecond each
+MOST_NUMBERS = 1 << 25  # of the estimates of leaves
 
 
 def pose(
@@ -24,26 +30,67 @@ def pose(
 ) -> list[Problem]:
     """The problems that answer the queries of each level, and those of areas made of leaves.
 
-    If groupings and zeros tie too many cells together, or if the measurements determine the requested counts but not
-    all cells, the problem is posed on the coarsest schema that answers the request.
+    Problems that need care are solved in square-root form if the tree is not too large: those with variances of very
+    different size, and those where some levels are measured so coarsely that they would be left out. Otherwise, if
+    groupings and zeros tie too many cells together, or if the measurements determine the requested counts but not all
+    cells, the problem is posed on the coarsest schema that answers the request.
     """
     queries = [*(query for some in asked.values() for query in some), *areas]
     wanted = dict(asked)
     if areas:
         leaf = measurements.published.leaf
         wanted[leaf] = [*wanted.get(leaf, ()), *areas]
-    problems = None
-    try:
-        problems = problems_of(measurements, queries, facilities=facilities, noise=noise)
-        check_reached(problems, wanted)
-        return problems
-    except InputError:
+    posed: list[Problem] | None = None
+    with suppress(InputError):
+        posed = problems_of(measurements, queries, facilities=facilities, noise=noise)
+        if not loses(posed, measurements) and variance_ratio(measurements) <= WIDE:
+            return posed  # what they do not determine is refused where it is needed
+    with suppress(InputError):
+        (careful,) = problems_of(measurements, queries, facilities=facilities, noise=noise, with_care=True)
+        if affordable(careful):
+            return [careful]
+    with suppress(InputError):
+        if posed is not None:
+            check_reached(posed, wanted)
+            return posed
+    with suppress(InputError):
         coarser = coarsest(measurements, queries)
-        with suppress(InputError):
-            if coarser is not None:
-                summed = problems_of(measurements, queries, facilities=facilities, noise=noise, coarser=coarser)
-                check_reached(summed, wanted)
-                return summed
-        if problems is None:
-            raise
-        return problems  # what they do not reach is refused where it is needed
+        if coarser is not None:
+            summed = problems_of(measurements, queries, facilities=facilities, noise=noise, coarser=coarser)
+            check_reached(summed, wanted)
+            return summed
+    if posed is None:
+        return problems_of(measurements, queries, facilities=facilities, noise=noise)  # says why not
+    return posed
+
+
+def loses(problems: Sequence[Problem], measurements: Measurements) -> bool:
+    """Whether levels are left out although something that was measured or is exact there matters."""
+    schema = measurements.schema
+    exact = exact_pairs(measurements)
+    for problem in problems:
+        for level in problem.dropped:
+            names = [*available_queries(measurements, level), *(name for name, of in exact if of == level)]
+            if any(problem.decomposition.marginal(schema.query(name)).gram.any() for name in names):
+                return True
+    return False
+
+
+def variance_ratio(measurements: Measurements) -> float:
+    """The largest variance of a measurement over the smallest."""
+    variances = [
+        max(float(measurements.variances(level, name)[span]), NO_NOISE)
+        for level in measurements.spine.levels
+        for name in available_queries(measurements, level)
+        for span in np.unique(measurements.shares[level].spans).tolist()
+        if span > 0
+    ]
+    return max(variances) / min(variances) if variances else 1.0
+
+
+def affordable(problem: Problem) -> bool:
+    """Whether the solution in square-root form takes a minute at most, and its numbers fit into memory."""
+    decomposition, sizes = problem.decomposition, [information.stage.size for information in problem.stages]
+    cells, leaves = decomposition.dense_cells, sizes[-1]
+    steps = len(decomposition.subsets) * (2 * sum(sizes[:-1]) + leaves / 10) * max(1.0, (cells / 12) ** 3)
+    return steps <= MOST_STEPS and leaves * cells * decomposition.columns <= MOST_NUMBERS

@@ -13,6 +13,7 @@ from itertools import compress
 import numpy as np
 
 from tallyveil._arrays import Bools, Floats, Integers
+from tallyveil.blue.careful import Careful
 from tallyveil.blue.coarser import Coarser, RowSums
 from tallyveil.blue.decomposition import Decomposition
 from tallyveil.blue.linear import inverse_on
@@ -112,13 +113,22 @@ class StageInformation:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """A tree with what is measured at each stage; without ``ask`` only variances can be computed."""
+    """A tree with what is measured at each stage; without ``ask`` only variances can be computed.
+
+    With ``with_care`` it is solved in square-root form (``careful``), and its units may be partly undetermined.
+    """
 
     decomposition: Decomposition
     stages: Sequence[StageInformation]
     ask: Ask | None
     dropped: tuple[str, ...] = ()
     coarser: Coarser | None = None
+    with_care: bool = False
+
+    @cached_property
+    def careful(self) -> Careful:
+        """The solution in square-root form."""
+        return Careful(self)
 
     @property
     def last(self) -> int:
@@ -154,6 +164,7 @@ def problems_of(
     finest: str | None = None,
     saved_only: bool = True,
     together: bool = False,
+    with_care: bool = False,
 ) -> list[Problem]:
     """The problems that answer some queries from measurements: usually one.
 
@@ -162,7 +173,7 @@ def problems_of(
     the finest level at which all are determined. Without ``noise`` no answer is ever requested, and the answers that
     would be known are taken from the strategy. With ``coarser``, they are posed on its schema. Levels below ``finest``
     are left out but for their empty cells. So are answers that were not saved; unless ``saved_only`` is false, and they
-    are an error when they are requested.
+    are an error when they are requested. ``with_care`` there is one problem with all levels, whatever they determine.
     """
     spine, optimised = measurements.spine, measurements.optimised
     posed = _posed(measurements, coarser, noise=noise, saved_only=saved_only)
@@ -195,8 +206,10 @@ def problems_of(
             out[number] = replace(out[number], known=(*out[number].known, one))
         return out
 
-    reaching = _reaching(informations(whole), together=together)
     ask = measurements.ask if noise else None
+    if with_care:
+        return [Problem(decomposition=whole, stages=informations(whole), ask=ask, coarser=coarser, with_care=True)]
+    reaching = _reaching(informations(whole), together=together)
     problems = []
     for depth, subsets in reaching.items():
         part = replace(whole, subsets=subsets)
@@ -242,7 +255,7 @@ def _posed(measurements: Measurements, coarser: Coarser | None, *, noise: bool, 
         level: available_queries(measurements, level) if saved_only else list(strategy.queries[level])
         for level in measurements.spine.levels
     }
-    known = dict(measurements.exact) if noise else dict.fromkeys(_exact_pairs(measurements))
+    known = dict(measurements.exact) if noise else dict.fromkeys(exact_pairs(measurements))
     names = list(dict.fromkeys([*(name for some in available.values() for name in some), *(name for name, _ in known)]))
     queries = {name: schema.query(name) for name in names}
     possible = possible_cells(schema, strategy)
@@ -263,7 +276,7 @@ def _posed(measurements: Measurements, coarser: Coarser | None, *, noise: bool, 
     )
 
 
-def _exact_pairs(measurements: Measurements) -> list[tuple[str, str]]:
+def exact_pairs(measurements: Measurements) -> list[tuple[str, str]]:
     """The (query, level) pairs that are published exactly."""
     strategy, schema = measurements.strategy, measurements.schema
     pairs = [(one.query, one.level) for one in strategy.constraints if isinstance(one, Invariant)]
