@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tallyveil.blue.pose import WIDE, variance_ratio
 from tallyveil.blue.problem import Problem, available_queries
 from tallyveil.release.measurements import Measurements
 
@@ -52,6 +53,10 @@ def information_words(problems: Sequence[Problem], measurements: Measurements) -
         words += f"; exact: {_listed(exact)}"
     if any(not stage.opened.all() for stage in finest.stages):
         words += "; cells that constraints say are empty"
+    if not finest.with_care and (ratio := variance_ratio(measurements)) > WIDE:
+        words += (
+            f"; the variances differ by a factor of {ratio:.0e}, which costs about as many digits on so large a tree"
+        )
     return words
 
 

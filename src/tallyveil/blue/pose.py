@@ -16,7 +16,8 @@ from tallyveil.nouns.schema import Query
 from tallyveil.release.measurements import Measurements
 
 WIDE = 1e5  # ratio of variances above which covariances lose digits that matter
-MOST_STEPS = 50_000  # of the solution in square-root form, about a millisecond each
+HOPELESS = 1e11  # ratio of variances at which covariances are refused
+MOST_STEPS = 20_000  # of the solution in square-root form, about a millisecond each
 MOST_NUMBERS = 1 << 25  # of the estimates of leaves
 
 
@@ -49,6 +50,11 @@ def pose(
         (careful,) = problems_of(measurements, queries, facilities=facilities, noise=noise, with_care=True)
         if affordable(careful):
             return [careful]
+    if (ratio := variance_ratio(measurements)) > HOPELESS:
+        raise InputError(
+            f"the variances of the measurements differ by a factor of {ratio:.0e}, and a tree of this size is solved "
+            f"with covariances, which would leave no correct digit. Estimate from more even shares."
+        )
     with suppress(InputError):
         if posed is not None:
             check_reached(posed, wanted)
@@ -89,7 +95,7 @@ def variance_ratio(measurements: Measurements) -> float:
 
 
 def affordable(problem: Problem) -> bool:
-    """Whether the solution in square-root form takes a minute at most, and its numbers fit into memory."""
+    """Whether the solution in square-root form takes half a minute at most, and its numbers fit into memory."""
     decomposition, sizes = problem.decomposition, [information.stage.size for information in problem.stages]
     cells, leaves = decomposition.dense_cells, sizes[-1]
     steps = len(decomposition.subsets) * (2 * sum(sizes[:-1]) + leaves / 10) * max(1.0, (cells / 12) ** 3)

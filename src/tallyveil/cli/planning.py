@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tallyveil.nouns.optimised_spine import OptimisedSpine
     from tallyveil.privacy import Strategy
 
-MOST_LEAVES = 20_000  # the accuracy of larger trees takes more than seconds
+MOST_LEAVES = 1_000_000  # the accuracy of larger trees takes more than ten seconds
 
 
 def print_plan(
@@ -82,6 +82,8 @@ def print_plan(
     if accuracy is not None:
         typer.echo()
         _print_accuracy(strategy, accuracy)
+    elif people.spine.size(people.spine.leaf) > MOST_LEAVES:
+        typer.echo(f"\nThe accuracy of estimates is not computed here for more than {MOST_LEAVES:,} leaves.")
     typer.echo(f"\nThe guarantee, {agreement(strategy, people.schema)}:")
     print_account(guarantee)
     if constraints:
