@@ -249,7 +249,7 @@ def _result(
                 public, plan, pairs, facilities=facilities, replicates=replicates, seed=seed + 1000
             )
             table[f"released_{when}"] = [math.sqrt(squares[pair]) for pair in pairs]
-    predictions = [model.predict() for model in models]
+    predictions = [model.predicted for model in models]
     reached = pd.DataFrame(
         [
             {
@@ -284,7 +284,7 @@ def _table(models: Sequence[Model]) -> pd.DataFrame:
     """The standard deviations of every level and query, before and after."""
     import pandas as pd
 
-    squares = [model.mean_squares(model.predict()) for model in models]
+    squares = [model.mean_squares(model.predicted) for model in models]
     rows = []
     for level in models[0].strategy.levels:
         for query in dict.fromkeys(models[0].schema.query(name).name for name in models[0].queries):
@@ -308,7 +308,7 @@ def _notes(question: Question, plan: Strategy, models: Sequence[Model]) -> list[
         notes.append(f"Shares that minimise the {kind} of predicted mean squared errors of {_weighted(question)}.")
         objective = question.objective(models[1])
         assert objective is not None
-        before, after = (objective.value(model, model.predict())[0] for model in models)
+        before, after = (objective.value(model, model.predicted)[0] for model in models)
         less = -math.expm1((after - before) / 2)
         notes.append(f"Its root is {abs(less):.1%} {'lower' if less >= 0 else 'higher'} than before.")
         if goals:

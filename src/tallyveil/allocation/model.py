@@ -155,6 +155,11 @@ class Model:
         }
         return Prediction(shares=at, budget=whole, forward=forward, variances=variances, places=self.places)
 
+    @cached_property
+    def predicted(self) -> Prediction:
+        """The variances at the strategy's own shares and budget."""
+        return self.predict()
+
     def gradient(self, at: Prediction, of: Mapping[Pair, Floats]) -> tuple[Floats, float]:
         """The gradient by share, and by the budget, from that by the variances of nodes and rows."""
         total, by_budget = np.zeros(len(self.pairs)), 0.0

@@ -66,7 +66,7 @@ def objective_of(model: Model, weights: Mapping[Pair, float] | None, kind: Kind 
 
     What is exact has no error to lower and is left out.
     """
-    squares = model.mean_squares(model.predict())
+    squares = model.mean_squares(model.predicted)
     if weights is None:
         wanted = dict.fromkeys(model.places, 1.0)
     else:

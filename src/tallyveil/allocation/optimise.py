@@ -10,7 +10,7 @@ the best ones; there several starts are tried, and the gap says only how nearly 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from tallyveil.errors import InputError
 
 LARGEST = 1e4  # budget: far beyond any use
 SMALLEST = 1e-9
+GUESSES = 6  # of the least budget, before it is enclosed
 STEPS = 500
 REACH = 40.0  # of the free parameters
 
@@ -123,7 +124,7 @@ def solution_at(model: Model, objective: Objective, room: Room, shares: Floats, 
 
 
 def least_budget(model: Model, goals: Sequence[Goal], shares: Floats) -> float:
-    """The least budget at which given shares meet all goals, by bisection to nine digits."""
+    """The least budget at which given shares meet all goals, to nine digits."""
 
     def missed(budget: float) -> bool:
         at = model.predict(shares, budget)
@@ -131,15 +132,49 @@ def least_budget(model: Model, goals: Sequence[Goal], shares: Floats) -> float:
 
     if not missed(SMALLEST):
         return SMALLEST
-    low, high = SMALLEST, 1.0
+    low, high = _near(model, goals, shares, missed)
+    while high / low > 1 + 1e-9:
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if missed(middle) else (low, middle)
+    return high
+
+
+def _near(model: Model, goals: Sequence[Goal], shares: Floats, missed: Callable[[float], bool]) -> tuple[float, float]:
+    """Budgets just below and above the least one, since predictions of a large tree take seconds.
+
+    Variances are taken to be proportional to a power of the budget, which is nearly so where noise matters.
+    """
+    power, guess = 1 if model.strategy.mechanism == "gaussian" else 2, 1.0
+    for _ in range(GUESSES):
+        at = model.predict(shares, guess)
+        before, guess = guess, guess * _scale(at, goals) ** (1 / power)
+        if abs(guess / before - 1) < 1e-10:
+            break
+    guess, width = min(max(guess, SMALLEST), LARGEST), 4e-10
+    low = high = guess
     while missed(high):
-        low, high = high, 10 * high
-        if high > LARGEST:
+        low, high, width = high, high * (1 + width), 100 * width
+        if high > 10 * LARGEST:
             raise InputError(
                 f"no budget up to {LARGEST:,.0f} meets the goals ({'; '.join(goal.words() for goal in goals)}). "
                 f"Ask for less."
             )
-    while high / low > 1 + 1e-9:
+    while low == high or not missed(low):
+        high, low, width = low, max(low / (1 + width), SMALLEST), 100 * width
+    return low, high
+
+
+def _scale(at: Prediction, goals: Sequence[Goal]) -> float:
+    """By what all variances must be divided so that the goals are just met."""
+
+    def missed(factor: float) -> bool:
+        scaled = replace(at, variances={goal.pair: at.variances[goal.pair] / factor for goal in goals})
+        return any(goal.excess(scaled) > 0 for goal in goals)
+
+    low, high = 1e-18, 1e18
+    if missed(high) or not missed(low):
+        return 1.0
+    while high / low > 1 + 1e-12:
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if missed(middle) else (low, middle)
     return high
