@@ -43,6 +43,9 @@ def codebook(
         ),
     ] = None,
     count: Annotated[str | None, typer.Option(metavar="N", help="Column with the count (default: inferred).")] = None,
+    persons: Annotated[
+        bool, typer.Option("--persons", help="One row is one person, whatever numbers the table has.")
+    ] = False,
     dictionary: Annotated[
         Path | None,
         typer.Option(
@@ -51,6 +54,12 @@ def codebook(
     ] = None,
     sheet: Annotated[
         str | None, typer.Option(metavar="NAME", help="Sheet of an Excel file (default: the one with the most rows).")
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Encoding of a text file, such as cp1250 (default: the one its letters suggest)."
+        ),
     ] = None,
 ) -> None:
     """Draft a codebook for a table, and summarise what is read with it.
@@ -63,8 +72,9 @@ def codebook(
     (labels_from, units_from), and releases made with it are stamped until someone has checked the lists against a
     public source and removed these lines.
 
-    A draft that lacks something (no geography was found, or the table has values that cannot be read) is written too.
-    The command then says what to do, and exits with code 1.
+    Nothing is guessed that would change how many people are counted. If it is not clear which numbers are counts, or
+    which rows and columns are totals of others, the draft has FILL_IN in that place and a comment on what to write. The
+    command then exits with code 1, as it does if no geography is found or a value cannot be read.
 
     [bold]Examples[/bold]
 
@@ -84,8 +94,10 @@ def codebook(
         levels=_listed(levels),
         attributes=_listed(attributes),
         count=count,
+        persons=persons,
         dictionary=None if dictionary is None else read_dictionary(dictionary),
         sheet=sheet,
+        encoding=encoding,
     )
     text = f"# Drafted from {data.name}. Check the order of levels and the names and order of labels.\n"
     text += drafted.to_toml()
@@ -106,8 +118,9 @@ def _summarise(data: Path, drafted: Draft, output: Path | None) -> bool:
         _tell(line)
     if drafted.book.ignore:
         _tell(f"columns that are not used: {', '.join(drafted.book.ignore)}")
+    for words in drafted.missing:
+        _tell(f"{data}: the draft is incomplete: {words}")
     if drafted.missing:
-        _tell(f"{data}: the draft is incomplete: {' '.join(drafted.missing)}")
         return False
     try:
         with warnings.catch_warnings():
@@ -117,8 +130,6 @@ def _summarise(data: Path, drafted: Draft, output: Path | None) -> bool:
         _tell(f"the draft does not read the table yet: {problem}")
         return False
     typer.echo(one_line(f"{people.total():,} persons; {outline(people)}"), err=True)
-    for note in drafted.doubts:
-        _tell(note)
     typer.echo(FROM_DATA if drafted.book.labels_from else UNITS_FROM_DATA, err=True)
     if output is not None:
         command = f"tallyveil protect {data} --codebook {output} --epsilon 1 --plan"

@@ -17,6 +17,7 @@ from tallyveil.files.tables.form import PLAIN, FileForm
 from tallyveil.nouns.histogram import Filter
 from tallyveil.nouns.schema import Grouping, Schema
 
+FILL_IN = "FILL_IN"  # stands for what a person must write in a draft
 Layout = Literal["wide", "long", "persons"]
 COUNTS = (
     *("count", "counts", "n", "persons", "people", "population", "pop", "freq", "_freq", "frequency"),
@@ -198,6 +199,21 @@ class Codebook:
                 f"has only rows with {before.where[twice[0]]!r}. Remove one of them."
             )
         return Filter(where={**before.where, **self.where}, public=public)
+
+    def refuse_unfilled(self) -> None:
+        """Refuse a draft in which something is left for a person to write."""
+        places = {
+            "[geography] levels": self.levels,
+            "[attributes]": (*self.attributes, *(label for labels in self.attributes.values() for label in labels)),
+            "[table] count": (self.count,),
+            "[table] where": tuple(self.where.values()),
+            "[file] total_rows": tuple(value for values in self.form.total_rows.values() for value in values),
+        }
+        unfilled = [place for place, values in places.items() if FILL_IN in values]
+        if unfilled:
+            raise DataError(
+                f"the codebook still has {FILL_IN} under {', '.join(unfilled)}. The comment there says what to write."
+            )
 
     def _check_marks(self) -> None:
         for name in ("labels_from", "units_from"):

@@ -38,6 +38,7 @@ def read_spine(table: Source, codebook: Codebook) -> Spine:
     Rows that the codebook leaves out (``where``) do not count, if the table has the columns that say so. The table can
     be the one that the codebook describes, or a list of units.
     """
+    codebook.refuse_unfilled()
     parts = []
     for batch in _described(table, codebook):
         for column, value in codebook.where.items():

@@ -40,6 +40,7 @@ def read_counts(
     as drafted from it), and the filter that selected the rows.
     """
     book = codebook if isinstance(codebook, Codebook) else read_codebook(codebook)
+    book.refuse_unfilled()
     _check_columns(source, book, listed=units is not None)
     stamps, kept_by = codebook_stamps(book, listed=units is not None), book.filter
     if not all(book.attributes.values()):

@@ -13,4 +13,6 @@ class Asked:
     levels: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     count: str | None = None
+    persons: bool = False  # one row is one person
+    encoding: str | None = None  # of a text file
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # a dictionary

@@ -7,18 +7,21 @@ from dataclasses import dataclass
 
 from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
-from tallyveil.files.tables.draft.nesting import follows_from, identify_rows, nest, paths, same_units
+from tallyveil.files.tables.draft.nesting import count_paths, follows_from, identify_rows, nest, paths, same_units
 from tallyveil.files.tables.draft.view import Column
 from tallyveil.files.tables.draft.words import (
     is_age,
     is_attribute,
+    is_code_name,
     is_count,
     is_identifier,
     is_only_attribute,
+    is_place,
     is_remark,
     is_total,
 )
 
+_TOLD_APART = 0.5  # share of rows that differ from all others in a table of counts
 MOST_LABELS = 200
 MOST_CODES = 30  # different numbers that can be codes of labels
 _MOST_MISSING = 0.4  # share of empty cells that may be a label of their own
@@ -36,8 +39,28 @@ class Sorted:
 
 def may_be_codes(column: Column) -> bool:
     """Whether numbers may be codes of labels: a few that occur again and again, and zero only beside one or two."""
-    most = MOST_FLAGS if column.has_zero else MOST_CODES
+    most = MOST_FLAGS if column.has_nobody else MOST_CODES
     return 1 < column.size <= min(most, len(column.of_row) / 2) and not column.missing
+
+
+def possible_counts(geography: Geography, numbers: Sequence[Column]) -> list[str]:
+    """The columns of numbers that may say how many people a row stands for.
+
+    In a table of counts, the other columns tell most rows apart, whereas many persons are alike. A number that is
+    called a count, or a number among the levels that no name explains, is possible too.
+    """
+    view = geography.view
+    if any(is_identifier(c.name) and c.is_unique for c in view.columns.values()):
+        return []
+    levels = [view.columns[name] for name in geography.fields["levels"] if name in view.columns]
+    unexplained = [c for c in levels if c.is_number and not (c.is_code or is_place(c.name) or is_code_name(c.name))]
+    possible = []
+    for column in (*numbers, *unexplained):
+        others = [c for c in view.columns.values() if c is not column and not c.is_free_text]
+        named = is_count(column.name) or is_total(column.name)
+        if named or count_paths(others) > _TOLD_APART * view.rows:
+            possible.append(column.name)
+    return possible
 
 
 def sort_columns(geography: Geography, asked: Asked) -> Sorted:
@@ -85,7 +108,7 @@ def _is_of_units(geography: Geography, column: Column) -> str | None:
 def _is_coded(column: Column) -> bool:
     """Whether the numbers of a column are codes of labels, by their leading zeros or by the column's name."""
     named = is_count(column.name) or is_total(column.name)
-    return not named and (column.is_code or is_only_attribute(column.name) or is_age(column.name))
+    return not named and (column.is_code or column.is_year or is_only_attribute(column.name) or is_age(column.name))
 
 
 def _no_use(column: Column, *, forced: bool, only: bool) -> str | None:
@@ -105,7 +128,7 @@ def _no_use(column: Column, *, forced: bool, only: bool) -> str | None:
             return "numbers of records: an identifier" if is_identifier(column.name) else None
         if column.is_unique and len(column.of_row) >= FEW_ROWS:
             return "a different value in each row: an identifier or names"
-        if column.size == 1 and len(column.of_row) > 1 and not is_attribute(column.name):
+        if column.size == 1 and len(column.of_row) > 1 and (column.is_year or not is_attribute(column.name)):
             return f"one value only, {column.labels[0]!r}"
         if only:
             return "not among the attributes that were asked for"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tallyveil._arrays import Floats
+from tallyveil.files.tables.draft.column_sums import SEPARATORS, adds_up, amounts, is_proven, sums_among
 from tallyveil.files.tables.draft.view import Column
 from tallyveil.files.tables.draft.words import LABELS, is_total, plain, says_total
 
-SEPARATORS = (" - ", ": ", "; ", ", ", "_", " ", "-", ".", "|", "/")
 _AGE = r"([<>]? ?[0-9]|(ages?|aged|under|over|moins|plus|unter|uber|menos|mas)\b.*[0-9])"
-_SAMPLE = 5_000  # rows in which sums are compared
+_MOST = 0.5  # share of rows in which cells must sum to the total; the reader reports the others
 _MOST_RUNS = 300  # columns among which runs are searched
 
 
@@ -25,6 +25,8 @@ class Reading:
     labels: tuple[tuple[str, ...], ...]
     separators: tuple[str, ...] = ()
     total: str | None = None
+    sums: tuple[str, ...] = ()  # columns that only add up others
+    possible_sums: tuple[str, ...] = ()  # columns that may do so
 
     @property
     def columns(self) -> list[str]:
@@ -42,27 +44,66 @@ class Reading:
 
 
 def read_cells(columns: Sequence[Column], *, total: str | None = None) -> Reading:
-    """How to read columns of counts: as a product of labels if they have that form, and so that they sum to a total."""
-    names = {column.name: _values(column) for column in columns}
-    total = total or next((column.name for column in columns if is_total(column.name)), None)
-    cells = [name for name in names if name != total] or list(names)
-    if len(names) == 1:
-        return Reading(labels=(tuple(names),))
-    whole = Reading(labels=(tuple(cells),))
-    for reading in (*_products(cells), whole, *_runs(cells, names, total)):
-        if total is not None and fits(names, reading.columns, total):
-            return Reading(labels=reading.labels, separators=reading.separators, total=total)
-        if total is None and (found := _sum_of(names, reading.columns)):
-            return Reading(labels=reading.labels, separators=reading.separators, total=found)
-    largest = next(_products(cells), None)
-    covers = largest is not None and total is None and len(largest.columns) > 0.6 * len(cells)
-    return largest if largest is not None and covers else _without_total(whole, names)
+    """How to read columns of counts: as a product of labels if they have that form, and so that they sum to a total.
+
+    Columns that are sums of others are no cells, whatever they are called.
+    """
+    values = amounts(columns)
+    if len(values) == 1:
+        return Reading(labels=(tuple(values),))
+    found = sums_among(values)
+    sums = found.proven
+    named = total or next((name for name in values if is_total(name)), None)
+    largest = max(sums, key=lambda name: float(np.nansum(values[name])), default=None)
+    for whole_row in dict.fromkeys(name for name in (named, largest) if name is not None):
+        cells = [name for name in values if name != whole_row and name not in sums]
+        for reading in (*_products(cells), _single(cells), *_runs(cells, values, whole_row)) if cells else ():
+            fits = adds_up(values[whole_row], [values[name] for name in reading.columns], share=_MOST)
+            if fits and (whole_row == named or _are_sets(cells, reading, values, whole_row)):
+                return replace(reading, total=whole_row, sums=sums, possible_sums=found.possible)
+    cells = [name for name in values if name != named and name not in sums] or list(values)
+    product = next(_products(cells), None)
+    covers = product is not None and named is None and len(product.columns) > 0.6 * len(cells)
+    return replace(
+        product if product is not None and covers else _single(cells), sums=sums, possible_sums=found.possible
+    )
 
 
-def fits(values: dict[str, Floats], columns: Sequence[str], total: str) -> bool:
-    """Whether columns sum to the total in most rows; the reader will report the rows in which they do not."""
-    sums = np.sum([values[name] for name in columns], axis=0)
-    return bool(np.mean(sums == values[total]) > 0.5)
+def _are_sets(cells: Sequence[str], reading: Reading, values: dict[str, Floats], total: str) -> bool:
+    """Whether the cells that a reading leaves out count the same people once more, so that it leaves out nobody."""
+    used, open_set = set(reading.columns), list[Floats]()
+    for name in (cell for cell in cells if cell not in used):
+        open_set.append(values[name])
+        if adds_up(values[total], open_set):
+            open_set = []
+    return not open_set
+
+
+def _single(cells: Sequence[str]) -> Reading:
+    """All columns as the labels of one attribute."""
+    return Reading(labels=(tuple(cells),))
+
+
+def are_alike(reading: Reading) -> bool:
+    """Whether the names of columns show that they are labels of the same people: products, ages, words for sexes."""
+    if len(reading.labels) > 1:
+        return True
+    (labels,) = reading.labels
+    words = {plain(label) for label in labels}
+    known = any(words <= some for some in LABELS.values())
+    return known or _look_like_ages(labels) or (_first_word(labels) is not None and not _are_years(labels))
+
+
+def are_two_sets(columns: Sequence[Column], reading: Reading) -> bool:
+    """Whether the first cells and the last ones sum to the same in every row, so that they count the same people."""
+    values = amounts([column for column in columns if column.name in set(reading.columns)])
+    names = list(values)
+    ends = range(2, len(names) - 1) if len(reading.labels) == 1 else ()
+    return any(is_proven(np.sum([values[n] for n in names[:i]], axis=0), [values[n] for n in names[i:]]) for i in ends)
+
+
+def _are_years(labels: Sequence[str]) -> bool:
+    return all(re.search(r"\b(18|19|20)[0-9]{2}\b", label) for label in labels)
 
 
 def attribute_names(reading: Reading, taken: Sequence[str]) -> list[str]:
@@ -92,30 +133,6 @@ def _first_word(labels: Sequence[str]) -> str | None:
 
 def _look_like_ages(labels: Sequence[str]) -> bool:
     return len(labels) > 1 and all(re.match(_AGE, plain(label)) for label in labels)
-
-
-def _values(column: Column) -> Floats:
-    """The numbers in the first rows, NaN where a value is not a number."""
-    return column.numbers[column.of_row[:_SAMPLE]]
-
-
-def _sum_of(values: dict[str, Floats], columns: Sequence[str]) -> str | None:
-    """Another column that is the sum of these in nearly every row."""
-    sums = np.sum([values[name] for name in columns], axis=0)
-    others = [name for name in values if name not in set(columns)]
-    if len(columns) < 2 or not (sums > 0).any():
-        return None
-    return next((name for name in others if np.mean(sums == values[name]) > 0.9), None)
-
-
-def _without_total(whole: Reading, values: dict[str, Floats]) -> Reading:
-    """All columns as one attribute, except one that is the sum of the others, whatever it is called."""
-    (cells,) = whole.labels
-    sums = np.sum([values[name] for name in cells], axis=0)
-    for name in cells if len(cells) > 2 and (sums > 0).any() else ():
-        if np.mean(sums - values[name] == values[name]) > 0.9:
-            return Reading(labels=(tuple(cell for cell in cells if cell != name),), total=name)
-    return whole
 
 
 def _products(columns: Sequence[str]) -> Iterator[Reading]:

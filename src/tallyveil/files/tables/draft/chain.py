@@ -34,7 +34,7 @@ _ENOUGH_UNITS = 10  # of a column that nothing but its number of values distingu
 def infer_levels(view: View) -> list[Column]:
     """The levels, coarse to fine: by which column determines which, by words for places where codes repeat."""
     possible = [column for column in view.columns.values() if _may_be_level(view, column)]
-    candidates = _without_names([c for c in possible if not is_unit_name(c.name)] or possible)
+    candidates = _without_names(view, [c for c in possible if not is_unit_name(c.name)] or possible)
     chain = longest_chain(view, candidates, _weight, may_lie=lambda fine, coarse: _is_evidence(view, fine, coarse))
     if len(chain) == 1 and not _is_plausible(chain[0]):
         chain = []
@@ -104,14 +104,19 @@ def _is_plausible(column: Column) -> bool:
     return (column.is_unique or column.size >= _ENOUGH_UNITS) and not _is_plain_number(column)
 
 
-def _without_names(candidates: Sequence[Column]) -> list[Column]:
+def _without_names(view: View, candidates: Sequence[Column]) -> list[Column]:
     """The candidates without columns that name the units of another one."""
     ranked = sorted(candidates, key=_code_rank)
     kept: list[Column] = []
     for column in ranked:
-        if not any(_names_units_of(column, code) for code in kept):
+        if not any(_names_units_of(column, code) for code in kept if _may_have_names(view, code, column)):
             kept.append(column)
     return [column for column in candidates if column in kept]
+
+
+def _may_have_names(view: View, code: Column, names: Column) -> bool:
+    """Whether a column may hold codes of what another names: plain numbers do so only beside the names."""
+    return not _is_plain_number(code) or abs(view.position(code.name) - view.position(names.name)) == 1
 
 
 def _code_rank(column: Column) -> tuple[int, int]:
@@ -194,8 +199,8 @@ def _key(view: View, levels: Sequence[Column]) -> list[Column]:
 
 def _are_counts(columns: Sequence[Column]) -> bool:
     """Whether columns of numbers are counts: none has a few numbers without zero, as codes of answers do."""
-    answers = any(not column.has_zero and 1 < column.size <= _MOST_CODES for column in columns)
-    return not answers and any(c.has_zero or is_total(c.name) or is_count(c.name) for c in columns)
+    answers = any(not column.has_nobody and 1 < column.size <= _MOST_CODES for column in columns)
+    return not answers and any(c.has_nobody or is_total(c.name) or is_count(c.name) for c in columns)
 
 
 def _units_at_the_top(view: View, levels: Sequence[Column]) -> list[Column]:

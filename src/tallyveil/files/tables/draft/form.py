@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import re
 from collections import deque
@@ -14,8 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tallyveil._arrays import Bools
+from tallyveil.files.tables.draft.encodings import Encoding, likely_encoding
 from tallyveil.files.tables.draft.notes import Note
-from tallyveil.files.tables.draft.sums import marked_rows, total_marks
+from tallyveil.files.tables.draft.sums import Totals, find_totals, marked_rows
 from tallyveil.files.tables.draft.view import Column, View
 from tallyveil.files.tables.excel import is_workbook, sheet_rows
 from tallyveil.files.tables.form import PLAIN, FileForm, Row, is_filled, joined_names
@@ -26,18 +26,19 @@ _MOST_BYTES = 1 << 26  # of a text file; in larger ones only the start is looked
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,'\s\u00a0\u202f]*%?")
 
 
-def form_of_file(path: Path, sheet: str | None) -> tuple[FileForm, list[Note]]:
-    """Where the table in a file begins and ends, and its encoding."""
+def form_of_file(path: Path, sheet: str | None, asked: str | None = None) -> tuple[FileForm, list[Note]]:
+    """Where the table in a file begins and ends, and its encoding, unless the user asks for one."""
     if is_parquet(path):
         return PLAIN, []
-    encoding, whole = (None, True) if is_workbook(path) else _encoding(path)
+    found, whole = (None, True) if is_workbook(path) else _encoding(path)
+    encoding = asked or (found.name if found else None)
     rows = sheet_rows(path, sheet) if is_workbook(path) else text_rows(path, encoding)
     try:
         form = _form_of_rows(*_ends(rows, whole=whole), found_alone=is_workbook(path))
     except (csv.Error, UnicodeDecodeError, OSError, pa.ArrowException):  # the reader says what is wrong
         return PLAIN, []
     words = {
-        "encoding": encoding and "not UTF-8, so the file is taken as written by Windows; check letters with accents",
+        "encoding": _on_encoding(found) if found and not asked else "as asked for",
         "title_rows": "rows above the names of columns",
         "header_rows": 'rows with names of columns; a name has their parts, joined by ": "',
         "note_rows": "rows below the table",
@@ -47,11 +48,17 @@ def form_of_file(path: Path, sheet: str | None) -> tuple[FileForm, list[Note]]:
     return form, [Note(field=("file", name), text=words[name] or "") for name in stated]
 
 
-def form_of_table(view: View, form: FileForm, *, totals: bool = True) -> tuple[FileForm, list[Note]]:
+def form_of_table(view: View, form: FileForm, *, totals: bool = True) -> tuple[FileForm, list[Note], Totals]:
     """Which rows of a table are totals of others, and which cells are empty because the value above holds for them."""
-    marks = total_marks(view) if totals else {}
+    found = find_totals(view) if totals else Totals(marks={})
     strip = any(column.has_outer_spaces for column in view.columns.values())
-    down = _merged(list(view.columns.values()), ~marked_rows(view, marks))
+    kept = ~marked_rows(view, found.marks)
+    down = _merged(list(view.columns.values()), kept)
+    if down and totals:  # what sums are of shows only when each row has all of its labels
+        columns = {n: c.filled_down(kept) if n in down else c for n, c in view.columns.items()}
+        found = find_totals(replace(view, columns=columns))
+        down = _merged(list(view.columns.values()), ~marked_rows(view, found.marks))
+    marks = found.marks
     notes = []
     if marks:
         words = "rows that only repeat people of other rows, so they are left out"
@@ -61,23 +68,19 @@ def form_of_table(view: View, form: FileForm, *, totals: bool = True) -> tuple[F
     if strip:
         words = "some values differ only in the spaces around them, which are removed"
         notes.append(Note(field=("file", "strip"), text=words))
-    return replace(form, total_rows=marks, fill_down=down, strip=strip), notes
+    return replace(form, total_rows=marks, fill_down=down, strip=strip), notes, found
 
 
-def _encoding(path: Path) -> tuple[str | None, bool]:
+def _on_encoding(found: Encoding) -> str:
+    shown = f"not UTF-8; read as {found.name}, which gives words such as {found.word!r}" if found.word else "not UTF-8"
+    return shown + ("" if found.is_sure else ". If letters are wrong, draft again with --encoding NAME")
+
+
+def _encoding(path: Path) -> tuple[Encoding | None, bool]:
     """The encoding of a text file if it is not UTF-8, and whether all of the file was looked at."""
     with pa.input_stream(str(path)) as file:
         content = file.read(_MOST_BYTES)
-    whole = len(content) < _MOST_BYTES
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16", whole
-    for encoding in ("utf-8-sig", "cp1252"):
-        try:
-            codecs.getincrementaldecoder(encoding)().decode(content, final=whole)
-            return (None if encoding == "utf-8-sig" else encoding), whole
-        except UnicodeDecodeError:
-            continue
-    return "latin-1", whole
+    return likely_encoding(content, whole=len(content) < _MOST_BYTES), len(content) < _MOST_BYTES
 
 
 def _ends(rows: Iterator[Row], *, whole: bool) -> tuple[list[Row], list[Row]]:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tallyveil.files.tables.codebook import FILL_IN
 from tallyveil.files.tables.draft.asked import Asked
-from tallyveil.files.tables.draft.attributes import MOST_CODES, Sorted, may_be_codes, sort_columns
-from tallyveil.files.tables.draft.cells import attribute_names, read_cells
+from tallyveil.files.tables.draft.attributes import MOST_CODES, Sorted, may_be_codes, possible_counts, sort_columns
+from tallyveil.files.tables.draft.cells import Reading, are_alike, are_two_sets, attribute_names, read_cells
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
 from tallyveil.files.tables.draft.labels import in_years, names_from_dictionary, spoken, spoken_rows
 from tallyveil.files.tables.draft.nesting import identify_rows
 from tallyveil.files.tables.draft.notes import Note
 from tallyveil.files.tables.draft.view import Column
-from tallyveil.files.tables.draft.words import is_count, is_time, is_total
+from tallyveil.files.tables.draft.words import is_count, is_time, is_total, says_total
 
 _CROSSED = 0.3  # share of combinations of units and labels that have a row in a table of counts
-FILL_IN = "FILL_IN"  # stands for what a person must write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +28,15 @@ class Layout:
     fields: Mapping[str, Any]
     notes: tuple[Note, ...] = ()
     aside: Mapping[str, str]  # columns of no use, and why
-    is_found: bool = True  # whether there are attributes or counts
+    missing: tuple[Note, ...] = ()  # what a person must say, since counts would be wrong otherwise
 
 
 def find_layout(geography: Geography, asked: Asked) -> Layout:
     """The layout of the columns that are not geography."""
     columns = sort_columns(geography, asked)
     labels, numbers, path = columns.labels, columns.numbers, geography.path
+    if asked.persons:
+        return _rows(columns, asked, [*labels, *(c for c in numbers if may_be_codes(c))], count=None)
     counts = [c for c in numbers if c.name == asked.count] or [c for c in numbers if is_count(c.name)]
     if len(numbers) == 1 and is_total(numbers[0].name):
         counts = list(numbers)
@@ -43,8 +45,8 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
         codes = _codes_in_rows(geography, columns, counts[0])
         if labels or codes:
             return _rows(columns, asked, [*labels, *codes], count=counts[0])
-    if asked.count:
-        others = {column.name: "not the count that was asked for" for column in numbers if column is not counts[0]}
+    if asked.count or (units_once and not labels and _stands_alone(numbers, counts)):
+        others = {column.name: "not the count" for column in numbers if column is not counts[0]}
         return _wide(columns, asked, counts, in_rows=[], aside=others)
     if units_once and numbers and (len(numbers) > 1 or not labels):
         facts = dict.fromkeys((column.name for column in labels), "the table has one row per unit")
@@ -55,20 +57,47 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
     cells = [column for column in numbers if not may_be_codes(column)]
     if len(cells) > 1 and in_rows and _is_crossed(geography, in_rows):
         return _wide(columns, asked, cells, in_rows=in_rows, aside={})
-    if any(_is_sum(cells, column) for column in cells if is_total(column.name)) and identify_rows(path, in_rows):
+    if len(cells) > 2 and read_cells(cells).total is not None and identify_rows(path, in_rows):
         return _wide(columns, asked, cells, in_rows=in_rows, aside={})
     count = _count_by_shape(geography, columns)
     if count is not None:
         codes = _codes_in_rows(geography, columns, count)
         note = Note(field=("table", "count"), text="taken as the count: the other columns identify the rows")
-        return _rows(columns, asked, [*labels, *codes], count=count, notes=[note])
+        found = _rows(columns, asked, [*labels, *codes], count=count, notes=[note])
+        rivals = [c.name for c in numbers if c is not count and c not in codes]
+        return _undecided(found, [*rivals, count.name]) if rivals else found
     codes = [column for column in numbers if may_be_codes(column)]
+    possible = possible_counts(geography, numbers)
     if labels or codes:
-        return _rows(columns, asked, [*labels, *codes], count=None)
+        found = _rows(columns, asked, [*labels, *codes], count=None)
+        return _undecided(found, possible) if possible else found
     if geography.is_found and not units_once and not numbers:
-        return Layout(fields={"attributes": {}, "layout": "persons"}, aside=columns.aside)
+        found = Layout(fields={"attributes": {}, "layout": "persons"}, aside=columns.aside)
+        return _undecided(found, possible) if possible else found
     nothing = {"attributes": {FILL_IN: (FILL_IN,)}, "layout": "persons"}
-    return Layout(fields=nothing, aside={**columns.aside, **{c.name: "numbers" for c in numbers}}, is_found=False)
+    words = "no columns of counts or labels found besides the geography. Name the attributes with their labels."
+    missing = Note(field=("attributes", FILL_IN), text=words)
+    return Layout(fields=nothing, aside={**columns.aside, **{c.name: "numbers" for c in numbers}}, missing=(missing,))
+
+
+def _stands_alone(numbers: Sequence[Column], counts: Sequence[Column]) -> bool:
+    """Whether one column is called a count, and the others neither sum to it nor are labels of the same people."""
+    others = [column for column in numbers if column not in counts]
+    return (
+        len(counts) == 1 and len(others) > 0 and not are_alike(read_cells(others)) and not _is_sum(numbers, counts[0])
+    )
+
+
+def _undecided(found: Layout, counts: Sequence[str]) -> Layout:
+    """A draft that asks whether rows are persons, or which column has their number."""
+    listed = " or ".join(f"--count {name!r}" for name in counts)
+    words = (
+        f"the table does not show whether {' or '.join(counts)} is the number of people of a row, or whether one row "
+        f"is one person. Draft again with {listed}, or with --persons."
+    )
+    fields = {**found.fields, "layout": "long", "count": FILL_IN}
+    aside = {name: reason for name, reason in found.aside.items() if name not in counts}
+    return replace(found, fields=fields, aside=aside, missing=(Note(field=("table", "count"), text=words),))
 
 
 def _is_sum(numbers: Sequence[Column], count: Column) -> bool:
@@ -119,16 +148,26 @@ def _rows(
     coded, more = spoken_rows(used, asked, banded=banded)
     fields = {**coded, "layout": "persons" if count is None else "long", "count": None if count is None else count.name}
     more += _on_labels([column for column in used if column not in banded and column.name not in coded["labels"]])
-    counts = [name for name in aside if is_count(name) or is_total(name)] if count is None else []
-    more += [
-        Note(
-            field=("table", "layout"),
-            text=f"one row is one person here; if {name} is the number of people of a row, draft again with "
-            f"--count {name}",
-        )
-        for name in counts
-    ]
-    return Layout(fields=fields, notes=(*notes, *more), aside=aside)
+    return _one_time(Layout(fields=fields, notes=(*notes, *more), aside=aside), used)
+
+
+def _one_time(found: Layout, used: Sequence[Column]) -> Layout:
+    """A table of counts at several times asks for one of them, since most people would be counted again and again."""
+    times = [column for column in used if is_time(column.name) or column.is_year]
+    if found.fields["layout"] == "persons" or not times or times[0].size < 2:
+        return found
+    name, values = times[0].name, ", ".join(times[0].labels[:4])
+    words = (
+        f"the table has people of several times ({values}, ...). Write the one to count, or remove this line and write "
+        f"{name} = [] under [attributes] if nobody is counted at two of them."
+    )
+    fields = {**found.fields, "where": {**found.fields.get("where", {}), name: FILL_IN}}
+    fields["attributes"] = {
+        attribute: labels for attribute, labels in fields["attributes"].items() if attribute != name
+    }
+    fields["labels"] = {attribute: words for attribute, words in fields.get("labels", {}).items() if attribute != name}
+    missing = (*found.missing, Note(field=("table", "where"), item=name, text=words))
+    return replace(found, fields=fields, missing=missing)
 
 
 def _wide(
@@ -146,6 +185,10 @@ def _wide(
     names = named if len(named) == len(names) else names
     coded_rows, notes = spoken_rows(in_rows, asked)
     notes += _on_labels([column for column in in_rows if column.name not in coded_rows["labels"]])
+    said = len(named) == len(names) or any(name in asked.words for name in names)
+    doubts = [] if said else _doubts(numbers, reading)
+    if doubts:
+        names = [FILL_IN if i == 0 else name for i, name in enumerate(names)]
     coded, more = spoken(dict(zip(names, reading.labels, strict=True)), asked, listed=False)
     fields: dict[str, Any] = {
         "attributes": {**coded_rows["attributes"], **coded["attributes"]},
@@ -161,17 +204,38 @@ def _wide(
         Note(field=("attributes", name), text="give this attribute a name, here and in column") for name in unnamed
     ]
     used = {*reading.columns, reading.total}
-    left = {c.name: _why_left(c) for c in numbers if c.name not in used}
-    return Layout(fields=fields, notes=(*notes, *more), aside={**columns.aside, **aside, **left})
+    left = {c.name: _why_left(c, reading) for c in numbers if c.name not in used}
+    missing = tuple(Note(field=("attributes", FILL_IN), text=text) for text in doubts)
+    found = Layout(fields=fields, notes=(*notes, *more), aside={**columns.aside, **aside, **left}, missing=missing)
+    return _one_time(found, in_rows)
+
+
+def _doubts(numbers: Sequence[Column], reading: Reading) -> list[str]:
+    """Why columns may not be the cells of a table, so that their sum is not the number of people."""
+    if reading.total is not None:
+        return []
+    remedy = "Give the attribute a name here and in column, remove labels that are none and list them under ignore"
+    cells = reading.columns
+    left = [c.name for c in numbers if c.name not in (*cells, *reading.sums)]
+    listed = ", ".join(cells[:6]) + (", ..." if len(cells) > 6 else "")
+    if left:
+        return [f"{', '.join(left)} is not the sum of {listed}, so people may be missing or counted twice. {remedy}."]
+    sums = [name for name in cells if name in reading.possible_sums or says_total(name)]
+    if sums:
+        return [f"{', '.join(sums)} may be a sum of others among {listed}, and people counted twice. {remedy}."]
+    if are_two_sets(numbers, reading):
+        return [f"some of the columns {listed} sum to the same as the others, so people are counted twice. {remedy}."]
+    if not are_alike(reading):
+        return [f"nothing shows that the columns {listed} count different people. If they do, name what they are with "
+                f"--attributes NAME. {remedy}."]  # fmt: skip
+    return []
 
 
 def _on_labels(columns: Sequence[Column]) -> list[Note]:
     """What to check about columns of labels."""
     notes = []
     for column in columns:
-        if is_time(column.name):
-            words = "people of several times are added up; to keep one, use where in [table]"
-        elif column.is_number and column.size > MOST_CODES:
+        if column.is_number and column.size > MOST_CODES:
             words = f"{column.size:,} different numbers; fewer groups cost less accuracy"
         elif column.is_number:
             words = f"codes; give them words in a section [labels.{column.name}]"
@@ -181,7 +245,9 @@ def _on_labels(columns: Sequence[Column]) -> list[Note]:
     return notes
 
 
-def _why_left(column: Column) -> str:
+def _why_left(column: Column, reading: Reading) -> str:
+    if column.name in reading.sums:
+        return "a sum of other columns"
     if is_total(column.name):
         return "the cells do not sum to it in most rows"
     return "numbers that are not among the cells"

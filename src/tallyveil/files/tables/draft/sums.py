@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 import pyarrow.compute as pc
 
 from tallyveil._arrays import Bools, Floats
-from tallyveil.files.tables.draft.nesting import nest, paths
+from tallyveil.files.tables.draft.row_sums import find_sums, not_numbers
 from tallyveil.files.tables.draft.view import Column, View, natural
-from tallyveil.files.tables.draft.words import SUM_STARTS, is_code_name, is_count, is_place, is_total, says_total
+from tallyveil.files.tables.draft.words import SUM_WORDS, is_code_name, is_count, is_place, is_total, says_total
 
 Marks = dict[str, tuple[str, ...]]
 _MOST_TIMES = 6  # totals of totals: how often people may be repeated
@@ -21,32 +22,55 @@ _COVERED = 0.9  # share of codes that must begin with codes of coarser units
 _MOST_ROWS = 5_000  # of a table that is written for readers, with sums between its rows
 _FEW_SUMS = 3  # fewer equal sums than these say little, unless they are of many people
 _SOME, _MANY = 1_000, 100_000
+_MANY_VALUES = 10_000  # of a column; words for totals are looked for in a quicker way
+_STARTS = {word[:3].translate(str.maketrans("", "", "\u05f4")) for word in SUM_WORDS} | {
+    "og",
+    "all",
+    "_t",
+    "bot",
+    "tod",
+}
 _CLOSE = 0.005  # how far a sum may be off, relatively
 
 
-def total_marks(view: View) -> Marks:
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """Values that mark rows of totals, and those that may do so: their numbers agree, but perhaps by chance."""
+
+    marks: Marks
+    doubts: Marks = field(default_factory=dict)
+
+
+def find_totals(view: View) -> Totals:
     """By column, the values of rows that repeat people of others. Numbers must confirm what names suggest."""
     texts = [column for column in view.columns.values() if _may_have_totals(column)]
-    whole = [column for column in view.columns.values() if column.is_whole and column not in texts]
+    whole = [column for column in view.columns.values() if column.is_whole and not _is_key(column)]
+    whole = [column for column in whole if column.size > 1 and not (column.is_year or column.numbers_rows)]
     whole.sort(key=lambda column: not (is_count(column.name) or is_total(column.name)))
     numbers = [number for number in map(_numbers, whole) if number.any()]
-    marks, numbers = _by_name(texts, numbers), numbers[:_MOST_NUMBERS]
+    marks, doubts, numbers = _by_name(texts, numbers), Marks(), numbers[:_MOST_NUMBERS]
     kept = ~marked_rows(view, marks)
+
+    def left_out(column: Column, values: Sequence[str]) -> None:
+        marks[column.name] = (*marks.get(column.name, ()), *values)
+        kept[_rows_with(column, values)] = False
+
     for column in texts:
-        codes = next((found for number in numbers if (found := _by_prefix(column, number, kept))), ())
-        if codes:
-            marks[column.name] = (*marks.get(column.name, ()), *codes)
-            kept &= ~_rows_with(column, codes)
+        if codes := next((found for number in numbers if (found := _by_prefix(column, number, kept))), ()):
+            left_out(column, codes)
     for column in texts:
-        if codes := _by_order(column, numbers, kept):
-            marks[column.name] = (*marks.get(column.name, ()), *codes)
-            kept &= ~_rows_with(column, codes)
-    for column in texts:
-        labels = next((found for number in numbers if (found := _by_sum(column, number, kept, texts))), ())
-        if labels:
-            marks[column.name] = (*marks.get(column.name, ()), *labels)
-            kept &= ~_rows_with(column, labels)
-    return marks
+        codes, proven = _by_order(column, numbers, kept)
+        if codes and proven:
+            left_out(column, codes)
+        elif codes:
+            doubts[column.name] = codes
+    while sums := find_sums(texts, numbers, kept):
+        if not all(one.is_proven for one in sums):
+            doubts |= {one.column.name: (*doubts.get(one.column.name, ()), one.value) for one in sums}
+            break
+        for one in sums:
+            left_out(one.column, (one.value,))
+    return Totals(marks=marks, doubts=doubts)
 
 
 def marked_rows(view: View, marks: Mapping[str, Sequence[str]]) -> Bools:
@@ -64,13 +88,17 @@ def cuts_of(column: Column, marks: Sequence[str]) -> tuple[int, ...]:
 
 
 def _may_have_totals(column: Column) -> bool:
-    codes = column.is_code or is_place(column.name) or is_code_name(column.name)
-    return column.size > 1 and not column.is_date and (not column.is_number or codes)
+    """Whether a column has names or codes, or a text among its numbers."""
+    return column.size > 1 and not column.is_date and (_is_key(column) or bool(not_numbers(column).any()))
+
+
+def _is_key(column: Column) -> bool:
+    return not column.is_number or column.is_code or is_place(column.name) or is_code_name(column.name)
 
 
 def _by_name(texts: Sequence[Column], numbers: Sequence[Floats]) -> Marks:
     """Values that are called totals, if their rows repeat all others once or several times."""
-    marks = {column.name: tuple(filter(says_total, _called(column))) for column in texts}
+    marks = {column.name: tuple(_called(column)) for column in texts}
     rows = {column.name: _rows_with(column, marks[column.name]) for column in texts if marks[column.name]}
     if not rows:
         return {}
@@ -85,8 +113,11 @@ def _by_name(texts: Sequence[Column], numbers: Sequence[Floats]) -> Marks:
 
 def _called(column: Column) -> list[str]:
     """The values that may be words for totals; this is quick for columns with many values."""
-    words = pc.match_substring_regex(column.occurring, rf"(?i){'|'.join(sorted(SUM_STARTS))}")
-    return sorted(set(column.occurring.filter(words).to_pylist()), key=natural)
+    texts = column.occurring
+    if len(texts) > _MANY_VALUES:
+        bare = pc.utf8_lower(pc.replace_substring_regex(pc.utf8_normalize(texts, "NFKD"), r"\p{M}", ""))
+        texts = texts.filter(pc.match_substring_regex(bare, "|".join(sorted(_STARTS))))
+    return sorted(filter(says_total, set(texts.to_pylist())), key=natural)
 
 
 def _by_prefix(column: Column, numbers: Floats, kept: Bools) -> tuple[str, ...]:
@@ -111,38 +142,21 @@ def _by_prefix(column: Column, numbers: Floats, kept: Bools) -> tuple[str, ...]:
     return tuple(above) if np.mean(equal) >= _NEARLY and not chance else ()
 
 
-def _by_sum(column: Column, numbers: Floats, kept: Bools, texts: Sequence[Column]) -> tuple[str, ...]:
-    """A value whose people are those of all other values together, whatever else the rows say."""
-    people = float(numbers[kept].sum())
-    weights = np.bincount(column.of_row[kept], weights=numbers[kept], minlength=len(column.values))
-    if column.size < 3 or people == 0:
-        return ()
-    for place in np.flatnonzero((2 * weights == people) & column.present):
-        label = column.texts[int(place)].as_py()
-        rows = _rows_with(column, [label])
-        others = [other for other in texts if other is not column and nest(column, other).astray]
-        group = paths(others) if others else np.zeros(len(rows), dtype=np.int64)
-        inside, outside = (
-            np.bincount(group[kept & part], weights=numbers[kept & part], minlength=int(group.max()) + 1)
-            for part in (rows, ~rows)
-        )
-        if np.mean(inside == outside) >= _NEARLY and not _may_be_chance(int(np.count_nonzero(inside)), people):
-            return (label,)
-    return ()
+def _by_order(column: Column, numbers: Sequence[Floats], kept: Bools) -> tuple[tuple[str, ...], bool]:
+    """Units above or below the rows that they sum, if each has one row, and whether this can hardly be by chance.
 
-
-def _by_order(column: Column, numbers: Sequence[Floats], kept: Bools) -> tuple[str, ...]:
-    """Units above or below the rows that they sum, if each has one row: regions with their districts under them."""
-    if not numbers or column.size != kept.sum() or column.missing or column.size > _MOST_ROWS:
-        return ()
+    Regions with their districts under them are an example.
+    """
+    if not numbers or not _is_key(column) or column.taken(kept).size != kept.sum() or column.size > _MOST_ROWS:
+        return (), False
     columns = [number for number in numbers if _is_summed(number[kept])]
     table = np.stack(columns, axis=1)[kept] if columns else np.zeros((0, 1))
     texts = np.array(column.texts.to_pylist())[column.of_row[kept]]
     for found in (_sums_of_next(table), _sums_of_next(table[::-1])[::-1]):
         people = float(table[~found, 0].sum()) if len(table) else 0.0
-        if found.any() and not _may_be_chance(int(found.sum()) * len(columns), people):
-            return tuple(texts[found].tolist())
-    return ()
+        if found.any():
+            return tuple(texts[found].tolist()), not _may_be_chance(int(found.sum()) * len(columns), people)
+    return (), False
 
 
 def _is_summed(numbers: Floats) -> bool:

@@ -13,15 +13,17 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from tallyveil.errors import DataError, InputError
-from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.codebook import FILL_IN, Codebook
 from tallyveil.files.tables.codebook_toml import codebook_to_toml
 from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.form import form_of_file, form_of_table
 from tallyveil.files.tables.draft.geography import Geography, find_geography
-from tallyveil.files.tables.draft.layout import FILL_IN, Layout, find_layout
+from tallyveil.files.tables.draft.layout import Layout, find_layout
 from tallyveil.files.tables.draft.notes import Note, commented
-from tallyveil.files.tables.draft.sums import cuts_of
+from tallyveil.files.tables.draft.sums import Totals, cuts_of
 from tallyveil.files.tables.draft.view import View, view_table
 from tallyveil.files.tables.draft.words import is_sum_label
 from tallyveil.files.tables.entries import wide_columns
@@ -29,7 +31,10 @@ from tallyveil.files.tables.excel import is_workbook, sheet_names
 from tallyveil.files.tables.form import PLAIN, FileForm
 from tallyveil.files.tables.sources import Source
 
-TWICE = "looks like a total of other rows: name it in [file] total_rows, or its people are counted twice"
+_TWICE = (
+    "rows with {0} {1} may be totals of other rows, and their people would be counted twice. If they are, write these values "
+    "in place of FILL_IN; if they are not, remove FILL_IN."
+)
 
 
 NIL = ("-", "\u2013", "\u2014")  # dashes that stand for nobody in tables of counts
@@ -42,7 +47,6 @@ class Draft:
     book: Codebook
     notes: tuple[Note, ...] = ()
     missing: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()  # comments on what a row is: if they are right, all counts are wrong
 
     def to_toml(self) -> str:
         """The draft as TOML text, each comment beside the line it concerns."""
@@ -64,8 +68,10 @@ def draft_table(
     levels: Sequence[str] = (),
     attributes: Sequence[str] = (),
     count: str | None = None,
+    persons: bool = False,
     dictionary: Mapping[str, Mapping[str, str]] | None = None,
     sheet: str | None = None,
+    encoding: str | None = None,
 ) -> Draft:
     """Draft a codebook with a comment on each doubt.
 
@@ -76,46 +82,65 @@ def draft_table(
     levels, attributes, count
         Columns that the user names: the levels coarse to fine, the attributes, the count. What is not named is
         inferred. Attributes that are not columns name those in the names of columns, in their order.
+    persons
+        Whether one row is one person, whatever numbers the table has.
     dictionary
         Words for the codes of attributes (see :func:`read_dictionary`).
     sheet
         The sheet of an Excel workbook; by default the one with the most rows.
+    encoding
+        The encoding of a text file, such as ``"cp1250"``; by default the one that its letters suggest.
     """
     sheet, notes = _sheet(source, sheet)
-    asked = Asked(levels=tuple(levels), attributes=tuple(attributes), count=count, words=dictionary or {})
+    asked = Asked(
+        levels=tuple(levels), attributes=tuple(attributes), count=count, persons=persons, words=dictionary or {}
+    )
     draft = _drafted(source, asked, sheet)
     return replace(draft, notes=(*notes, *draft.notes))
 
 
 def _drafted(source: Source, asked: Asked, sheet: str | None, *, totals: bool = True) -> Draft:
     """The draft of a table; ``totals`` says whether rows that repeat others are left out."""
-    view, form, form_notes = _viewed(source, sheet, totals=totals)
+    view, form, form_notes, found = _viewed(source, sheet, asked.encoding, totals=totals)
     _check(view, asked)
     cuts = {name: cuts_of(view.columns[name], marks) for name, marks in form.total_rows.items()}
     geography = find_geography(view, asked, {name: sizes for name, sizes in cuts.items() if sizes})
     layout = find_layout(geography, asked)
-    if layout.fields["layout"] == "persons" and form.total_rows:  # people are not totals of others
-        return _drafted(source, asked, sheet, totals=False)
-    missing = _missing(view, geography, layout)
-    sums, notes = _rows_of_totals(geography, layout), _notes(view, geography, layout)
-    on_rows = [note.text for note in notes if note.field == ("table", "layout")]
+    if layout.fields["layout"] == "persons" and totals:  # people are not totals of others
+        return _drafted(source, asked, sheet, totals=False) if form.total_rows or found.doubts else _drafted_as(
+            geography, layout, form, form_notes, sheet=sheet
+        )  # fmt: skip
+    doubts = _rows_in_doubt(geography, layout, found) if layout.fields["layout"] != "persons" else {}
+    marks = {
+        name: (*form.total_rows.get(name, ()), *((FILL_IN,) if name in doubts else ()))
+        for name in (*form.total_rows, *doubts)
+    }
+    layout = replace(layout, missing=(*layout.missing, *doubts.values()))
+    return _drafted_as(geography, layout, replace(form, total_rows=marks), form_notes, sheet=sheet)
+
+
+def _drafted_as(
+    geography: Geography, layout: Layout, form: FileForm, notes: Sequence[Note], *, sheet: str | None
+) -> Draft:
+    missing = (*_missing(geography), *layout.missing)
     return Draft(
         book=_codebook(geography, layout, sheet=sheet, form=form),
-        notes=(*missing, *notes, *sums, *form_notes),
+        notes=(*missing, *_notes(geography.view, geography, layout), *notes),
         missing=tuple(note.text for note in missing),
-        doubts=(*on_rows, *(f"{note.field[-1]} {note.item!r}: {note.text}" for note in sums)),
     )
 
 
-def _viewed(source: Source, sheet: str | None, *, totals: bool) -> tuple[View, FileForm, list[Note]]:
+def _viewed(
+    source: Source, sheet: str | None, encoding: str | None, *, totals: bool
+) -> tuple[View, FileForm, list[Note], Totals]:
     """The table as its form shows it: without titles, notes and totals, and with merged cells filled."""
     if isinstance(source, str | PathLike) and Path(fspath(source)).is_file() and Path(fspath(source)).stat().st_size:
-        form, notes = form_of_file(Path(fspath(source)), sheet)
+        form, notes = form_of_file(Path(fspath(source)), sheet, encoding)
     else:
         form, notes = PLAIN, []
     view = view_table(source, form, sheet=sheet)
-    whole, more = form_of_table(view, form, totals=totals)
-    return (view if whole == form else view_table(source, whole, sheet=sheet)), whole, [*notes, *more]
+    whole, more, found = form_of_table(view, form, totals=totals)
+    return (view if whole == form else view_table(source, whole, sheet=sheet)), whole, [*notes, *more], found
 
 
 def _codebook(geography: Geography, layout: Layout, *, sheet: str | None, form: FileForm) -> Codebook:
@@ -129,8 +154,22 @@ def _codebook(geography: Geography, layout: Layout, *, sheet: str | None, form: 
     counts = {*_wide_columns(book), book.count, book.total}
     columns = [column for name, column in geography.view.columns.items() if name in counts]
     thousands = next((column.thousands for column in columns if column.thousands), None)
-    zeros = sorted({label for column in columns for label in column.labels if label in NIL})
+    zeros = sorted({*_stand_for_nobody(geography.view, book), *(n for c in columns for n in c.labels if n in NIL)})
     return replace(book, form=replace(form, thousands=thousands, zeros=tuple(zeros)))
+
+
+def _stand_for_nobody(view: View, book: Codebook) -> set[str]:
+    """Empty cells and signs among the cells of a wide table, if its totals are right where these are 0."""
+    if book.total is None:
+        return set()
+    cells, total = [view.columns[name] for name in _wide_columns(book)], view.columns[book.total]
+    with_gaps = np.any([column.gaps[column.of_row] for column in (*cells, total)], axis=0)
+    right = np.sum([c.amounts[c.of_row] for c in cells], axis=0) == total.amounts[total.of_row]
+    if not right[with_gaps].all():
+        return set()
+    return {
+        column.texts[int(i)].as_py() for column in (*cells, total) for i in np.unique(column.of_row) if column.gaps[i]
+    }
 
 
 def _wide_columns(book: Codebook) -> list[str]:
@@ -150,29 +189,32 @@ def _notes(view: View, geography: Geography, layout: Layout) -> list[Note]:
     return [*notes, *layout.notes, *reasons]
 
 
-def _rows_of_totals(geography: Geography, layout: Layout) -> list[Note]:
-    """Labels and units that are called total, so that their rows add up others."""
+def _rows_in_doubt(geography: Geography, layout: Layout, found: Totals) -> dict[str, Note]:
+    """By column, a comment on values that are called totals or may be some, though the numbers do not prove it."""
     columns = geography.view.columns
-    attributes = [name for name in layout.fields["attributes"] if name in columns]
-    notes = []
-    for section, names in (("geography", geography.fields["levels"]), ("attributes", attributes)):
-        for column in (columns[name] for name in names if name in columns):
-            sums = [label for label in column.labels if is_sum_label(label)] if column.size > 1 else []
-            notes += [Note(field=(section, column.name), item=label, text=TWICE) for label in sums]
-    return notes
+    doubts = {name: list(values) for name, values in found.doubts.items() if name in columns}
+    used = [*geography.fields["levels"], *layout.fields["attributes"]]
+    for column in (columns[name] for name in used if name in columns):
+        called = [label for label in column.labels if is_sum_label(label)] if column.size > 1 else []
+        if called:
+            doubts[column.name] = list(dict.fromkeys([*doubts.get(column.name, ()), *called]))
+    return {
+        name: Note(field=("file", "total_rows"), text=_TWICE.format(name, _listed(values)))
+        for name, values in doubts.items()
+    }
 
 
-def _missing(view: View, geography: Geography, layout: Layout) -> list[Note]:
-    """What a person must write, since the table does not show it."""
-    notes = []
-    if not geography.is_found:
-        names = ", ".join(view.columns)
-        words = f"no geographic column found among {names}. Name the levels, coarse to fine (--levels A,B,C)."
-        notes.append(Note(field=("geography", "levels"), text=words))
-    if not layout.is_found:
-        words = "no columns of counts or labels found besides the geography. Name the attributes with their labels."
-        notes.append(Note(field=("attributes", FILL_IN), text=words))
-    return notes
+def _listed(values: Sequence[str]) -> str:
+    return ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
+
+
+def _missing(geography: Geography) -> list[Note]:
+    """What a person must write, since the table does not show its geography."""
+    if geography.is_found:
+        return []
+    names = ", ".join(geography.view.columns)
+    words = f"no geographic column found among {names}. Name the levels, coarse to fine (--levels A,B,C)."
+    return [Note(field=("geography", "levels"), text=words)]
 
 
 def _check(view: View, asked: Asked) -> None:

@@ -21,6 +21,7 @@ _NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?$|^[0-9]{1,3}([., '\x{a0}\x{202f}][0-9]{3})+$
 _DOTS = r"^[1-9][0-9]{0,2}(\.[0-9]{3})+$"
 _COMMAS = r"^[+-]?[0-9]+,[0-9]+$"
 _THOUSANDS = r"^[0-9]{1,3}(,[0-9]{3})+$"
+_GAPS = ["", "-", "\u2013", "\u2014", ".", "..", "...", "\u2026", ":", "x", "X", "NA", "N/A", "n/a", "na", "NaN", "nan"]
 _DATE = r"^[0-9]{4}[-/.][0-9]{1,2}([-/.][0-9]{1,2}([T ].*)?)?$|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4}$"
 
 
@@ -83,10 +84,22 @@ class Column:
         return np.asarray(digits.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
 
     @cached_property
+    def amounts(self) -> Floats:
+        """Each distinct value as a number of people: 0 where it stands for nobody or is missing, or NaN."""
+        return np.where(self.gaps, 0.0, self.numbers)
+
+    @cached_property
+    def gaps(self) -> Bools:
+        """Which of the values are empty cells, or signs that tables have in place of a number."""
+        return np.asarray(pc.is_in(self.texts, pa.array(_GAPS)).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+    @cached_property
     def _has_dots_for_thousands(self) -> bool:
         """Whether every dot is followed by three digits and no number begins with zero: 1.234 in a German table."""
-        dotted = self.occurring.filter(pc.match_substring(self.occurring, "."))
-        return len(dotted) > 1 and bool(pc.all(pc.match_substring_regex(dotted, _DOTS)).as_py())
+        dotted = self.texts.filter(pa.array(self.present & ~self.gaps))
+        dotted = dotted.filter(pc.match_substring(dotted, "."))
+        plain = bool(pc.any(pc.match_substring_regex(self.occurring, r"^[0-9]{4,}$")).as_py())
+        return len(dotted) > 1 and not plain and bool(pc.all(pc.match_substring_regex(dotted, _DOTS)).as_py())
 
     @cached_property
     def thousands(self) -> str | None:
@@ -108,8 +121,9 @@ class Column:
 
     @cached_property
     def is_number(self) -> bool:
-        """Whether most rows have a number; the reader will report those that do not."""
-        return self._share(~np.isnan(self.numbers)) > 0.5
+        """Whether most rows that have a value have a number; the reader will report those that do not."""
+        given = int(self.rows_of[~self.gaps].sum())
+        return int(self.rows_of[~np.isnan(self.numbers) & ~self.gaps].sum()) > 0.5 * given
 
     @cached_property
     def is_whole(self) -> bool:
@@ -123,6 +137,11 @@ class Column:
     def has_zero(self) -> bool:
         """Whether the number zero occurs."""
         return bool((self.rows_of[self.numbers == 0] > 0).any())
+
+    @cached_property
+    def has_nobody(self) -> bool:
+        """Whether zero occurs, or an empty cell or sign that may stand for it."""
+        return bool((self.rows_of[self.amounts == 0] > 0).any())
 
     @cached_property
     def is_code(self) -> bool:
@@ -143,6 +162,14 @@ class Column:
         if pa.types.is_temporal(self.kind):
             return True
         return self._share(pc.match_substring_regex(self.texts, _DATE).to_numpy(zero_copy_only=False)) > 0.5
+
+    @cached_property
+    def is_year(self) -> bool:
+        """Whether all values are years of the last centuries, and most of them occur again and again."""
+        years = self.numbers[self.present]
+        if not self.is_number or self.missing or not self.size or self.size > max(1, len(self.of_row) / 2):
+            return False
+        return bool(((years >= 1850) & (years <= 2100) & (years == np.floor(years))).all())
 
     @cached_property
     def is_free_text(self) -> bool:
@@ -171,6 +198,14 @@ class Column:
     def _share(self, mask: Bools) -> float:
         """The share of rows whose value is marked."""
         return float(self.rows_of[mask].sum() / max(1, len(self.of_row)))
+
+    def filled_down(self, rows: Bools) -> Column:
+        """The column with the value above in empty cells of some rows."""
+        of_row, place = self.of_row.copy(), np.flatnonzero(rows)
+        given = ~self.empty[of_row[place]]
+        last = np.maximum.accumulate(np.where(given, np.arange(len(place)), 0))
+        of_row[place] = of_row[place][last]
+        return Column(name=self.name, values=self.values, of_row=of_row, kind=self.kind)
 
     def taken(self, rows: Bools) -> Column:
         """The column with some of its rows."""

@@ -16,8 +16,22 @@ LEVELS = (
 CODES = ("geoid", "geoid10", "geoid20", "gisjoin", "geocode", "geo_id")
 
 
+WHOLE_LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ı": "i", "ß": "ss", "æ": "ae", "œ": "oe"})
+
+
+@cache
+def plain(text: str) -> str:
+    """A text in lower case and without accents.
+
+    >>> plain("Établissement"), plain("Ogółem")
+    ('etablissement', 'ogolem')
+    """
+    decomposed = unicodedata.normalize("NFKD", text.strip().lower())
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter)).translate(WHOLE_LETTERS)
+
+
 def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+    return frozenset(map(plain, text.split()))
 
 
 _PLACES = _words("""
@@ -34,12 +48,22 @@ _PLACES = _words("""
     maakunta kunta ilce mahalle provinsi kabupaten kecamatan kelurahan desa barangay upazila thana mouza tehsil taluk
     aire groupement chefferie collectivite fokontany payam boma lokalite nomos dimos subcounty sublocation estate
     mandal panchayat woreda kebele cercle prefektur catchment healthzone postcode plz zip
+    woj pow gm miejscowosc przychodnia szpital szkola miasto kraje mesto obce skola nemocnice megye jaras telepules varos
+    iskola korhaz judet comuna oras zupanija opcina opstina lan fylki maakond vald linn novads pagasts savivaldybe
+    seniunija il bucak область район город село край округ республика громада населений школа больница
+    νομος δημος 都道府県 市区町村 地域 県 市 町 省 县 区 縣 鄉鎮 学校 시도 시군구 읍면동 학교 tinh huyen xa quan phuong
+    محافظة منطقة قضاء بلدية
 """)
-_TIMES = _words("year annee ano jahr anno month mois mes monat wave quarter")
+_TIMES = _words("""
+    year annee ano jahr anno month mois mes monat wave quarter rok lata ar vuosi aasta gads metai ev leto godina yil sene
+    tahun nam год рік година έτος 年 年次 年度 연도 السنة
+""")
 _ATTRIBUTES = _TIMES | _words("""
     sex sexe sexo geschlecht gender genre age ages edad idade alter altersgruppe agegroup agegrp race ethnic ethnicity
     ethnie etnia origin origine hispanic nationality nationalite religion language langue sprache idioma marital
     education diplome occupation profession beruf employment statut tenure disability grade classe
+    plec pohlavi pohlavie nem spol pol cinsiyet sukupuoli kon sugu jenis_kelamin пол стать φυλο 性別 성별 gioi sesso eta
+    wiek vek eletkor kor korcsoport starost yas ika alder leeftijd umur возраст вік ηλικια 年齢 年齡 年龄 연령 geslacht
 """)
 _IDS = _words("""
     id pid uid uuid identifiant case caseid record serial person personid patient index row hhid hh household menage
@@ -55,21 +79,14 @@ LABELS = {
         male female m f men women males females homme femme hommes femmes filles garcons hombre mujer hombres mujeres
         manner frauen mannlich weiblich boys girls boy girl homens mulheres meninos meninas ragazzi ragazze maschi
         femmine ninos ninas varones miehet naiset pojat tytot man kvinnor mannen vrouwen pria wanita laki-laki
+        kobiety mezczyzni kobieta mezczyzna dziewczeta chlopcy zeny muzi zena muz divky chlapci ferfi nok ferfiak
+        zene muskarci moski zenske mehed naised viriesi sievietes vyrai moterys kadin erkek femei barbati maend kvinder
+        menn kvinner женщины мужчины женский мужской жінки чоловіки жени мъже γυναικες ανδρες 女 男 女性 男性 여자 남자
+        женщина мужчина ذكور إناث
     """),
     "hispanic": _words("h nh hispanic not_hispanic non_hispanic"),
     "race": _words("white black asian aian nh_white nh_black"),
 }
-
-
-@cache
-def plain(text: str) -> str:
-    """A text in lower case and without accents.
-
-    >>> plain("Établissement")
-    'etablissement'
-    """
-    decomposed = unicodedata.normalize("NFKD", text.strip().lower())
-    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
 def is_place(name: str) -> bool:
@@ -110,8 +127,13 @@ def is_count(name: str) -> bool:
 
 
 def is_total(name: str) -> bool:
-    """Whether a column's name is a word for a total."""
-    return plain(name) in _TOTALS
+    """Whether a column's name is a word for a total, perhaps of persons.
+
+    >>> is_total("Ogółem"), is_total("Total persons"), is_total("合計"), is_total("Kobiety razem"), is_total("Totteridge")
+    (True, True, True, False, False)
+    """
+    words = _split(name)
+    return plain(name) in _TOTALS or (bool(words & SUM_WORDS) and words <= SUM_WORDS | _COUNTS)
 
 
 def is_sum_label(label: str) -> bool:
@@ -120,16 +142,22 @@ def is_sum_label(label: str) -> bool:
     >>> is_sum_label("Total"), is_sum_label("Both sexes"), is_sum_label("_T"), is_sum_label("Totteridge")
     (True, True, True, False)
     """
-    return plain(label) in _SUMS
+    words = _split(label)
+    return plain(label) in _SUMS or (bool(words) and words <= SUM_WORDS)
 
 
 def says_total(label: str) -> bool:
     """Whether a label says that it is a total, alone or with the name of a unit.
 
-    >>> says_total("Total Norte"), says_total("Pirkanmaa yhteensä"), says_total("Totteridge"), says_total("Total")
+    >>> says_total("Total Norte"), says_total("Pirkanmaa yhteensä"), says_total("Totteridge"), says_total("東京 合計")
     (True, True, False, True)
     """
-    return is_sum_label(label) or bool({*re.split(r"[^a-z]+", plain(label))} & _SUM_WORDS)
+    return is_sum_label(label) or bool(_split(label) & SUM_WORDS)
+
+
+def _split(text: str) -> frozenset[str]:
+    """The words of a text, in any script."""
+    return frozenset(word for word in re.split(r"[\W\d_]+", plain(text)) if word)
 
 
 def is_age(name: str) -> bool:
@@ -178,16 +206,30 @@ _COUNTS = {
     *_words("""
     nombre nb cases deaths value obs_value populacao populacion popolazione befolkning vaesto asukkaat inwoners aantal
     antal ludnosc penduduk nufus residents residenti residentes inhabitants habitants pupils students learners eleves
-    alunos alumnos schuler enrolment enrollment
+    alunos alumnos schuler enrolment enrollment liczba osoby ludnosc pacjenci uczniowie pocet osob obyvatel obyvatelstvo
+    lakossag nepesseg fo letszam broj stevilo osobe stanovnistvo populatie persoane rahvaarv iedzivotaji gyventojai nufus
+    kisi население численность люди кількість πληθυσμος 人口 人数 人數 인구 dan_so
+    folkmangd innbyggere folketal vaeki elever patienter personer personen bewohner
 """),
 }
+# Words for totals, by family of languages; they are compared in lower case and without accents.
+SUM_WORDS = _words("""
+    total totals subtotal subtotals overall altogether
+    totaux totale ensemble sous-total totali totales subtotales suma totais soma conjunto totalidad
+    gesamt gesamtsumme insgesamt summe zusammen zwischensumme totaal samen
+    totalt ialt sammanlagt summa samtals yhteensä kaikkiaan kokku pavisam kopā viso
+    ogółem razem łącznie suma celkem celkom spolu úhrnem součet skupaj ukupno sveukupno zbirno
+    összesen együtt mindösszesen toplam gjithsej totali
+    всего итого усього разом общо вкупно укупно свега барлығы
+    σύνολο სულ ընդամենը סך סה״כ المجموع مجموع الإجمالي اجمالي جمع کل
+    jumlah keseluruhan tổng cộng jumla kabuuan รวม कुल योग মোট
+    合計 總計 总计 合计 小計 小计 総数 總數 总数 計 计 全国 全體 全体 합계 총계 소계 전체 계
+""")
 _SUMS = {
-    *("total", "totals", "_t", "all", "all ages", "both", "both sexes", "all persons", "ensemble", "insgesamt"),
-    *("gesamt", "totale", "todos", "ambos sexos", "les deux sexes", "tous ages", "yhteensa", "totalt", "total geral"),
+    *("_t", "all", "all ages", "both", "both sexes", "all persons", "todos", "ambos sexos", "les deux sexes"),
+    *("tous ages", "i alt", "alle", "wszyscy", "alla", "kaikki", "grand total", "total geral"),
+    *("total general", "genel toplam"),
 }
-_SUM_WORDS = _words(
-    "total totals subtotal totale totaux totales yhteensa totalt summe gesamt insgesamt razem celkem jumlah"
-)
 _AGES = _words("age ages edad idade alter eta ika leeftijd alder wiek vek yas umur")
 _YEARS = _words("year years yr yrs y an ans annees anos jahre jahren anni in en em completed at")
 _REMARKS = _words(
@@ -196,17 +238,23 @@ _REMARKS = _words(
 MISSING = _words("na n/a nan null #n/a - . .. ?")  # what stands for a missing value
 _TOTALS = {
     *TOTALS,
-    *_words("ensemble insgesamt gesamt total_general yhteensa totalt summe totale enrolment enrollment all"),
-    *("grand total", "total geral", "total general", "all persons", "all people", "both sexes", "total population"),
+    *(
+        "enrolment",
+        "enrollment",
+        "all",
+        "i alt",
+        "grand total",
+        "all persons",
+        "all people",
+        "both sexes",
+        "ambos sexos",
+    ),
 }
-
-
-SUM_STARTS = {word[:3] for word in (*_SUMS, *_SUM_WORDS)}  # letters without accents, by which totals are looked for
 
 
 @cache
 def _parts(name: str) -> frozenset[str]:
     """The words of a column's name; years in it (LAD22CD) separate words too."""
     spaced = re.sub(r"(?<=[a-zà-ÿ])(?=[A-Z])", "_", name.strip())
-    words = [word for word in re.split(r"[^a-z0-9]+", plain(spaced)) if word]
+    words = [word for word in re.split(r"[\W_]+", plain(spaced)) if word]
     return frozenset(part for word in words for part in (word, *re.split(r"[0-9]+", word)) if part)

@@ -1,0 +1,89 @@
+"""The encoding of a text file that is not UTF-8: the one whose letters some language uses.
+
+Words in one language have few different letters besides a to z. Read with another encoding, the same bytes give letters
+of several languages, or signs inside words.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+_LOOKED_AT = 1 << 20  # bytes by which encodings are compared
+_ANYWHERE = set("\u00a0\u00ad–—’‘“”„«»°§…€\u3000、。（）")  # noqa: RUF001 (signs that texts in all languages have)
+_PLENTY = 0.9  # share of letters that one language has, if the encoding is right
+
+_CYRILLIC = "абвгдежзийклмнопрстуфхцчшщъыьэюяёіїєґјљњћџђѓќ"
+_GREEK = "αβγδεζηθικλμνξοπρστυφχψωςάέήίόύώϊϋΐΰ"
+_KANA = "".join(map(chr, range(0x3041, 0x30FF)))
+_HANGUL = "".join(map(chr, range(0xAC00, 0xD7A4)))
+# Encodings with the letters of languages that use them, the more frequent ones first: ties go to the first.
+_LANGUAGES = (
+    *(("cp1252", letters) for letters in ("äöüß", "éèêëàâçîïôûùœæü", "áéíóúñüºª¿¡", "ãõáéíóúâêôàçºª", "àèéìòùí")),
+    *(("cp1252", letters) for letters in ("åäöé", "æøåéö", "éëïóöüá", "áéíóúýðþæö")),
+    *(
+        (encoding, letters)
+        for letters in ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áéíóöőúüű", "áäčďéíĺľňóôŕšťúýž", "ăâîşţ", "čćđšž")
+        for encoding in ("cp1250", "iso8859-2")
+    ),
+    *((encoding, _CYRILLIC) for encoding in ("cp1251", "koi8-r", "iso8859-5")),
+    *((encoding, _GREEK) for encoding in ("cp1253", "iso8859-7")),
+    ("cp1254", "çğıöşüâî"),
+    *(("cp1257", letters) for letters in ("āčēģīķļņšūž", "ąčęėįšųūž", "äõöüšž")),
+    *((encoding, _KANA + "県市区町村都道府男女性別年齢人口総数合計歳以上未満地域") for encoding in ("cp932", "euc_jp")),
+    ("cp949", _HANGUL),
+    ("gb18030", "省市县区镇乡村男女性别年龄人口总数合计岁以上地区未满"),
+    ("big5", "縣市區鄉鎮村里男女性別年齡人口總數合計歲以上地未滿"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """The encoding of a file, a word of it that shows whether it is right, and whether that is in doubt."""
+
+    name: str
+    word: str = ""
+    is_sure: bool = True
+
+
+def likely_encoding(content: bytes, *, whole: bool) -> Encoding | None:
+    """The encoding of a text, or None if it is UTF-8. ``whole`` says that the text does not go on."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return Encoding(name="utf-16")
+    if _decoded(content, "utf-8-sig", whole=whole) is not None:
+        return None
+    best, share, word = "latin-1", 0.0, ""
+    texts = {name: _decoded(content[:_LOOKED_AT], name, whole=False) for name, _ in _LANGUAGES}
+    for name, letters in _LANGUAGES:
+        text = texts[name]
+        fits = 0.0 if text is None else _share(text, letters)
+        if fits > share + 1e-9:
+            best, share, word = name, fits, _longest_word(text or "")
+    if _decoded(content, best, whole=whole) is None:
+        best, share = "latin-1", 0.0
+    return Encoding(name=best, word=word, is_sure=share >= _PLENTY)
+
+
+def _decoded(content: bytes, encoding: str, *, whole: bool) -> str | None:
+    try:
+        return codecs.getincrementaldecoder(encoding)().decode(content, final=whole)
+    except UnicodeDecodeError:
+        return None
+
+
+def _share(text: str, letters: str) -> float:
+    """The share of characters beyond ASCII that a language has; capitals inside a word are none of them."""
+    known = {*letters, *letters.upper(), *_ANYWHERE}
+    beyond = [match[0] for match in re.finditer(r"[^\x00-\x7f]", text)]
+    odd = sum(
+        1 for match in re.finditer(r"[^\W\d_]{2,}", text) for a, b in pairwise(match[0]) if a.islower() and b.isupper()
+    )
+    return (sum(letter in known for letter in beyond) - odd) / max(1, len(beyond))
+
+
+def _longest_word(text: str) -> str:
+    """A word of a text with letters beyond ASCII."""
+    words = [word for word in re.findall(r"[^\W\d_]+", text) if not word.isascii()]
+    return max(words[:200], key=len, default="")
