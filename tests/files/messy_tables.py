@@ -28,6 +28,15 @@ class Messy:
     counts: np.ndarray  # region, district, sex, age
 
     @property
+    def is_ambiguous(self):
+        """Whether the same people are counted at two times, so that no reading of the table is right."""
+        times = {
+            "two years": self.made_with["layout"] != "persons",
+            "year columns": self.made_with["layout"] == "totals",
+        }
+        return times.get(self.made_with["extra"], False)
+
+    @property
     def districts(self):
         """The people of each district that has any."""
         return sorted(n for n in self.counts.sum(axis=(2, 3)).ravel().tolist() if n)
@@ -56,6 +65,11 @@ def random_table(rng):
         "regions": int(rng.integers(2, 6)),
         "districts": int(rng.integers(2, 12)),
         "separator": pick(",", ";", "\t"),
+        "extra": pick(None, None, None, "households", "whole share", "rank", "two years", "year columns"),
+        "margins": pick(False, False, True),
+        "sets": pick(False, False, True),
+        "named": pick(False, True),
+        "ages": pick(False, True),
     }
     counts = rng.integers(0, made["largest"], (made["regions"], made["districts"], 2, 3))
     counts[rng.random(counts.shape) < pick(0, 0.2, 0.7)] = 0
@@ -63,97 +77,119 @@ def random_table(rng):
         counts %= 9
     if counts.sum() == 0:
         counts[0] = 3
-    return Messy(content=_written(_rows(counts, made, rng), made), made_with=made, counts=counts)
+    return Messy(content=_written(_Maker(counts, made, rng).rows(), made), made_with=made, counts=counts)
 
 
-def _rows(counts, made, rng):
-    region, district, sex, age, count, total, women, men, _ = LANGUAGES[made["language"]]
-    sexes, parts = (women, men), dict(made)
-    places = [region, district] if made["codes"] != "both" else [region, f"{district} kod", district]
-    more = (["Rok"] if parts["year"] else []), (["%"] if parts["share"] else []) + (["km2"] if parts["area"] else [])
-    everyone = counts.sum()
+class _Maker:
+    """Rows of a table as they were chosen to be."""
 
-    def place(r, d):
-        if made["codes"] == "names":
-            return [f"{region[:3]}-{chr(65 + r)}", f"Zel{'bcdfghklmn'[r]}{'aeiouyaeiouy'[d]}{'rstvz'[d % 5]}"]
-        if made["codes"] == "numbers":
-            return [str(r + 1), str(100 * (r + 1) + d)]
-        if made["codes"] == "repeated":
-            return [f"{region[:3]}-{chr(65 + r)}", str(d + 1)]
-        return [
-            f"{region[:3]}-{chr(65 + r)}",
-            f"{r + 1}{d:02}",
-            f"Zel{'bcdfghklmn'[r]}{'aeiouyaeiouy'[d]}{'rstvz'[d % 5]}",
-        ]
+    def __init__(self, counts, made, rng):
+        self.counts, self.rng, self.made = counts, rng, made
+        self.region, self.district, self.sex, self.age, self.count, self.total, *sexes, _ = LANGUAGES[made["language"]]
+        self.sexes, self.layout, self.everyone = sexes, made["layout"], counts.sum()
 
-    def cells(table):
-        """The numbers of one row of a table of sex by age."""
-        if parts["layout"] == "totals":
-            return [table.sum()]
-        if parts["layout"] == "wide":
-            numbers = table.sum(axis=1).tolist()
-        elif parts["layout"] == "mixed":
-            numbers = table.tolist()
-        else:
-            numbers = [n for row in table for n in [*row, *([row.sum()] if parts["sex_totals"] else [])]]
-        whole = [int(table.sum())]
-        column = parts["total_column"]
-        return [*(whole if column == "first" else []), *numbers, *(whole if column == "last" else [])]
+    def header(self):
+        """The names of columns."""
+        made = self.made
+        numbered = made["codes"] == "both"
+        names = [self.region, f"{self.district} kod", self.district] if numbered else [self.region, self.district]
+        names += ["Rok"] if made["year"] or made["extra"] == "two years" else []
+        names += {"persons": [self.sex, self.age], "long": [self.sex, self.age, self.count], "mixed": [self.sex]}.get(
+            self.layout, []
+        )
+        names += [] if self.layout in ("persons", "long") else self.cell_names()
+        extra = {"households": "Haus", "whole share": "Prz", "rank": "Rang"}.get(made["extra"])
+        names += ["%"] * made["share"] + ["km2"] * made["area"] + ([extra] if extra else [])
+        return [name for name in names if self.layout != "persons" or name not in ("%", "km2", extra)]
 
-    def names():
-        if parts["layout"] == "totals":
-            return [count]
-        inner = list(sexes) if parts["layout"] == "wide" else list(AGES)
-        if parts["layout"] == "products":
-            inner = [f"{s} {a}" for s in sexes for a in [*AGES, *([total] if parts["sex_totals"] else [])]]
-        column = parts["total_column"]
-        return [*([total] if column == "first" else []), *inner, *([total] if column == "last" else [])]
+    def cell_names(self):
+        """The names of the columns of counts."""
+        made, some = self.made, [self.total] if self.made["sex_totals"] else []
+        if self.layout == "totals":
+            return ["2011", "2021"] if made["extra"] == "year columns" else [self.count]
+        names = list(self.sexes) if self.layout == "wide" else list(AGES)
+        if self.layout == "products":
+            names = [f"{s} {a}" for s in self.sexes for a in [*AGES, *some]]
+            names += [f"{self.total} {a}" for a in AGES] if made["margins"] else []
+        if self.layout == "wide" and made["sets"]:
+            names += AGES
+        return self._with_total(names, self.total)
 
-    def lines(labels, table, size):
+    def cells(self, table):
+        """The counts of one row, from a table of sex by age."""
+        made = self.made
+        if self.layout == "totals":
+            return [table.sum(), table.sum() + 5] if made["extra"] == "year columns" else [table.sum()]
+        if self.layout == "mixed":
+            return self._with_total(table.tolist(), table.sum())
+        if self.layout == "wide":
+            numbers = [*table.sum(axis=1), *(table.sum(axis=0) if made["sets"] else [])]
+            return self._with_total(numbers, table.sum())
+        numbers = [n for row in table for n in [*row, *([row.sum()] if made["sex_totals"] else [])]]
+        return self._with_total([*numbers, *(table.sum(axis=0) if made["margins"] else [])], table.sum())
+
+    def _with_total(self, parts, whole):
+        column = self.made["total_column"]
+        return [*([whole] if column == "first" else []), *parts, *([whole] if column == "last" else [])]
+
+    def lines(self, labels, table, size):
         """The rows of one unit, or of a sum of units."""
-        year, share = (["2021"] if parts["year"] else []), lambda n: [f"{100 * n / everyone:.2f}".replace(".", ",")]
-        rest = lambda n: (share(n) if parts["share"] else []) + ([str(size)] if parts["area"] else [])  # noqa: E731
-        if parts["layout"] == "persons":
-            each = [(s, a) for s, a in product(range(2), range(3)) for _ in range(table[s, a])]
-            return [[*labels, *year, sexes[s], AGES[a]] for s, a in each]
-        if parts["layout"] == "long":
-            keys = [*product(range(2), range(3))]
-            found = [[*labels, *year, sexes[s], AGES[a], table[s, a], *rest(table[s, a])] for s, a in keys]
-            if parts["label_totals"]:
-                found += [
-                    [*labels, *year, total, AGES[a], table[:, a].sum(), *rest(table[:, a].sum())] for a in range(3)
-                ]
-            return found
-        if parts["layout"] == "mixed":
-            found = [[*labels, *year, sexes[s], *cells(table[s]), *rest(table[s].sum())] for s in range(2)]
-            every = table.sum(axis=0)
-            return found + (
-                [[*labels, *year, total, *cells(every), *rest(every.sum())]] if parts["label_totals"] else []
-            )
-        return [[*labels, *year, *cells(table), *rest(table.sum())]]
+        times = ["2011", "2021"] if self.made["extra"] == "two years" else ["2021"] if self.made["year"] else [None]
+        return [line for time in times for line in self._lines([*labels, *([time] if time else [])], table, size)]
 
-    columns = {"persons": [sex, age], "long": [sex, age, count], "mixed": [sex, *names()]}.get(parts["layout"], None)
-    header = [
-        *places,
-        *more[0],
-        *(names() if columns is None else columns),
-        *([] if parts["layout"] == "persons" else more[1]),
-    ]
-    body = []
-    grand = None if parts["layout"] == "persons" else parts["grand_total"]
-    everywhere = lines([total, *[""] * (len(places) - 1)], counts.sum(axis=(0, 1)), 9_000)
-    body += everywhere if grand == "top" else []
-    for r in range(len(counts)):
-        sums = lines([place(r, 0)[0], total, *[""] * (len(places) - 2)], counts[r].sum(axis=0), 900)
-        shown = parts["subtotals"] and parts["layout"] != "persons"
-        for d in range(counts.shape[1]):
-            found = lines(place(r, d), counts[r, d], int(rng.integers(20, 400)))
-            if parts["merged"] and parts["layout"] != "persons":
-                found = [[*([""] if d or i else row[:1]), *row[1:]] for i, row in enumerate(found)]
-            body += found
-        body += sums if shown else []
-    body += everywhere if grand == "bottom" else []
-    return [header, *body]
+    def _lines(self, first, table, size):
+        if self.layout == "persons":
+            keys = [*product(range(2), range(3))]
+            return [[*first, self.sexes[s], self._age(a)] for s, a in keys for _ in range(table[s, a])]
+        tables = {**dict(zip(self.sexes, table, strict=True)), self.total: table.sum(axis=0)}
+        rows = list(tables)[: 2 + self.made["label_totals"]]
+        if self.layout == "long":
+            counts = [([s, a], tables[s][i]) for s in rows for i, a in enumerate(AGES)]
+            return [[*first, *key, n, *self._others(n, size)] for key, n in counts]
+        if self.layout == "mixed":
+            return [[*first, s, *self.cells(tables[s]), *self._others(tables[s].sum(), size)] for s in rows]
+        return [[*first, *self.cells(table), *self._others(table.sum(), size)]]
+
+    def _age(self, place):
+        low = (0, 15, 65)[place]
+        return str(int(self.rng.integers(low, low + 15))) if self.made["ages"] else AGES[place]
+
+    def _others(self, people, size):
+        """Numbers beside the counts: a share, an area, households, a rank."""
+        share = 100 * people / self.everyone
+        extra = {"households": people // 3, "whole share": round(share), "rank": self.rng.integers(1, 60)}
+        found = [f"{share:.2f}".replace(".", ",")] * self.made["share"] + [str(size)] * self.made["area"]
+        return [*found, *([extra[self.made["extra"]]] if self.made["extra"] in extra else [])]
+
+    def place(self, r, d):
+        """The codes or names of a district and its region."""
+        first, name = f"{self.region[:3]}-{chr(65 + r)}", f"Zel{'bcdfghklmn'[r]}{'aeiouyaeiouy'[d]}{'rstvz'[d % 5]}"
+        return {
+            "names": [first, name],
+            "numbers": [str(r + 1), str(100 * (r + 1) + d)],
+            "repeated": [first, str(d + 1)],
+            "both": [first, f"{r + 1}{d:02}", name],
+        }[self.made["codes"]]
+
+    def rows(self):
+        """All rows, with totals where they were chosen to be."""
+        made, body, wide = self.made, [], len(self.place(0, 0)) - 1
+        grand = None if self.layout == "persons" else made["grand_total"]
+        everywhere = self.lines([self.total, *[""] * wide], self.counts.sum(axis=(0, 1)), 9_000)
+        body += everywhere if grand == "top" else []
+        for r in range(len(self.counts)):
+            for d in range(self.counts.shape[1]):
+                found = self.lines(self.place(r, d), self.counts[r, d], int(self.rng.integers(20, 400)))
+                if made["merged"] and self.layout != "persons":
+                    found = [[*([""] if d or i else row[:1]), *row[1:]] for i, row in enumerate(found)]
+                body += found
+            first = self.place(r, 0)[0]
+            labels = (
+                [f"{self.total} {first}", *[""] * wide] if made["named"] else [first, self.total, *[""] * (wide - 1)]
+            )
+            if made["subtotals"] and self.layout != "persons":
+                body += self.lines(labels, self.counts[r].sum(axis=0), 900)
+        return [self.header(), *body, *(everywhere if grand == "bottom" else [])]
 
 
 def _written(rows, made):

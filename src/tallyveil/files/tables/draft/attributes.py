@@ -22,6 +22,7 @@ from tallyveil.files.tables.draft.words import (
 )
 
 _TOLD_APART = 0.5  # share of rows that differ from all others in a table of counts
+_FACT = ": a fact about units, not a count"
 MOST_LABELS = 200
 MOST_CODES = 30  # different numbers that can be codes of labels
 _MOST_MISSING = 0.4  # share of empty cells that may be a label of their own
@@ -43,7 +44,7 @@ def may_be_codes(column: Column) -> bool:
     return 1 < column.size <= min(most, len(column.of_row) / 2) and not column.missing
 
 
-def possible_counts(geography: Geography, numbers: Sequence[Column]) -> list[str]:
+def possible_counts(geography: Geography, columns: Sorted) -> list[str]:
     """The columns of numbers that may say how many people a row stands for.
 
     In a table of counts, the other columns tell most rows apart, whereas many persons are alike. A number that is
@@ -54,8 +55,9 @@ def possible_counts(geography: Geography, numbers: Sequence[Column]) -> list[str
         return []
     levels = [view.columns[name] for name in geography.fields["levels"] if name in view.columns]
     unexplained = [c for c in levels if c.is_number and not (c.is_code or is_place(c.name) or is_code_name(c.name))]
+    facts = [view.columns[name] for name, reason in columns.aside.items() if reason.endswith(_FACT)]
     possible = []
-    for column in (*numbers, *unexplained):
+    for column in (*columns.numbers, *facts, *unexplained):
         others = [c for c in view.columns.values() if c is not column and not c.is_free_text]
         named = is_count(column.name) or is_total(column.name)
         if named or count_paths(others) > _TOLD_APART * view.rows:
@@ -102,7 +104,7 @@ def _is_of_units(geography: Geography, column: Column) -> str | None:
     path = paths(known) if known else None
     if path is None or len(path) < 2 * (int(path.max()) + 1) or not follows_from(path, column):
         return None
-    return f"the same in all rows of each {known[-1].name}: a fact about units, not a count"
+    return f"the same in all rows of each {known[-1].name}{_FACT}"
 
 
 def _is_coded(column: Column) -> bool:

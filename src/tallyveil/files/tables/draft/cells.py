@@ -87,11 +87,11 @@ def _single(cells: Sequence[str]) -> Reading:
 def are_alike(reading: Reading) -> bool:
     """Whether the names of columns show that they are labels of the same people: products, ages, words for sexes."""
     if len(reading.labels) > 1:
-        return True
+        return not any(map(_are_years, reading.labels))
     (labels,) = reading.labels
     words = {plain(label) for label in labels}
     known = any(words <= some for some in LABELS.values())
-    return known or _look_like_ages(labels) or (_first_word(labels) is not None and not _are_years(labels))
+    return known or (not _are_years(labels) and (_look_like_ages(labels) or _first_word(labels) is not None))
 
 
 def are_two_sets(columns: Sequence[Column], reading: Reading) -> bool:

@@ -11,8 +11,11 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tallyveil.files.tables.draft.words import VOCABULARY, plain
+
 _LOOKED_AT = 1 << 20  # bytes by which encodings are compared
 _ANYWHERE = set("\u00a0\u00ad–—’‘“”„«»°§…€\u3000、。（）")  # noqa: RUF001 (signs that texts in all languages have)
+_START = 10_000  # characters in which known words are looked for
 _PLENTY = 0.9  # share of letters that one language has, if the encoding is right
 
 _CYRILLIC = "абвгдежзийклмнопрстуфхцчшщъыьэюяёіїєґјљњћџђѓќ"
@@ -54,16 +57,22 @@ def likely_encoding(content: bytes, *, whole: bool) -> Encoding | None:
         return Encoding(name="utf-16")
     if _decoded(content, "utf-8-sig", whole=whole) is not None:
         return None
-    best, share, word = "latin-1", 0.0, ""
     texts = {name: _decoded(content[:_LOOKED_AT], name, whole=False) for name, _ in _LANGUAGES}
-    for name, letters in _LANGUAGES:
-        text = texts[name]
-        fits = 0.0 if text is None else _share(text, letters)
-        if fits > share + 1e-9:
-            best, share, word = name, fits, _longest_word(text or "")
+    shares = {(name, i): _share(texts[name] or "", letters) for i, (name, letters) in enumerate(_LANGUAGES)}
+    share = max(shares.values())
+    tied = list(dict.fromkeys(name for (name, _), some in shares.items() if some == share > 0)) or ["latin-1"]
+    best = max(tied, key=lambda name: _known_words(texts.get(name) or ""))
     if _decoded(content, best, whole=whole) is None:
-        best, share = "latin-1", 0.0
-    return Encoding(name=best, word=word, is_sure=share >= _PLENTY)
+        best, tied = "latin-1", ["latin-1"]
+    text = _decoded(content[:_LOOKED_AT], best, whole=False) or ""
+    alone = len({texts.get(name) for name in tied}) == 1 or _known_words(text) > 0
+    return Encoding(name=best, word=_longest_word(text), is_sure=alone and share >= _PLENTY)
+
+
+def _known_words(text: str) -> int:
+    """The number of words with letters beyond ASCII that tables often have."""
+    words = {word for word in re.findall(r"[^\W\d_]+", text[:_START]) if not word.isascii()}
+    return sum(plain(word) in VOCABULARY for word in words)
 
 
 def _decoded(content: bytes, encoding: str, *, whole: bool) -> str | None:

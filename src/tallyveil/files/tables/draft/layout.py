@@ -67,7 +67,7 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
         rivals = [c.name for c in numbers if c is not count and c not in codes]
         return _undecided(found, [*rivals, count.name]) if rivals else found
     codes = [column for column in numbers if may_be_codes(column)]
-    possible = possible_counts(geography, numbers)
+    possible = possible_counts(geography, columns)
     if labels or codes:
         found = _rows(columns, asked, [*labels, *codes], count=None)
         return _undecided(found, possible) if possible else found

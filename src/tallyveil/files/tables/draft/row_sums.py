@@ -45,7 +45,7 @@ def not_numbers(column: Column) -> Bools:
 
 
 def find_sums(texts: Sequence[Column], numbers: Sequence[Floats], kept: Bools) -> list[RowSum]:
-    """The values whose rows repeat people of all others, if there are any: those of the largest set that explains all."""
+    """The values whose rows repeat people of all others: those of the largest set that explains all repetitions."""
     for number in numbers:
         values = list(_values(texts, number, kept))[:_MOST_VALUES]
         for size in range(min(_MOST_TOGETHER, len(values)), 0, -1):
@@ -89,7 +89,7 @@ def _explained(
 
 
 def _groups(column: Column, texts: Sequence[Column], alone: Bools, rest: Bools) -> Integers | None:
-    """The number of each row's group: the rows that the sums are taken over, by what totals and others have in common."""
+    """The group of each row that a sum is taken over, by the columns in which totals have values of other rows."""
     if not alone.any() or len(np.unique(column.of_row[rest])) < 2:  # a sum is one of several values
         return None
     others = [

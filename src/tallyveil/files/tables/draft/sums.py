@@ -70,6 +70,10 @@ def find_totals(view: View) -> Totals:
             break
         for one in sums:
             left_out(one.column, (one.value,))
+    for column in texts:
+        if any(_repeats(number, kept & column.empty[column.of_row], kept & ~column.empty[column.of_row], close=0.0)
+               for number in numbers):  # fmt: skip
+            doubts[column.name] = (*doubts.get(column.name, ()), "")
     return Totals(marks=marks, doubts=doubts)
 
 
@@ -199,11 +203,11 @@ def _sums(column: Column, numbers: Floats, kept: Bools) -> dict[str, float]:
     return {text: float(w) for text, w, n in zip(column.texts.to_pylist(), weights, rows, strict=True) if n}
 
 
-def _repeats(numbers: Floats, totals: Bools, kept: Bools) -> bool:
+def _repeats(numbers: Floats, totals: Bools, kept: Bools, *, close: float = _CLOSE) -> bool:
     """Whether rows of totals repeat all people of the others, once or several times, but for a few mistakes."""
     people = float(numbers[kept].sum())
     times = float(numbers[totals].sum()) / people if people else 0.0
-    return 1 <= round(times) <= _MOST_TIMES and abs(times - round(times)) < _CLOSE
+    return 1 <= round(times) <= _MOST_TIMES and abs(times - round(times)) <= close
 
 
 def _is_close(one: float, two: float) -> bool:

@@ -32,8 +32,8 @@ from tallyveil.files.tables.form import PLAIN, FileForm
 from tallyveil.files.tables.sources import Source
 
 _TWICE = (
-    "rows with {0} {1} may be totals of other rows, and their people would be counted twice. If they are, write these values "
-    "in place of FILL_IN; if they are not, remove FILL_IN."
+    "rows with {0} {1} may be totals of other rows, and their people would be counted twice. If they are, write these "
+    "values in place of FILL_IN; if they are not, remove FILL_IN."
 )
 
 
@@ -92,8 +92,14 @@ def draft_table(
         The encoding of a text file, such as ``"cp1250"``; by default the one that its letters suggest.
     """
     sheet, notes = _sheet(source, sheet)
+    FileForm(encoding=encoding)  # refuses one that is unknown
     asked = Asked(
-        levels=tuple(levels), attributes=tuple(attributes), count=count, persons=persons, words=dictionary or {}
+        levels=tuple(levels),
+        attributes=tuple(attributes),
+        count=count,
+        persons=persons,
+        encoding=encoding,
+        words=dictionary or {},
     )
     draft = _drafted(source, asked, sheet)
     return replace(draft, notes=(*notes, *draft.notes))

@@ -157,7 +157,7 @@ def says_total(label: str) -> bool:
 
 def _split(text: str) -> frozenset[str]:
     """The words of a text, in any script."""
-    return frozenset(word for word in re.split(r"[\W\d_]+", plain(text)) if word)
+    return frozenset(word for word in re.split(r"[\W_]+", plain(text)) if word)
 
 
 def is_age(name: str) -> bool:
@@ -250,6 +250,9 @@ _TOTALS = {
         "ambos sexos",
     ),
 }
+
+
+VOCABULARY = SUM_WORDS | _PLACES | _ATTRIBUTES | _COUNTS | LABELS["sex"]
 
 
 @cache
