@@ -12,7 +12,7 @@ LANGUAGES = {
     "hu": ("Megye", "Járás", "Nem", "Életkor", "Fő", "Összesen", "nő", "férfi", "iso8859-2"),
     "de": ("Land", "Kreis", "Geschlecht", "Alter", "Anzahl", "Insgesamt", "weiblich", "männlich", "cp1252"),
     "fr": ("Région", "Commune", "Sexe", "Âge", "Effectif", "Ensemble", "femmes", "hommes", "cp1252"),
-    "ru": ("Область", "Район", "Пол", "Возраст", "Население", "Всего", "женщины", "мужчины", "cp1251"),
+    "ru": ("Область", "Район", "Пол", "Возраст", "Население", "Всего", "женщины", "мужчины", "cp1251"),  # noqa: RUF001
     "ja": ("都道府県", "市区町村", "性別", "年齢", "人口", "総数", "女", "男", "shift_jis"),
     "xx": ("Qov", "Zelt", "Brak", "Murn", "Tolp", "Vrump", "fla", "mro", "utf-8"),  # a language that nobody knows
 }

@@ -150,7 +150,10 @@ def test_codes_that_every_unit_has_are_labels_and_no_level():
     rows = [(f"D{i}", s, *RNG.integers(0, 40, 3)) for i in range(12) for s in (1, 2)]
     draft = draft_table(pd.DataFrame(rows, columns=["district", "s", "a", "b", "c"]))
     assert draft.book.levels == ("district",)
-    assert (draft.book.layout, draft.book.in_rows, draft.book.in_columns) == ("wide", ("s",), ("attribute_1",))
+    assert (draft.book.layout, draft.book.in_rows, draft.book.in_columns) == ("wide", ("s",), ("FILL_IN",))
+    assert draft.missing[0].startswith("nothing shows that the columns a, b, c count different people")
+    said = draft_table(pd.DataFrame(rows, columns=["district", "s", "a", "b", "c"]), attributes=["s", "grade"])
+    assert (said.book.in_columns, said.missing) == (("grade",), ())
 
 
 def test_a_few_people_who_differ_in_everything_are_people_and_no_table_of_counts():
@@ -160,7 +163,13 @@ def test_a_few_people_who_differ_in_everything_are_people_and_no_table_of_counts
         {"village": RNG.choice(list("ABCDEFGHIJKL"), n), **answers, "height": RNG.integers(150, 199, n)}
     )
     draft = draft_table(table.assign(weight=RNG.integers(50, 99, n)))
-    assert (draft.book.layout, draft.book.ignore) == ("persons", ("height", "weight"))
+    assert "--count 'height' or --count 'weight', or with --persons" in draft.missing[0]
+    with pytest.raises(InputError, match=r"still has FILL_IN under \[table\] count"):
+        read_counts(table.assign(weight=1), draft.book)
+    draft = draft_table(table.assign(weight=RNG.integers(50, 99, n)), persons=True)
+    assert (draft.book.layout, draft.book.ignore, draft.missing) == ("persons", ("height", "weight"), ())
+    identified = draft_table(table.assign(patient=range(n)))
+    assert (identified.book.layout, identified.missing) == ("persons", ())
 
 
 def test_a_unit_in_two_parents_by_mistake_is_a_comment_and_not_a_path():
@@ -350,9 +359,12 @@ def test_a_total_is_known_by_its_sums_whatever_it_is_called():
 def test_years_in_rows_are_not_added_up_without_a_word():
     rows = [(f"t{i}", year, *RNG.integers(0, 9, 2)) for i in range(12) for year in (2011, 2021)]
     draft = draft_table(pd.DataFrame(rows, columns=["town", "year", "male", "female"]))
-    assert comments(draft, "attributes.year") == {
-        None: "people of several times are added up; to keep one, use where in [table]"
-    }
+    assert draft.missing[0].startswith(
+        "the table has people of several times (2011, 2021, ...). Write the one to count"
+    )
+    assert (draft.book.where, "year" in draft.book.attributes) == ({"year": "FILL_IN"}, False)
+    columns = draft_table(pd.DataFrame(rows, columns=["town", "year", "2011", "2021"]).query("year == 2011"))
+    assert columns.missing[0].startswith("nothing shows that the columns 2011, 2021 count different people")
 
 
 # ---- what the user says
@@ -455,7 +467,7 @@ def test_a_table_without_geography_gives_a_partial_draft_that_says_what_to_fill_
     )
     assert f'# {draft.missing[0]}\nlevels = [\n    "FILL_IN",\n]' in text
     assert draft.book.attributes.keys() == {"sex", "agegroup"}
-    with pytest.raises(InputError, match="no column 'FILL_IN', which the codebook names"):
+    with pytest.raises(InputError, match=r"still has FILL_IN under \[geography\] levels\. The comment there"):
         read_counts(table, draft.book)
 
 
@@ -598,14 +610,13 @@ def test_a_table_whose_total_is_the_sum_of_columns_is_not_a_list_of_persons_what
     assert draft.book.total == "total"
 
 
-def test_a_draft_of_persons_doubts_it_where_a_column_looks_like_a_number_of_people():
+def test_a_draft_of_persons_asks_where_a_column_looks_like_a_number_of_people():
     rows = [[f"z{i % 4}", "ab"[i % 2], 7 * i % 41, 5 * i % 43] for i in range(120)]
     draft = draft_table(pd.DataFrame(rows, columns=["zone", "sex", "count", "n"]).astype(str), attributes=["sex"])
-    assert draft.book.layout == "persons"
-    doubt, _ = draft.doubts
-    assert doubt.startswith("one row is one person here; if count is the number of people of a row, draft again with")
-    assert f"# {doubt}\n" in draft.to_toml()
-    assert draft_table(catchments()).doubts == ()
+    assert (draft.book.layout, draft.book.count) == ("long", "FILL_IN")
+    assert draft.missing[0].startswith("the table does not show whether count or n is the number of people of a row")
+    assert f"# {draft.missing[0]}\n" in draft.to_toml()
+    assert draft_table(catchments()).missing == ()
 
 
 def test_names_that_look_like_codes_and_a_state_that_all_rows_share_are_kept():
@@ -653,7 +664,11 @@ def test_rows_of_totals_among_labels_and_units_are_named_since_they_would_be_cou
     labels = [(r, s, a) for r in ("A", "B", "Total") for s in ("M", "F", "Both sexes") for a in ("0-17", "18+")]
     table = pd.DataFrame([[*row, 10 + i] for i, row in enumerate(labels)], columns=["region", "sex", "age", "count"])
     draft = draft_table(table)
-    twice = "looks like a total of other rows: name it in [file] total_rows, or its people are counted twice"
-    assert draft.doubts == (f"region 'Total': {twice}", f"sex 'Both sexes': {twice}")
-    assert f'"Both sexes",  # {twice}' in draft.to_toml()
-    assert draft_table(table[(table.region != "Total") & (table.sex != "Both sexes")]).doubts == ()
+    region, sex = draft.missing
+    assert region.startswith("rows with region 'Total' may be totals of other rows, and their people would be counted")
+    assert sex.startswith("rows with sex 'Both sexes' may be totals")
+    assert draft.book.form.total_rows == {"region": ("FILL_IN",), "sex": ("FILL_IN",)}
+    assert f"# {sex}" in draft.to_toml()
+    with pytest.raises(InputError, match=r"still has FILL_IN under \[file\] total_rows"):
+        read_counts(table, draft.book)
+    assert draft_table(table[(table.region != "Total") & (table.sex != "Both sexes")]).missing == ()

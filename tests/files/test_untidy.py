@@ -73,7 +73,7 @@ def test_a_municipal_table_in_latin_1_with_all_its_ornaments_is_read_as_it_is(tm
         total_rows={"Região": ("Total Nordeste", "Total Norte", "Total Sul", "Total geral")},
         thousands=".",
     )
-    assert (draft.book.layout, draft.book.count, draft.doubts) == ("long", "População", ())
+    assert (draft.book.layout, draft.book.count, draft.missing) == ("long", "População", ())
     equal(read_counts(file, draft.book), people())
     again = codebook_from_toml(draft.to_toml())
     assert again == draft.book
@@ -229,10 +229,10 @@ def test_labels_that_only_sound_like_totals_are_kept():
     rows = [(f"R{i // 4}", f"T{i}", kind, 10 + i) for i in range(12) for kind in ("All day", "All", "Half day")]
     table = pd.DataFrame(rows, columns=["region", "town", "care", "children"])
     draft = draft_table(table)
-    assert draft.book.form.total_rows == {}
-    assert [doubt.split(":")[0] for doubt in draft.doubts] == ["care 'All'"]
+    assert draft.book.form.total_rows == {"care": ("FILL_IN",)}
+    assert draft.missing[0].startswith("rows with care 'All' may be totals")
     people_with_totals = pd.concat([people(), people().assign(Sexo="Total", População=7)])
-    assert draft_table(people_with_totals).book.form.total_rows == {}
+    assert draft_table(people_with_totals).book.form.total_rows == {"Sexo": ("FILL_IN",)}
 
 
 def test_a_gap_in_the_first_column_of_a_line_list_is_no_merged_cell():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +21,6 @@ from tallyveil.files.published.sdmx import sdmx_pieces, structure_of
 from tallyveil.files.published.workbook import check_workbook, write_workbook
 from tallyveil.files.release_folder.layout import SOURCE
 from tallyveil.files.release_folder.margin_columns import MarginsBySize, refuse_unless_90
-from tallyveil.files.release_folder.measurement_files import safe_name
 from tallyveil.files.release_folder.read_folder import read_release
 from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.columns import decoded
@@ -28,6 +28,9 @@ from tallyveil.files.tables.write import write_table, write_text
 
 TableFormat = Literal["csv", "xlsx", "parquet", "sdmx-csv"]
 FORMULA = re.compile(r"^(=|@|[+\-](?![0-9.])|\t|\r)")  # what a spreadsheet program would compute when it opens a CSV
+
+_LONGEST = 100  # characters of a file's name that are kept
+_RESERVED = {"readme", "con", "prn", "aux", "nul", *(f"{name}{i}" for name in ("com", "lpt") for i in range(1, 10))}
 
 
 def write_tables(
@@ -73,13 +76,14 @@ def write_tables(
             check_workbook(one)
     elif format not in ("csv", "parquet", "sdmx-csv"):
         raise InputError(f'format must be "csv", "xlsx", "parquet" or "sdmx-csv". Got {format!r} instead.')
+    stems = file_stems([one.level for one in tables])
     readme = readme_lines(release, tables, name=place.resolve().name)
     with new_folder(target) as made:
         write_text("".join(f"{line}\n" for line in readme), made / "README.txt")
         jobs = [
             job
             for one in reversed(tables)  # the largest tables begin first
-            for job in _jobs(one, made / file_stem(one.level), format, readme, name=place.resolve().name)
+            for job in _jobs(one, made / stems[one.level], format, readme, name=place.resolve().name)
         ]
         with workers() as run:
             list(run(lambda job: job(), jobs))
@@ -87,13 +91,20 @@ def write_tables(
     return [target / name for name in names]
 
 
-def file_stem(level: str) -> str:
-    """The name of a level's files, as people read it.
+def file_stems(levels: Sequence[str]) -> dict[str, str]:
+    """The name of each level's files, as people read it: only what a file system may refuse is replaced.
 
-    >>> file_stem("Facility ID"), file_stem("LSOA/MSOA")
-    ('Facility ID', 'LSOA%2FMSOA')
+    >>> file_stems(["Kod woj.", "LSOA/MSOA", "Gmina", "gmina", "con"])
+    {'Kod woj.': 'Kod woj', 'LSOA/MSOA': 'LSOA_MSOA', 'Gmina': 'Gmina', 'gmina': 'gmina_2', 'con': 'con_'}
     """
-    return level if re.fullmatch(r"[\w\-]([\w\- .]*[\w\-])?", level) and level != "README" else safe_name(level)
+    stems: dict[str, str] = {}
+    for level in levels:
+        stem = re.sub(r'[<>:"/\\|?*\x00-\x1f\x7f]', "_", level)[:_LONGEST].strip(" .") or "level"
+        stem += "_" if stem.lower() in _RESERVED else ""
+        taken = {name.casefold() for other in stems.values() for name in (other, f"{other}_tidy")}
+        names = chain([stem], (f"{stem}_{number}" for number in count(2)))
+        stems[level] = next(name for name in names if taken.isdisjoint({name.casefold(), f"{name}_tidy".casefold()}))
+    return stems
 
 
 def _jobs(

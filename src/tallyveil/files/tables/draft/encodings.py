@@ -33,7 +33,7 @@ _LANGUAGES = (
     ),
     *((encoding, _CYRILLIC) for encoding in ("cp1251", "koi8-r", "iso8859-5")),
     *((encoding, _GREEK) for encoding in ("cp1253", "iso8859-7")),
-    ("cp1254", "çğıöşüâî"),
+    ("cp1254", "çğıöşüâîİ"),
     *(("cp1257", letters) for letters in ("āčēģīķļņšūž", "ąčęėįšųūž", "äõöüšž")),
     *((encoding, _KANA + "県市区町村都道府男女性別年齢人口総数合計歳以上未満地域") for encoding in ("cp932", "euc_jp")),
     ("cp949", _HANGUL),
