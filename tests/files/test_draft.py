@@ -349,10 +349,10 @@ def test_one_of_two_sets_of_columns_that_sum_to_the_total_is_taken():
 
 def test_a_total_is_known_by_its_sums_whatever_it_is_called():
     rows = RNG.integers(0, 50, (12, 3))
-    table = pd.DataFrame({"town": [f"t{i}" for i in range(12)], "zusammen": rows.sum(axis=1)})
+    table = pd.DataFrame({"town": [f"t{i}" for i in range(12)], "xyz": rows.sum(axis=1)})
     table[["a", "b", "c"]] = rows
     draft = draft_table(table)
-    assert draft.book.total == "zusammen"
+    assert draft.book.total == "xyz"
     assert comments(draft, "table.total") == {None: "taken as the total: the cells sum to it"}
 
 

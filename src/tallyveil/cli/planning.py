@@ -124,8 +124,7 @@ def _print_accuracy(strategy: Strategy, accuracy: pd.DataFrame) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    title = "Expected standard deviation of estimates from all measurements (tallyveil estimate)"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     table.add_column("query")
     for level in strategy.levels:
         table.add_column(level, justify="right")
@@ -133,7 +132,8 @@ def _print_accuracy(strategy: Strategy, accuracy: pd.DataFrame) -> None:
     for query in dict.fromkeys(accuracy["query"]):
         cells = [by_place.get((query, level)) for level in strategy.levels]
         table.add_row(str(query), *("" if sd is None else "exact" if sd == 0 else figure(sd) for sd in cells))
-    Console().print(table)
+    typer.echo("Expected standard deviation of estimates from all measurements (tallyveil estimate)")
+    Console(markup=False).print(table)
 
 
 def described(people: Histogram, strategy: Strategy) -> str:

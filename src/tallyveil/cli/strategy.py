@@ -41,7 +41,7 @@ def strategy(
             "--map",
             metavar="NAMES",
             help='What the names of the preset are called here: pairs such as "county=lad, race=ethnicity", or a TOML '
-            "file with [levels] and [attributes]. Names that are equal need no pair.",
+            "file with the sections levels and attributes. Names that are equal need no pair.",
         ),
     ] = None,
     as_json: options.Json = False,

@@ -31,14 +31,17 @@ _LEAST_SHARE = 0.2
 _ENOUGH_UNITS = 10  # of a column that nothing but its number of values distinguishes
 
 
-def infer_levels(view: View) -> list[Column]:
-    """The levels, coarse to fine: by which column determines which, by words for places where codes repeat."""
+def infer_levels(view: View, labels: Sequence[Column] = ()) -> list[Column]:
+    """The levels, coarse to fine: by which column determines which, by words for places where codes repeat.
+
+    ``labels`` are columns that the user calls attributes.
+    """
     possible = [column for column in view.columns.values() if _may_be_level(view, column)]
     candidates = _without_names(view, [c for c in possible if not is_unit_name(c.name)] or possible)
     chain = longest_chain(view, candidates, _weight, may_lie=lambda fine, coarse: _is_evidence(view, fine, coarse))
     if len(chain) == 1 and not _is_plausible(chain[0]):
         chain = []
-    levels = _with_repeated_codes(view, chain, candidates)
+    levels = _with_repeated_codes(view, chain, candidates, labels)
     return [*_units_at_the_top(view, levels), *levels]
 
 
@@ -135,7 +138,9 @@ def _names_units_of(names: Column, code: Column) -> bool:
     return wordy and nest(names, code).holds and nest(code, names).astray <= 0.1 * code.size
 
 
-def _with_repeated_codes(view: View, chain: list[Column], candidates: Sequence[Column]) -> list[Column]:
+def _with_repeated_codes(
+    view: View, chain: list[Column], candidates: Sequence[Column], labels: Sequence[Column]
+) -> list[Column]:
     """The chain with the columns whose codes repeat under parents, which no column determines."""
     missing = [
         column
@@ -145,7 +150,7 @@ def _with_repeated_codes(view: View, chain: list[Column], candidates: Sequence[C
         and not (chain and nest(chain[-1], column).holds)
     ]
     levels = _ordered(view, chain, missing)
-    return _ordered(view, levels, _key(view, levels))
+    return _ordered(view, levels, _key(view, levels, labels))
 
 
 def _has_more_names(view: View, code: Column) -> bool:
@@ -174,9 +179,9 @@ def _is_wide(view: View) -> bool:
     return sum(_is_plain_number(column) and column.is_whole for column in view.columns.values()) > 2
 
 
-def _key(view: View, levels: Sequence[Column]) -> list[Column]:
+def _key(view: View, levels: Sequence[Column], labels: Sequence[Column]) -> list[Column]:
     """The leading columns of a wide table that identify its rows together with the levels, if they are codes."""
-    if not _is_wide(view) or view.rows < _FEW_ROWS or (levels and count_paths(levels) >= 0.98 * view.rows):
+    if not _is_wide(view) or view.rows < _FEW_ROWS or (levels and count_paths([*levels, *labels]) >= 0.98 * view.rows):
         return []
     added: list[Column] = []
     for column in view.columns.values():
@@ -188,7 +193,8 @@ def _key(view: View, levels: Sequence[Column]) -> list[Column]:
             return []  # rows of a unit do not stand together, so it may be a count as well
         above, below = count_paths([*levels, *added]), count_paths([*levels, *added, column])
         share = below / max(1, above * column.size)  # of the codes, those that the average parent has
-        if (levels and share == 1) or (share < _LEAST_SHARE and column.size <= _MOST_CODES):
+        coded = is_code_name(column.name) and not is_only_attribute(column.name)
+        if (levels and share == 1 and not coded) or (share < _LEAST_SHARE and column.size <= _MOST_CODES):
             return []  # labels, which every unit has; or answers of people
         added.append(column)
         if below >= 0.98 * view.rows:

@@ -58,7 +58,8 @@ def find_geography(view: View, asked: Asked, cuts: Mapping[str, Sequence[int]] |
         *above, longest = cuts[whole]
         return _by_lengths(view, view.columns[whole], {f"{whole}_{size}": size for size in above} | {whole: longest})
     rest = replace(view, columns={name: column for name, column in view.columns.items() if name not in others})
-    levels = [view.columns[name] for name in asked.levels] or infer_levels(rest)
+    labels = [view.columns[name] for name in asked.attributes if name in view.columns]
+    levels = [view.columns[name] for name in asked.levels] or infer_levels(rest, labels)
     if not levels:
         return Geography(view=view, fields={"levels": ()}, columns=(), path=np.zeros(view.rows, dtype=np.int64))
     return _by_columns(rest, levels, view)

@@ -186,7 +186,7 @@ def _wide(
     coded_rows, notes = spoken_rows(in_rows, asked)
     notes += _on_labels([column for column in in_rows if column.name not in coded_rows["labels"]])
     said = len(named) == len(names) or any(name in asked.words for name in names)
-    doubts = [] if said else _doubts(numbers, reading)
+    doubts = [] if said else _doubts(numbers, reading, [column.name for column in in_rows])
     if doubts:
         names = [FILL_IN if i == 0 else name for i, name in enumerate(names)]
     coded, more = spoken(dict(zip(names, reading.labels, strict=True)), asked, listed=False)
@@ -210,7 +210,7 @@ def _wide(
     return _one_time(found, in_rows)
 
 
-def _doubts(numbers: Sequence[Column], reading: Reading) -> list[str]:
+def _doubts(numbers: Sequence[Column], reading: Reading, in_rows: Sequence[str]) -> list[str]:
     """Why columns may not be the cells of a table, so that their sum is not the number of people."""
     if reading.total is not None:
         return []
@@ -227,7 +227,7 @@ def _doubts(numbers: Sequence[Column], reading: Reading) -> list[str]:
         return [f"some of the columns {listed} sum to the same as the others, so people are counted twice. {remedy}."]
     if not are_alike(reading):
         return [f"nothing shows that the columns {listed} count different people. If they do, name what they are with "
-                f"--attributes NAME. {remedy}."]  # fmt: skip
+                f"--attributes {','.join([*in_rows, 'NAME'])!r}. {remedy}."]  # fmt: skip
     return []
 
 

@@ -54,6 +54,8 @@ _PLACES = _words("""
     νομος δημος 都道府県 市区町村 地域 県 市 町 省 县 区 縣 鄉鎮 学校 시도 시군구 읍면동 학교 tinh huyen xa quan phuong
     محافظة منطقة قضاء بلدية
 """)
+_INFLECTED = 8  # letters of words whose last one may change: przychodnia, przychodni
+_STEMS = {word[:-1] for word in _PLACES if len(word) >= _INFLECTED}
 _TIMES = _words("""
     year annee ano jahr anno month mois mes monat wave quarter rok lata ar vuosi aasta gads metai ev leto godina yil
     sene tahun nam год рік година έτος 年 年次 年度 연도 السنة
@@ -69,7 +71,10 @@ _IDS = _words("""
     id pid uid uuid identifiant case caseid record serial person personid patient index row hhid hh household menage
     hogar haushalt respondent interview questionnaire lineno
 """)
-_CODE_WORDS = _words("code cd cod codigo kennziffer insee fips ags ons geo geography id nr")
+_CODE_WORDS = _words("""
+    code cd cod codigo kennziffer insee fips ags ons geo geography id nr no num number numero numer nummer kod kods
+    kodas sifra szam cislo код номер 番号 コード 编号 代码 번호 코드
+""")
 _CLASS_WORDS = _words("group grp groupe grupo gruppe class cat category band level status")
 _NAME_WORDS = _words("name names nm nom nombre nome label libelle lib bezeichnung titre title")
 # Words for labels, from which attributes in the names of columns get their own name.
@@ -92,10 +97,11 @@ LABELS = {
 def is_place(name: str) -> bool:
     """Whether a column's name is a word for places, in any of several languages.
 
-    >>> is_place("LAD22CD"), is_place("région_code"), is_place("height")
-    (True, True, False)
+    >>> is_place("LAD22CD"), is_place("région_code"), is_place("Nr przychodni"), is_place("height")
+    (True, True, True, False)
     """
-    return bool(_parts(name) & _PLACES) or plain(name) in LEVELS
+    endings = {word[:-1] for word in _parts(name) if len(word) >= _INFLECTED}
+    return bool((_parts(name) | endings) & (_PLACES | _STEMS)) or plain(name) in LEVELS
 
 
 def is_attribute(name: str) -> bool:
