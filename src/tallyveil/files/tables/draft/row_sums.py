@@ -34,6 +34,11 @@ class RowSum:
     digits: float
 
     @property
+    def is_possible(self) -> bool:
+        """Whether this should be asked about: sums below 10 are equal by chance in many small tables."""
+        return self.digits >= 1
+
+    @property
     def is_proven(self) -> bool:
         """Whether the sums can hardly be equal by chance."""
         return self.digits >= _ENOUGH
@@ -50,7 +55,8 @@ def find_sums(texts: Sequence[Column], numbers: Sequence[Floats], kept: Bools) -
         values = list(_values(texts, number, kept))[:_MOST_VALUES]
         for size in range(min(_MOST_TOGETHER, len(values)), 0, -1):
             for chosen in combinations(values, size):
-                if found := _explained(chosen, texts, numbers, number, kept):
+                found = _explained(chosen, texts, numbers, number, kept)
+                if found and all(one.is_possible for one in found):
                     return found
     return []
 

@@ -21,7 +21,7 @@ _NEARLY = 0.99  # share of sums that must be equal; the others are mistakes, or 
 _COVERED = 0.9  # share of codes that must begin with codes of coarser units
 _MOST_ROWS = 5_000  # of a table that is written for readers, with sums between its rows
 _FEW_SUMS = 3  # fewer equal sums than these say little, unless they are of many people
-_SOME, _MANY = 1_000, 100_000
+_FEW, _SOME, _MANY = 10, 1_000, 100_000
 _MANY_VALUES = 10_000  # of a column; words for totals are looked for in a quicker way
 _STARTS = {word[:3].translate(str.maketrans("", "", "\u05f4")) for word in SUM_WORDS} | {
     "og",
@@ -158,7 +158,7 @@ def _by_order(column: Column, numbers: Sequence[Floats], kept: Bools) -> tuple[t
     texts = np.array(column.texts.to_pylist())[column.of_row[kept]]
     for found in (_sums_of_next(table), _sums_of_next(table[::-1])[::-1]):
         people = float(table[~found, 0].sum()) if len(table) else 0.0
-        if found.any():
+        if found.any() and people >= _FEW:
             return tuple(texts[found].tolist()), not _may_be_chance(int(found.sum()) * len(columns), people)
     return (), False
 

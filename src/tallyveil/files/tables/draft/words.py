@@ -126,10 +126,11 @@ def is_only_attribute(name: str) -> bool:
 def is_count(name: str) -> bool:
     """Whether a column's name is a word for a number of people, perhaps in a year.
 
-    >>> is_count("População 2021"), is_count("2021"), is_count("popular")
-    (True, False, False)
+    >>> is_count("População 2021"), is_count("Liczba osób"), is_count("2021"), is_count("popular")
+    (True, True, False, False)
     """
-    return re.sub(r"\s*\b(19|20)[0-9]{2}\b\s*", "", plain(name)) in _COUNTS
+    words = re.sub(r"\s*\b(19|20)[0-9]{2}\b\s*", "", plain(name))
+    return words in _COUNTS or (bool(words) and set(words.split()) <= _COUNTS)
 
 
 def is_total(name: str) -> bool:
