@@ -13,9 +13,11 @@ from report_town import BLOCKS, SPINE, digits_of, town, town_release, words_of, 
 import tallyveil as tv
 from command_line import run, write_town
 from small_release import small_people, small_release
+from tallyveil.blue.published import published_margins
 from tallyveil.errors import DataError, FolderError, InputError
+from tallyveil.files.release_folder.margin_columns import write_margins
 from tallyveil.release.reader_words import NINE_IN_TEN
-from tallyveil.report.expected import expected_of
+from tallyveil.report.expected import expected_of, nine_in_ten
 from tallyveil.report.geojson import read_shapes
 from tallyveil.report.internal_exhibits import measured_totals
 from tallyveil.report.learned_exhibit import learned_table, posterior_bound
@@ -42,24 +44,52 @@ def test_the_first_screen_has_a_picture_and_three_sentences(public):
     assert "What must not be concluded? A small count does not show that anybody is or is not there" in words
 
 
-def test_margins_come_from_estimates_where_measurements_were_kept():
+def test_margins_are_those_of_published_counts_where_measurements_were_kept():
     release = town_release()
     expected = expected_of(release)
-    sd = tv.estimate(release, levels=["block"], queries=["total"]).to_pandas().sd.to_numpy()
-    np.testing.assert_allclose(expected.sd["block"], sd)
-    row = expected.totals.set_index("level").loc["block"]
-    assert row.margin == pytest.approx(NINE_IN_TEN * np.sqrt(np.mean(sd**2)))
-    by_age = tv.estimate(release, levels=["block"], queries=["age"]).to_pandas().sd
-    groups = expected.groups.set_index(["level", "query"]).sd
-    assert groups["block", "age"] == pytest.approx(np.sqrt((by_age**2).mean()))
+    margins = published_margins(release)
+    np.testing.assert_array_equal(expected.margin["block"], margins.classes["block", "total"][:, 0])
+    groups = expected.groups.set_index(["level", "query"]).margin
+    there = release.histogram.answer("age", level="block").dense() > 0
+    assert groups["block", "age"] == nine_in_ten(margins.classes["block", "age"][there])
+    assert "are expected to be within about" in words_of(report_html(release))
+
+
+def test_margins_in_the_folder_are_used_first(tmp_path):
+    release = town_release(measurements=False)
+    folder = tmp_path / "release"
+    tv.write_release(release, folder)
+    assert expected_of(release, folder).at_most
+    write_margins(folder, published_margins(town_release()))
+    expected = expected_of(release, folder)
+    assert not expected.at_most
+    np.testing.assert_array_equal(expected.margin["block"], expected_of(town_release()).margin["block"])
+    assert "the margins in the release's own tables" in words_of(report_html(folder))
+
+
+def test_margins_in_the_folder_of_some_levels_only_are_not_used(tmp_path):
+    release = town_release(measurements=False)
+    folder = tmp_path / "release"
+    tv.write_release(release, folder)
+    write_margins(folder, published_margins(town_release(), levels=["county"]))
+    assert expected_of(release, folder).at_most
 
 
 def test_margins_are_those_of_the_certificate_where_no_measurements_were_kept():
     release = town_release(measurements=False)
-    declared = {one.level: one.sd for one in release.certificate.declared.expected_error}
+    declared = {one.level: NINE_IN_TEN * one.sd for one in release.certificate.declared.expected_error}
     totals = expected_of(release).totals.set_index("level")
-    assert totals.sd.to_dict() == pytest.approx(declared)
-    assert "that the certificate expects" in words_of(report_html(release))
+    assert totals.margin.to_dict() == pytest.approx(declared)
+    words = words_of(report_html(release))
+    assert "that the certificate expects" in words
+    assert "are expected to be within at most about" in words
+
+
+def test_nine_in_ten_errors_of_unlike_counts_are_within_the_margin_of_a_level():
+    rng = np.random.default_rng(5)
+    margins = rng.choice([2.0, 5.0, 60.0], size=200_000)
+    errors = rng.normal(scale=margins / NINE_IN_TEN)
+    assert np.mean(np.abs(errors) <= nine_in_ten(margins)) == pytest.approx(0.9, abs=0.003)
 
 
 def test_a_public_report_is_a_function_of_the_folder_alone(tmp_path, public):
@@ -204,8 +234,8 @@ def test_a_release_on_an_optimised_spine_has_the_errors_of_published_units():
     )
     strategy = tv.Strategy.default(spine, people.schema, rho=1)
     release = tv.protect(people, strategy, seed=1, measurements=None, optimised=spine.optimised(place=place))
-    sd = tv.estimate(release, levels=["tract"], queries=["total"]).to_pandas().sd
-    np.testing.assert_allclose(expected_of(release).sd["tract"], sd)
+    margins = published_margins(release, levels=["tract"], queries=["total"]).classes["tract", "total"]
+    np.testing.assert_array_equal(expected_of(release).margin["tract"], margins[:, 0])
     assert "optimised spine" in words_of(report_html(release, audience="internal", truth=people))
 
 
@@ -324,5 +354,5 @@ def test_about_nine_in_ten_published_totals_lie_within_their_margin_and_fewer_wi
     expected = expected_of(release)
     inside = measured_totals(town(), release, expected).set_index("level").inside["block"]
     assert 0.84 < inside < 0.98
-    half = replace(expected, sd={level: sd / 2 for level, sd in expected.sd.items()})
+    half = replace(expected, margin={level: margin / 2 for level, margin in expected.margin.items()})
     assert measured_totals(town(), release, half).set_index("level").inside["block"] < 0.8

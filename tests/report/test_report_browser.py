@@ -146,7 +146,7 @@ def test_the_table_of_a_chart_is_saved_as_csv(browser, pages):
     saved = waiting.value
     assert saved.suggested_filename == "error-by-level.csv"
     lines = Path(saved.path()).read_text().splitlines()
-    assert lines[0].startswith("level,units,peopled,low,median,high,sd,margin")
+    assert lines[0].startswith("level,units,peopled,low,median,high,margin")
     assert [line.split(",")[0] for line in lines[1:]] == ["land", "county", "block"]
     close(one)
 

@@ -45,7 +45,7 @@ def _maps(one: LevelAreas, aspect: float, spine: Spine, expected: Expected) -> l
     units = list(one.shapes)
     labels, names = spine.labels(one.level), spine.names.get(one.level)
     published = expected.published[one.level][units].astype(np.int64)
-    margin = expected.margins(one.level)[units]
+    margin = expected.margin[one.level][units]
     share = np.where(published > 0, margin / np.maximum(published, 1), np.where(margin > 0, np.inf, 0.0))
     table = pd.DataFrame({"unit": [labels[unit] for unit in units], "total": published, "margin": margin})
     if names is not None:

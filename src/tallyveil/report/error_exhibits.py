@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tallyveil.release.certificate_page import number, percent, persons
+from tallyveil.release.certificate_page import number, percent
 from tallyveil.release.reader_words import listed
-from tallyveil.report.exhibit import Exhibit, records
+from tallyveil.report.exhibit import Exhibit, people, records
 from tallyveil.report.expected import Expected
 from tallyveil.report.grid import grid
 from tallyveil.report.plots import altair
@@ -42,7 +42,7 @@ def hero(expected: Expected, measured: pd.DataFrame | None = None) -> Exhibit:
         for row in table.itertuples()
     )
     headings = {"level": "level", "units": "places", "low": "10th percentile of totals", "median": "median total"}
-    headings |= {"high": "90th percentile", "sd": "typical error", "margin": "90% margin"}
+    headings |= {"high": "90th percentile", "margin": "90% margin"}
     if measured is not None:
         headings |= {"within": "measured: nine in ten within", "inside": "share within the margin"}
     return Exhibit(
@@ -52,10 +52,8 @@ def hero(expected: Expected, measured: pd.DataFrame | None = None) -> Exhibit:
         alt=f"A bar chart by level, on a logarithmic scale of people. {units}.",
         definition=(
             "The lighter bar spans the published totals of the middle eight in ten places of a level, among those with "
-            "people; its mark is the median. The other bar is the 90% margin: nine in ten totals are expected to "
-            "be within this many people of "
-            f"the true number. Margins are 1.645 times the standard deviation. They come from {expected.source}; "
-            "published counts are then made whole and non-negative, which often makes their errors smaller. Errors of "
+            "people; its mark is the median. The other bar is the 90% margin: nine in ten of these totals are expected "
+            f"to be within this many people of the true number. Where margins come from: {expected.source} Errors of "
             "the count itself, such as people who were missed, come on top."
             + (" The third bar was measured: nine in ten errors are no larger." if measured is not None else "")
         ),
@@ -73,7 +71,7 @@ def _bar(level: str, what: str, low: float, high: float, label: str) -> dict[str
 def _plus_minus(margin: float) -> str:
     if margin < 0.1:
         return "<0.1" if margin > 0 else "exact"
-    return f"\N{PLUS-MINUS SIGN}{persons(margin)}"
+    return f"\N{PLUS-MINUS SIGN}{people(margin)}"
 
 
 def _hero_chart(alt: Any, bars: pd.DataFrame, levels: Sequence[str], totals: pd.DataFrame, measured: bool) -> Any:
@@ -144,7 +142,7 @@ def precision(expected: Expected) -> Exhibit:
     )
     fit = fit_levels(expected)
     says = (
-        f"Totals of every {listed(fit)} are precise: for at least nine in ten of them the margin is 5% or less."
+        f"Totals are precise at {level_words(fit)}: for at least nine in ten places the margin is 5% or less."
         if fit
         else "At no level do nine in ten totals have a margin of 5% or less."
     )
@@ -172,7 +170,7 @@ def precision(expected: Expected) -> Exhibit:
 
 
 def _precision_rows(expected: Expected, level: str) -> list[dict[str, Any]]:
-    published, margin = expected.published[level], expected.margins(level)
+    published, margin = expected.published[level], expected.margin[level]
     peopled = published > 0
     share = margin[peopled] / published[peopled]
     counted = np.bincount(np.searchsorted(CLASSES, share - 1e-12), minlength=len(CLASS_NAMES))
@@ -191,11 +189,20 @@ def fit_levels(expected: Expected) -> list[str]:
     """The levels at which at least nine in ten places with people have a total with a margin of 5% or less."""
     fit = []
     for level in expected.totals.level:
-        published, margin = expected.published[level], expected.margins(level)
+        published, margin = expected.published[level], expected.margin[level]
         peopled = published > 0
         if peopled.any() and (margin[peopled] <= FIT * published[peopled]).mean() >= 0.9:
             fit.append(level)
     return fit
+
+
+def level_words(levels: Sequence[str]) -> str:
+    """Levels by their names.
+
+    >>> level_words(["state"]), level_words(["state", "county", "tract"])
+    ('level state', 'the levels state, county and tract')
+    """
+    return f"level {levels[0]}" if len(levels) == 1 else f"the levels {listed(levels)}"
 
 
 def groups(expected: Expected) -> Exhibit | None:
@@ -208,22 +215,21 @@ def groups(expected: Expected) -> Exhibit | None:
     chart = grid(labelled, levels=levels, value="margin", words="90% margin")
     finest = table[table.level == levels[-1]]
     least, most = finest.margin.min(), finest.margin.max()
-    between = persons(most) if persons(least) == persons(most) else f"{persons(least)} to {persons(most)}"
+    between = people(most) if people(least) == people(most) else f"{people(least)} to {people(most)}"
     return Exhibit(
         key="error-of-groups",
         title="How large are the errors of groups?",
-        says=f"The count of one group in one {levels[-1]} has a 90% margin of about {between} people, whatever "
-        "its size.",
+        says=f"The count of one group in one {levels[-1]} has a 90% margin of {'at most ' * expected.at_most}about "
+        f"{between} people.",
         alt="A grid with a row for each kind of count and a column for each level; darker cells have larger margins. "
-        + "; ".join(f"{row['query']} at level {row['level']}: {persons(row['margin'])}" for row in records(table))
+        + "; ".join(f"{row['query']} at level {row['level']}: {people(row['margin'])}" for row in records(table))
         + ".",
         definition=(
             "A count of a group is the number of people of one label, or of one combination of labels, in one place: "
-            "for example the adults of one block. Its 90% margin is 1.645 times the root mean square, over the places "
-            f"of the level and the groups, of {expected.source_of_groups}. Published counts are also made whole and "
-            "non-negative, which makes errors smaller where many groups are empty and shifts small counts upwards."
+            "for example the adults of one block. Nine in ten of these counts are expected to be within the margin of "
+            f"the true number. Where margins come from: {expected.source_of_groups}"
         ),
         chart=chart,
         table=table,
-        headings={"level": "level", "query": "counts by", "sd": "typical error", "margin": "90% margin"},
+        headings={"level": "level", "query": "counts by", "margin": "90% margin"},
     )

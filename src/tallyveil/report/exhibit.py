@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pandas as pd
 from markupsafe import Markup
 
+from tallyveil.release.certificate_page import persons
 from tallyveil.report.internal import INTERNAL_CELL
 from tallyveil.report.theme import STATIC_WIDTH, themed
 
@@ -110,6 +111,15 @@ def shown(value: Any) -> str:
     if float(value) == int(value):
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def people(value: float) -> str:
+    """A number of people to two digits that count, without decimals where it is whole.
+
+    >>> people(0), people(6.0), people(6.04), people(3.26), people(1234.5), people(0.04)
+    ('0', '6', '6', '3.3', '1,200', 'less than 0.1')
+    """
+    return "0" if value == 0 else persons(value).removesuffix(".0")
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -1,32 +1,48 @@
 """How far published counts are expected to be from the truth, as far as a release's folder tells.
 
-Where measurements were kept, standard deviations are those of ``tv.estimate``. Otherwise totals have the errors that
-the certificate declares, and other queries those that estimates from all noisy counts would have. Nothing here sees
-the truth.
+The best that the folder holds is used: margins of the published counts that ``tallyveil uncertainty`` wrote, else those
+that follow from saved measurements, else the errors that the certificate declares, which are upper limits because
+published counts are also made non-negative. Nothing here sees the truth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil.blue.accuracy import expected_accuracy
-from tallyveil.blue.estimate import estimate_pieces
+from tallyveil.blue.published import published_margins
 from tallyveil.errors import InputError
+from tallyveil.files.published.level_tables import saved_margins
+from tallyveil.files.release_folder.layout import level_name, query_columns
+from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import TOTAL
+from tallyveil.release.plan import level_queries
 from tallyveil.release.reader_words import NINE_IN_TEN
 from tallyveil.release.release import Release
 
 EXACT = 1e-3  # persons: a smaller standard deviation is that of an exact count, but for rounding in its computation
-ESTIMATED = "the exact standard deviations of estimates from the measurements in the folder"
-DECLARED = "the errors that the certificate expects from the noise and the method"
-ATTAINED = "the standard deviations of the best estimates from all noisy counts"
+SAVED = "They are the margins in the release's own tables, which “tallyveil uncertainty” computed."
+ESTIMATED = "They follow from the measurements in the folder: each published count has an unbiased estimate beside it."
+DECLARED = (
+    "They are 1.645 times the standard deviation that the certificate expects from the noise and the method. Published "
+    "counts are then made whole and non-negative, which often makes their errors smaller."
+)
+ATTAINED = (
+    "They are 1.645 times the standard deviation of the best estimates from all noisy counts. Published counts are "
+    "also made whole and non-negative, which makes errors smaller where many groups are empty and shifts small counts "
+    "upwards."
+)
+
+Margins = Mapping[tuple[str, str], Floats]
 
 
 @final
@@ -38,107 +54,127 @@ class Expected:
     ----------
     totals
         One row per level: ``level``, ``units``, ``peopled`` (units published with people), ``low``, ``median`` and
-        ``high`` (10th, 50th and 90th percentile of their published totals), ``sd`` and ``margin`` (90%).
+        ``high`` (10th, 50th and 90th percentile of their published totals), and ``margin``: nine in ten totals of
+        places with people are expected within it.
     groups
-        The same errors of other queries: ``level``, ``query``, ``sd``, ``margin``.
-    published, sd
-        By level, the published total of every unit, and its standard deviation.
+        The margins of other queries: ``level``, ``query``, ``margin``.
+    published, margin
+        By level, the published total of every unit, and its 90% margin.
+    at_most
+        Whether the margins are upper limits.
     source, source_of_groups
-        Where the errors come from, in words.
+        Where the margins come from, in a sentence.
     """
 
     totals: pd.DataFrame
     groups: pd.DataFrame
     published: Mapping[str, Integers]
-    sd: Mapping[str, Floats]
+    margin: Mapping[str, Floats]
+    at_most: bool
     source: str
     source_of_groups: str
 
-    def margins(self, level: str) -> Floats:
-        """The 90% margin of every unit's total."""
-        return NINE_IN_TEN * self.sd[level]
 
-
-def expected_of(release: Release) -> Expected:
-    """The expected errors of a release, from the release alone."""
+def expected_of(release: Release, folder: Path | None = None) -> Expected:
+    """The expected errors of a release, from the release alone; its ``folder`` may hold margins."""
     people = release.histogram
-    published = {level: people.answer(TOTAL, level=level).dense()[:, 0] for level in people.spine.levels}
-    estimated = _estimated_totals(release)
-    sd = _declared_totals(release) if estimated is None else estimated
-    groups = _groups(release, measured=estimated is not None)
+    levels = people.spine.levels
+    published = {level: people.answer(TOTAL, level=level).dense()[:, 0] for level in levels}
+    found, source = _margins(release, folder)
+    if found is None:
+        margin = _declared_totals(release)
+        groups, source_of_groups = _attained_groups(release), ATTAINED
+    else:
+        margin = {level: found[level, TOTAL][:, 0] for level in levels}
+        groups, source_of_groups = _groups(people, found), source
     return Expected(
-        totals=pd.DataFrame([_row(level, published[level], sd[level]) for level in people.spine.levels]),
-        groups=groups.assign(margin=NINE_IN_TEN * groups.sd),
+        totals=pd.DataFrame([_row(level, published[level], margin[level]) for level in levels]),
+        groups=groups,
         published=published,
-        sd=sd,
-        source=DECLARED if estimated is None else ESTIMATED,
-        source_of_groups=ATTAINED if estimated is None else ESTIMATED,
+        margin=margin,
+        at_most=found is None,
+        source=source,
+        source_of_groups=source_of_groups,
     )
 
 
-def _row(level: str, published: Integers, sd: Floats) -> dict[str, object]:
-    peopled = published[published > 0]
+def nine_in_ten(margins: Floats) -> float:
+    """The number of people within which nine in ten errors are expected, given the 90% margin of each count.
+
+    Counts that are exact are left out, unless all are.
+
+    >>> nine_in_ten(np.array([10.0, 10.0, 0.0])), nine_in_ten(np.zeros(3)), round(nine_in_ten(np.array([1.0, 100.0])))
+    (10.0, 0.0, 78)
+    """
+    sd, repeats = np.unique(margins[margins > 0] / NINE_IN_TEN, return_counts=True)
+    if len(sd) == 0:
+        return 0.0
+    if len(sd) == 1:
+        return float(NINE_IN_TEN * sd[0])
+
+    def missed(margin: float) -> float:
+        return float(np.average(2 * ndtr(-margin / sd), weights=repeats)) - 2 * float(ndtr(-NINE_IN_TEN))
+
+    return float(brentq(missed, NINE_IN_TEN * sd[0] / 2, NINE_IN_TEN * sd[-1]))
+
+
+def _row(level: str, published: Integers, margin: Floats) -> dict[str, object]:
+    there = published > 0
+    peopled = published[there]
     low, median, high = np.percentile(peopled, [10, 50, 90]) if len(peopled) else (0.0, 0.0, 0.0)
-    spread = float(np.sqrt(np.mean(sd**2))) if len(sd) else 0.0
     sizes = {"units": len(published), "peopled": len(peopled), "low": low, "median": median, "high": high}
-    return {"level": level, **sizes, "sd": spread, "margin": NINE_IN_TEN * spread}
+    return {"level": level, **sizes, "margin": nine_in_ten(margin[there] if len(peopled) else margin)}
 
 
-def _estimated_totals(release: Release) -> dict[str, Floats] | None:
-    """The standard deviation of every unit's total from saved measurements; None where they do not determine it."""
+def _margins(release: Release, folder: Path | None) -> tuple[Margins | None, str]:
+    """The margins of published counts by level and query (units x rows), or None; and where margins come from."""
+    saved = {} if folder is None else _saved(release, folder)
+    if all((level, TOTAL) in saved for level in release.histogram.spine.levels):
+        return saved, SAVED
     if release.measurements is None:
-        return None
-    try:
-        pieces = list(estimate_pieces(release.measurements, facilities=release.facilities, queries=[TOTAL]))
-    except InputError:  # what was saved does not determine totals
-        return None
-    spine = release.histogram.spine
-    if {level for level, _ in pieces} != set(spine.levels):
-        return None
-    return {
-        level: _by_unit((table for name, table in pieces if name == level), spine.labels(level))
-        for level in spine.levels
-    }
+        return None, DECLARED
+    for queries in (None, [TOTAL]):  # all queries of the tables where the measurements determine them and they fit
+        try:
+            made = published_margins(release, queries=queries)
+        except InputError:
+            continue
+        return {place: found.astype(np.float64) for place, found in made.classes.items()}, ESTIMATED
+    return None, DECLARED
 
 
-def _by_unit(tables: Iterable[pa.Table], labels: Iterable[str]) -> Floats:
-    """Standard deviations in the order of the units."""
-    joined = pa.concat_tables(tables).select(["unit", "sd"]).unify_dictionaries().to_pandas()
-    sd = joined.set_index(joined.unit.astype(str)).sd.reindex(list(labels)).to_numpy(np.float64)
-    return np.where(sd < EXACT, 0.0, sd)
+def _saved(release: Release, folder: Path) -> dict[tuple[str, str], Floats]:
+    """The margins in the tables by level of a folder."""
+    people, strategy = release.histogram, release.strategy
+    assert strategy is not None
+    found = {}
+    for level in people.spine.levels:
+        columns = saved_margins(folder / level_name(level), people.spine.size(level))
+        for query in level_queries(strategy, people.schema, level):
+            names = query_columns(people.schema.query(query))
+            if columns and all(name in columns for name in names):
+                found[level, query] = np.stack([columns[name] for name in names], axis=1).astype(np.float64)
+    return found
+
+
+def _groups(people: Histogram, found: Margins) -> pd.DataFrame:
+    """The margins of the groups that are published with people, by level and query."""
+    rows = []
+    for (level, query), margin in found.items():
+        if query != TOTAL:
+            there = people.answer(query, level=level).dense() > 0
+            rows.append((level, query, nine_in_ten(margin[there] if there.any() else margin.ravel())))
+    return pd.DataFrame(rows, columns=["level", "query", "margin"]).astype({"margin": float})
 
 
 def _declared_totals(release: Release) -> dict[str, Floats]:
     assert release.certificate is not None
     declared = {one.level: one.sd for one in release.certificate.declared.expected_error if one.query == TOTAL}
-    return {level: np.full(release.histogram.spine.size(level), declared[level]) for level in declared}
-
-
-def _groups(release: Release, *, measured: bool) -> pd.DataFrame:
-    """Standard deviations of the queries of the release's tables by level, except totals."""
-    table = _estimated_groups(release) if measured else _attained_groups(release)
-    rows = table[table["query"] != TOTAL].reset_index(drop=True)
-    return rows.assign(sd=rows.sd.where(rows.sd >= EXACT, 0.0))
-
-
-def _estimated_groups(release: Release) -> pd.DataFrame:
-    """The root mean square over units and cells of the standard deviations of estimates, by level and query."""
-    assert release.measurements is not None
-    sums: dict[tuple[str, str], list[float]] = {}
-    try:
-        for level, table in estimate_pieces(release.measurements, facilities=release.facilities):
-            query = table.column("query").chunk(0).dictionary[0].as_py()
-            sd = table.column("sd").to_numpy()
-            total = sums.setdefault((level, query), [0.0, 0.0])
-            total[0] += float((sd**2).sum())
-            total[1] += len(sd)
-    except InputError:  # what was saved determines totals only
-        sums = {}
-    rows = [(level, query, np.sqrt(total / max(n, 1))) for (level, query), (total, n) in sums.items()]
-    return pd.DataFrame(rows, columns=["level", "query", "sd"]).astype({"sd": float})
+    spine = release.histogram.spine
+    return {level: np.full(spine.size(level), NINE_IN_TEN * declared[level]) for level in declared}
 
 
 def _attained_groups(release: Release) -> pd.DataFrame:
+    """The margins of the best estimates from all noisy counts, by level and query."""
     people, strategy = release.histogram, release.strategy
     assert strategy is not None
     try:
@@ -146,5 +182,6 @@ def _attained_groups(release: Release) -> pd.DataFrame:
             people.spine, people.schema, strategy, facilities=release.facilities, optimised=release.optimised
         )
     except InputError:  # the strategy does not determine every query that it measures
-        return pd.DataFrame(columns=["level", "query", "sd"]).astype({"sd": float})
-    return table[["level", "query", "sd"]]
+        return pd.DataFrame(columns=["level", "query", "margin"]).astype({"margin": float})
+    rows = table[table["query"] != TOTAL].reset_index(drop=True)
+    return rows[["level", "query"]].assign(margin=NINE_IN_TEN * rows.sd.where(rows.sd >= EXACT, 0.0))

@@ -15,6 +15,8 @@ from tallyveil.report.theme import ERROR
 ROW, LINE = 32, 14  # pixels
 WORDS = "split(replace(datum.label, /_/g, ' '), ' ')"  # a line for each word: columns are narrow
 
+TWO_LINES = r"split(replace(datum.label, /^(.{10,22}) \* (?=.{8})/, '$1 *\n'), '\n')"  # long queries are cut in two
+
 
 def grid(table: pd.DataFrame, *, levels: Sequence[str], value: str, words: str) -> Any:
     """The chart of ``level``, ``query``, ``label`` and a value, which ``words`` name."""
@@ -23,7 +25,7 @@ def grid(table: pd.DataFrame, *, levels: Sequence[str], value: str, words: str) 
     plain = {"domain": False, "ticks": False}
     lines = max(len(re.split("[_ ]", level)) for level in levels)
     base = alt.Chart(alt.Data(values=records(table))).encode(
-        y=alt.Y("query:N", sort=queries, title=None, axis=alt.Axis(labelLimit=120, **plain)),
+        y=alt.Y("query:N", sort=queries, title=None, axis=alt.Axis(labelLimit=170, labelExpr=TWO_LINES, **plain)),
         x=alt.X(
             "level:N",
             sort=list(levels),

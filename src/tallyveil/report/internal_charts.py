@@ -7,30 +7,25 @@ from typing import Any
 
 import pandas as pd
 
-from tallyveil.release.certificate_page import persons
-from tallyveil.report.exhibit import records
+from tallyveil.report.exhibit import people, records
 from tallyveil.report.grid import grid
 from tallyveil.report.plots import altair
-from tallyveil.report.theme import BAND, ERROR, INK, MEASURED, PLACE, SOFT, people_axis
+from tallyveil.report.theme import BAND, ERROR, INK, MEASURED, PAPER, PLACE, SOFT, people_axis
 
 HEIGHT = 240
 
 
 def error_grid(table: pd.DataFrame, levels: Sequence[str]) -> Any:
     """Median and 95th percentile of the absolute error by level and query."""
-    label = [f"{_short(row.median_abs)} ({_short(row.p95_abs)})" for row in table.itertuples()]
+    label = [f"{people(row.median_abs)} ({people(row.p95_abs)})" for row in table.itertuples()]
     return grid(table.assign(label=label), levels=levels, value="median_abs", words="median error")
-
-
-def _short(value: float) -> str:
-    return "0" if value < 0.05 else persons(value)
 
 
 def bias_chart(rows: pd.DataFrame, title: str, *, numbers: bool) -> Any:
     """Bias by group, with intervals."""
     alt = altair()
     axis = alt.Axis(tickMinStep=1, grid=False) if numbers else alt.Axis(labelAngle=-30, grid=False)
-    kind = {"scale": alt.Scale(zero=False, padding=12)} if numbers else {}
+    kind = {"scale": alt.Scale(zero=False, nice=False, padding=12)} if numbers else {}
     base = alt.Chart(alt.Data(values=records(rows))).encode(
         x=alt.X(f"group:{'Q' if numbers else 'N'}", sort=None, title=title, axis=axis, **kind),
         tooltip=[
@@ -85,10 +80,14 @@ def sample_chart(table: pd.DataFrame) -> Any:
     )
     samples, own = (alt.Data(values=records(known[known.method == name])) for name in ("sample", "release"))
     named = alt.Data(values=records(known[known.fraction.isin([0.05, 0.25, 0.5, 0.75, 0.95])]))
+    beside = {"dx": 9, "dy": -8, "align": "left"}
     layers = [
         base.mark_line(color=SOFT).encode(order="fraction:Q").properties(data=samples),
         base.mark_square(color=SOFT, size=45, opacity=1).properties(data=samples),
-        base.mark_text(dx=9, dy=-8, align="left", color=INK).encode(text="sample:N").properties(data=named),
+        base.mark_text(**beside, color=PAPER, stroke=PAPER, strokeWidth=4)
+        .encode(text="sample:N")
+        .properties(data=named),
+        base.mark_text(**beside, color=INK).encode(text="sample:N").properties(data=named),
         base.mark_point(filled=True, color=ERROR, size=130, opacity=1).properties(data=own),
         base.mark_text(dx=-10, align="right", fontWeight="bold", color=INK)
         .encode(text="sample:N")
@@ -121,17 +120,31 @@ def posterior_chart(rows: pd.DataFrame) -> Any:
 def exposed_chart(top: pd.DataFrame) -> Any:
     """The largest posterior of the most exposed units."""
     alt = altair()
+    x = alt.X("posterior:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"), title="posterior")
+    return _by_place(top).mark_point(filled=True, size=80, opacity=1, color=ERROR).encode(x=x)
+
+
+def unique_chart(top: pd.DataFrame) -> Any:
+    """The number of people who are alone in their cell, by unit."""
+    alt = altair()
+    axis = alt.Axis(tickMinStep=1, format="d", tickCount=6)
+    return (
+        _by_place(top).mark_bar(color=PLACE).encode(x=alt.X("unique:Q", title="people alone in their cell", axis=axis))
+    )
+
+
+def _by_place(top: pd.DataFrame) -> Any:
+    alt = altair()
     return (
         alt.Chart(alt.Data(values=records(top)))
-        .mark_point(filled=True, size=80, opacity=1, color=ERROR)
         .encode(
             y=alt.Y("place:N", sort=None, title=None, axis=alt.Axis(labelLimit=190, grid=True)),
-            x=alt.X("posterior:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"), title="posterior"),
             tooltip=[
                 alt.Tooltip("unit:N"),
                 alt.Tooltip("cell:N"),
                 alt.Tooltip("count:Q", title="true count", format=",d"),
                 alt.Tooltip("people:Q", title="people in the unit", format=",d"),
+                alt.Tooltip("unique:Q", title="alone in their cell", format=",d"),
                 alt.Tooltip("posterior:Q", format=".1%"),
             ],
         )

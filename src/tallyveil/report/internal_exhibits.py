@@ -16,10 +16,10 @@ from tallyveil.evaluate.evaluation import Evaluation, evaluation
 from tallyveil.evaluate.residuals import residuals
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED, TOTAL
-from tallyveil.release.certificate_page import figures, number, percent, persons
+from tallyveil.release.certificate_page import figures, number, percent
 from tallyveil.release.release import Release
 from tallyveil.report import internal_charts as charts
-from tallyveil.report.exhibit import Exhibit
+from tallyveil.report.exhibit import Exhibit, people
 from tallyveil.report.expected import Expected
 from tallyveil.report.section import Section
 from tallyveil.risk.scan.result import Scan
@@ -29,6 +29,7 @@ from tallyveil.risk.scan.scan import scan
 FEWEST = 10  # units of a group whose bias is drawn
 POINTS = 400  # of a curve that is drawn
 MOST_EXPOSED = 15  # units that are listed
+SAME = 1e-3  # posteriors that differ by less are drawn at the same place
 AFTER = {"before": "expected over the noise", "after": "given the noise that was drawn"}
 
 
@@ -39,7 +40,7 @@ def measured_totals(truth: Histogram, release: Release, expected: Expected) -> p
     rows = []
     for level in truth.spine.levels:
         compared = residuals(truth, release, level=level, query=TOTAL)
-        close = np.abs(compared.value) <= expected.margins(level)[compared.unit]
+        close = np.abs(compared.value) <= expected.margin[level][compared.unit]
         rows.append({"level": level, "within": within[level], "inside": float(close.mean()) if len(close) else 1.0})
     return pd.DataFrame(rows)
 
@@ -67,9 +68,8 @@ def _errors(result: Evaluation, expected: Expected) -> Exhibit:
     return Exhibit(
         key="measured-errors",
         title="How far are published counts from the truth?",
-        says=f"Half of the totals at level {leaf} are off by {persons(own.median_abs)} people or more, and one in "
-        "twenty "
-        f"by {persons(own.p95_abs)} or more.",
+        says=f"Half of the totals at level {leaf} are off by {people(own.median_abs)} people or more, and one in "
+        f"twenty by {people(own.p95_abs)} or more.",
         alt="A grid with a row for each kind of count and a column for each level, with the median and the 95th "
         "percentile of the absolute error.",
         definition="The error is the published minus the true count. Cells show the median of its absolute "
@@ -150,9 +150,11 @@ def _loss_section(result: Evaluation) -> Section:
     query = DETAILED if (level, DETAILED) in known else next(q for place, q in known if place == level)
     loss = known[level, query]
     curve = loss.curve.iloc[:: max(1, len(loss.curve) // POINTS)]
-    corrected = "" if loss.corrected is None else f" ({figures(loss.corrected)} corrected for the noise of a maximum)"
-    theory = "" if loss.theory is None else f" The noise alone has {figures(loss.theory)}."
     assert loss.epl is not None
+    known_maximum = "" if loss.corrected is None else figures(loss.corrected)
+    moved = known_maximum not in ("", figures(loss.epl))
+    corrected = f" ({known_maximum} corrected for the noise of a maximum)" if moved else ""
+    theory = "" if loss.theory is None else f" The noise alone has {figures(loss.theory)}."
     return Section(
         key="loss",
         title=title,
@@ -271,16 +273,26 @@ def _units(found: Scan) -> Exhibit:
     rows = found.exposed.groupby("level", sort=False).tail(len(found.exposed))
     finest = rows[rows.level == rows.level.iloc[-1]].head(MOST_EXPOSED)
     top = finest.assign(place=[f"{row.unit}: {row.cell}" for row in finest.itertuples()])
+    level, largest = finest.level.iloc[0], float(finest.posterior.max())
+    alike = found.when == "before" and largest - float(finest.posterior.min()) < SAME
+    if alike:  # nobody is more exposed than another before noise is drawn, but some are easier to recognise
+        says = (
+            f"Before noise is drawn, people who are measured alike are equally exposed: {percent(largest)} sure. Of "
+            f"the units at level {level}, these have the most people who are alone in their cell."
+        )
+        alt = "Bars: the number of people who are alone in their cell, in the units that have the most."
+    else:
+        says = f"Of the units at level {level}, these have the largest posteriors; the largest is {percent(largest)}."
+        alt = "Dots: the largest posterior in each of the most exposed units."
     headings = {"level": "level", "unit": "unit", "cell": "cell", "count": "true count", "people": "people in the unit"}
     return Exhibit(
         key="most-exposed",
         title="The most exposed units",
-        says=f"Of the units at level {finest.level.iloc[0]}, these have the largest posteriors; the largest is "
-        f"{percent(float(finest.posterior.max()))}.",
-        alt="Dots: the largest posterior in each of the most exposed units.",
+        says=says,
+        alt=alt,
         definition="For each unit, the cell whose people have the largest average posterior. Unique is the number of "
         "people who are alone in their cell.",
-        chart=charts.exposed_chart(top),
+        chart=charts.unique_chart(top) if alike else charts.exposed_chart(top),
         table=found.exposed,
         headings={**headings, "unique": "unique", "posterior": "posterior"},
         internal=True,

@@ -81,8 +81,9 @@ def report_html(
     name = "this release" if isinstance(release, Release) else str(release)
     made = release if isinstance(release, Release) else read_release(release)
     certificate = _certificate(made, name)
+    expected = expected_of(made, None if isinstance(release, Release) else Path(release))
     shapes = None if areas is None else read_shapes(areas, made.histogram.spine)
-    return _rendered(made, certificate, None if truth is None else people_of(truth), shapes)
+    return _rendered(made, certificate, expected, None if truth is None else people_of(truth), shapes)
 
 
 def check_page_name(path: Path) -> None:
@@ -116,11 +117,12 @@ def _certificate(release: Release, name: str) -> Certificate:
     return release.certificate
 
 
-def _rendered(release: Release, certificate: Certificate, truth: Histogram | None, areas: Areas | None) -> str:
+def _rendered(
+    release: Release, certificate: Certificate, expected: Expected, truth: Histogram | None, areas: Areas | None
+) -> str:
     strategy, guarantee = release.strategy, certificate.declared.guarantee
     assert strategy is not None
     declared = parse_json(canonical_bytes(certificate.to_json()))["declared"]
-    expected = expected_of(release)
     found = None if truth is None else measured_totals(truth, release, expected)
     return page_template("report.html", "tallyveil.report").render(
         plain_facts(declared, strategy),

@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from tallyveil.release.certificate_page import number, percent, persons
+from tallyveil.release.certificate_page import number, percent
 from tallyveil.release.declaration import Guarantee
-from tallyveil.release.reader_words import chance, listed, most_certain
-from tallyveil.report.error_exhibits import fit_levels
+from tallyveil.release.reader_words import chance, most_certain
+from tallyveil.report.error_exhibits import fit_levels, level_words
+from tallyveil.report.exhibit import people
 from tallyveil.report.expected import Expected
 
 TWO_PLACES = math.sqrt(2)  # the margin of a difference of two independent counts, in margins of one
@@ -26,7 +27,7 @@ def error_sentence(expected: Expected, measured: pd.DataFrame | None = None) -> 
     if measured is None:
         return words
     finest = measured.iloc[-1]
-    return f"{words} Measured at level {finest.level}: nine in ten are within {persons(finest.within)}."
+    return f"{words} Measured at level {finest.level}: nine in ten are within {people(finest.within)}."
 
 
 def _expected_error(expected: Expected) -> str:
@@ -34,15 +35,16 @@ def _expected_error(expected: Expected) -> str:
     if noisy.empty:
         return _exact_totals(expected)
     finest, coarsest = noisy.iloc[-1], noisy.iloc[0]
+    about = _about(expected)
     words = (
-        f"Nine in ten published totals of {a(finest.level)} are expected to be within at most about "
-        f"{persons(finest.margin)} people of the true number, where a typical {finest.level} has "
+        f"Nine in ten published totals of {a(finest.level)} are expected to be within {about} "
+        f"{people(finest.margin)} people of the true number, where a typical {_plain(finest.level)} has "
         f"{number(round(finest['median']))}"
     )
     if finest.level == coarsest.level:
         return f"{words}."
     return (
-        f"{words}; for {a(coarsest.level)} the margin is at most about {persons(coarsest.margin)}, where a typical one "
+        f"{words}; for {a(coarsest.level)} the margin is {about} {people(coarsest.margin)}, where a typical one "
         f"has {number(round(coarsest['median']))}."
     )
 
@@ -54,8 +56,8 @@ def _exact_totals(expected: Expected) -> str:
     level = groups.level.iloc[-1]
     most = groups[groups.level == level].margin.max()
     return (
-        f"Totals of all places are exact; the count of one group in {a(level)} is expected to be within at most about "
-        f"{persons(most)} people of the true number nine times in ten."
+        f"Totals of all places are exact; the count of one group in {a(level)} is expected to be within "
+        f"{_about(expected)} {people(most)} people of the true number nine times in ten."
     )
 
 
@@ -75,7 +77,7 @@ def caution_sentence(expected: Expected) -> str:
     if noisy.empty:
         return "A small count of a group does not show that anybody is or is not there: it has an error of its own."
     finest = noisy.iloc[-1]
-    apart = persons(TWO_PLACES * finest.margin)
+    apart = people(TWO_PLACES * finest.margin)
     return (
         f"A small count does not show that anybody is or is not there: {a(finest.level)} published with nobody may "
         f"have people, and one published with {_few(finest.margin)} may have none. A difference of fewer than about "
@@ -86,10 +88,19 @@ def caution_sentence(expected: Expected) -> str:
 def a(noun: str) -> str:
     """A noun with its article, as far as its first letter tells.
 
-    >>> a("block"), a("enumdist")
-    ('a block', 'an enumdist')
+    >>> a("block_group"), a("enumdist")
+    ('a block group', 'an enumdist')
     """
-    return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun}"
+    return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {_plain(noun)}"
+
+
+def _plain(level: str) -> str:
+    """A level in a sentence: block_group is a block group."""
+    return level.replace("_", " ")
+
+
+def _about(expected: Expected) -> str:
+    return "at most about" if expected.at_most else "about"
 
 
 def _few(margin: float) -> str:
@@ -105,27 +116,24 @@ def uses(expected: Expected, *, measurements: bool) -> list[str]:
     fit = fit_levels(expected)
     if fit:
         words.append(
-            f"Prefer large places: the totals of every {listed(fit)} have a margin of 5% or less in at least nine "
-            "in ten "
-            f"cases."
+            f"Prefer large places: at {level_words(fit)}, at least nine in ten totals have a margin of 5% or less."
         )
     if not noisy.empty:
         finest = noisy.iloc[-1]
         words.append(
             "Compare two places, or two dates, only where they differ by more than their margins: by more than about "
-            f"{persons(TWO_PLACES * finest.margin)} people for the totals of two places at level {finest.level}."
+            f"{people(TWO_PLACES * finest.margin)} people for the totals of two places at level {finest.level}."
         )
     if len(expected.totals) > 1:
         words.append(
-            "Use the published count of a place instead of adding up its parts: the two agree, and the published "
-            "one has "
-            "its own margin."
+            "Use the published count of a place instead of adding up its parts: the two agree, and the published one "
+            "has its own margin."
         )
     if not noisy.empty and noisy["units"].iloc[-1] >= PIECES:
         finest = noisy.iloc[-1]
         words.append(
             "For an area that is not published, add the squares of the margins of its parts and take the root: for "
-            f"{PIECES} places at level {finest.level}, about {persons(math.sqrt(PIECES) * finest.margin)} people."
+            f"{PIECES} places at level {finest.level}, about {people(math.sqrt(PIECES) * finest.margin)} people."
         )
     if measurements:
         words.append(
@@ -167,7 +175,7 @@ def misuses(expected: Expected) -> list[str]:
 def _mostly_imprecise(expected: Expected) -> tuple[str, float] | None:
     """The finest level, with its share of places whose margin exceeds their total, if that is one in ten or more."""
     level: Any = expected.totals.level.iloc[-1]
-    published, margin = expected.published[level], expected.margins(level)
+    published, margin = expected.published[level], expected.margin[level]
     peopled = published > 0
     share = float((margin[peopled] > published[peopled]).mean()) if peopled.any() else 0.0
     return (level, share) if share >= 0.1 else None

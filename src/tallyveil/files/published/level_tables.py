@@ -213,7 +213,7 @@ def level_tables(
         people=release.histogram,
         level=level,
         queries=tuple(asked.values()),
-        margins=_margins(folder / level_name(level), release.histogram.spine.size(level)),
+        margins=saved_margins(folder / level_name(level), release.histogram.spine.size(level)),
         code=code,
         estimated=estimated,
     )
@@ -221,7 +221,7 @@ def level_tables(
     return tables
 
 
-def _margins(path: Path, units: int) -> dict[str, Integers]:
+def saved_margins(path: Path, units: int) -> dict[str, Integers]:
     """The margins of error in a level's table, by the column that they belong to."""
     if not path.exists():
         return {}
