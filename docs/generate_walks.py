@@ -43,7 +43,7 @@ def made(text: str, execute: Execute) -> str:
 def in_a_shell(command: str, folder: Path) -> str:
     """What a command prints when it is run as a reader would."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "COLUMNS": "110"}
+    environment = {**os.environ, "PATH": path, "COLUMNS": "88"}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     done = subprocess.run(command, shell=True, cwd=folder, env=environment, text=True, check=True, **streams)
     return done.stdout

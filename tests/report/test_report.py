@@ -55,14 +55,22 @@ def test_margins_are_those_of_published_counts_where_measurements_were_kept():
     assert "are expected to be within about" in words_of(report_html(release))
 
 
+def test_margins_larger_than_the_places_are_upper_limits():
+    release = town_release(epsilon="1/10")
+    totals = expected_of(release).totals.set_index("level")
+    assert totals.margin["block"] > totals["median"]["block"]
+    assert totals.at_most.to_dict() == {"land": False, "county": False, "block": True}
+    assert measured_totals(town(), release, expected_of(release)).set_index("level").inside["block"] > 0.9
+
+
 def test_margins_in_the_folder_are_used_first(tmp_path):
     release = town_release(measurements=False)
     folder = tmp_path / "release"
     tv.write_release(release, folder)
-    assert expected_of(release, folder).at_most
+    assert expected_of(release, folder).totals.at_most.all()
     write_margins(folder, published_margins(town_release()))
     expected = expected_of(release, folder)
-    assert not expected.at_most
+    assert not expected.totals.at_most.any()
     np.testing.assert_array_equal(expected.margin["block"], expected_of(town_release()).margin["block"])
     assert "the margins in the release's own tables" in words_of(report_html(folder))
 
@@ -72,7 +80,7 @@ def test_margins_in_the_folder_of_some_levels_only_are_not_used(tmp_path):
     folder = tmp_path / "release"
     tv.write_release(release, folder)
     write_margins(folder, published_margins(town_release(), levels=["county"]))
-    assert expected_of(release, folder).at_most
+    assert expected_of(release, folder).totals.at_most.all()
 
 
 def test_margins_are_those_of_the_certificate_where_no_measurements_were_kept():

@@ -29,7 +29,8 @@ PRIORS = np.linspace(0, 1, 51)
 
 def hero(expected: Expected, measured: pd.DataFrame | None = None) -> Exhibit:
     """How large errors are beside the places that they belong to. ``measured`` has ``level`` and ``within``."""
-    table = expected.totals if measured is None else expected.totals.merge(measured, on="level")
+    table = expected.totals.drop(columns="at_most")
+    table = table if measured is None else table.merge(measured, on="level")
     bars = []
     for row in table.itertuples():
         bars.append(_bar(row.level, SIZES, row.low, row.high, number(round(row.median))))
@@ -214,13 +215,13 @@ def groups(expected: Expected) -> Exhibit | None:
     labelled = table.assign(label=[_plus_minus(margin) for margin in table.margin])
     chart = grid(labelled, levels=levels, value="margin", words="90% margin")
     finest = table[table.level == levels[-1]]
+    about = "at most about" if expected.totals.at_most.iloc[-1] else "about"
     least, most = finest.margin.min(), finest.margin.max()
     between = people(most) if people(least) == people(most) else f"{people(least)} to {people(most)}"
     return Exhibit(
         key="error-of-groups",
         title="How large are the errors of groups?",
-        says=f"The count of one group in one {levels[-1]} has a 90% margin of {'at most ' * expected.at_most}about "
-        f"{between} people.",
+        says=f"The count of one group in one {levels[-1]} has a 90% margin of {about} {between} people.",
         alt="A grid with a row for each kind of count and a column for each level; darker cells have larger margins. "
         + "; ".join(f"{row['query']} at level {row['level']}: {people(row['margin'])}" for row in records(table))
         + ".",

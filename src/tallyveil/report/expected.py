@@ -54,14 +54,12 @@ class Expected:
     ----------
     totals
         One row per level: ``level``, ``units``, ``peopled`` (units published with people), ``low``, ``median`` and
-        ``high`` (10th, 50th and 90th percentile of their published totals), and ``margin``: nine in ten totals of
-        places with people are expected within it.
+        ``high`` (10th, 50th and 90th percentile of their published totals), ``margin`` (nine in ten totals of
+        places with people are expected within it) and ``at_most`` (whether that is an upper limit).
     groups
         The margins of other queries: ``level``, ``query``, ``margin``.
     published, margin
         By level, the published total of every unit, and its 90% margin.
-    at_most
-        Whether the margins are upper limits.
     source, source_of_groups
         Where the margins come from, in a sentence.
     """
@@ -70,7 +68,6 @@ class Expected:
     groups: pd.DataFrame
     published: Mapping[str, Integers]
     margin: Mapping[str, Floats]
-    at_most: bool
     source: str
     source_of_groups: str
 
@@ -88,11 +85,10 @@ def expected_of(release: Release, folder: Path | None = None) -> Expected:
         margin = {level: found[level, TOTAL][:, 0] for level in levels}
         groups, source_of_groups = _groups(people, found), source
     return Expected(
-        totals=pd.DataFrame([_row(level, published[level], margin[level]) for level in levels]),
+        totals=pd.DataFrame([_row(level, published[level], margin[level], source) for level in levels]),
         groups=groups,
         published=published,
         margin=margin,
-        at_most=found is None,
         source=source,
         source_of_groups=source_of_groups,
     )
@@ -118,12 +114,22 @@ def nine_in_ten(margins: Floats) -> float:
     return float(brentq(missed, NINE_IN_TEN * sd[0] / 2, NINE_IN_TEN * sd[-1]))
 
 
-def _row(level: str, published: Integers, margin: Floats) -> dict[str, object]:
+def _row(level: str, published: Integers, margin: Floats, source: str) -> dict[str, object]:
+    """A level's row.
+
+    Margins of the noise alone are upper limits where the noise is larger than the places, because no count is negative.
+    """
     there = published > 0
     peopled = published[there]
     low, median, high = np.percentile(peopled, [10, 50, 90]) if len(peopled) else (0.0, 0.0, 0.0)
     sizes = {"units": len(published), "peopled": len(peopled), "low": low, "median": median, "high": high}
-    return {"level": level, **sizes, "margin": nine_in_ten(margin[there] if len(peopled) else margin)}
+    within = nine_in_ten(margin[there] if len(peopled) else margin)
+    return {
+        "level": level,
+        **sizes,
+        "margin": within,
+        "at_most": source == DECLARED or (source == ESTIMATED and within > median),
+    }
 
 
 def _margins(release: Release, folder: Path | None) -> tuple[Margins | None, str]:

@@ -35,17 +35,16 @@ def _expected_error(expected: Expected) -> str:
     if noisy.empty:
         return _exact_totals(expected)
     finest, coarsest = noisy.iloc[-1], noisy.iloc[0]
-    about = _about(expected)
     words = (
-        f"Nine in ten published totals of {a(finest.level)} are expected to be within {about} "
+        f"Nine in ten published totals of {a(finest.level)} are expected to be within {_about(finest)} "
         f"{people(finest.margin)} people of the true number, where a typical {_plain(finest.level)} has "
         f"{number(round(finest['median']))}"
     )
     if finest.level == coarsest.level:
         return f"{words}."
     return (
-        f"{words}; for {a(coarsest.level)} the margin is {about} {people(coarsest.margin)}, where a typical one "
-        f"has {number(round(coarsest['median']))}."
+        f"{words}; for {a(coarsest.level)} the margin is {_about(coarsest)} {people(coarsest.margin)}, where a typical "
+        f"one has {number(round(coarsest['median']))}."
     )
 
 
@@ -57,7 +56,7 @@ def _exact_totals(expected: Expected) -> str:
     most = groups[groups.level == level].margin.max()
     return (
         f"Totals of all places are exact; the count of one group in {a(level)} is expected to be within "
-        f"{_about(expected)} {people(most)} people of the true number nine times in ten."
+        f"{_about(expected.totals.iloc[-1])} {people(most)} people of the true number nine times in ten."
     )
 
 
@@ -99,8 +98,8 @@ def _plain(level: str) -> str:
     return level.replace("_", " ")
 
 
-def _about(expected: Expected) -> str:
-    return "at most about" if expected.at_most else "about"
+def _about(row: Any) -> str:
+    return "at most about" if row.at_most else "about"
 
 
 def _few(margin: float) -> str:
