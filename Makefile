@@ -49,7 +49,7 @@ bench: $(VENV)/dev      ## our speed and memory beside the alternatives, in one 
 	$(BIN)/python bench/startup.py && $(BIN)/python bench/noise.py && $(BIN)/python bench/histogram.py && $(BIN)/python bench/ipums.py && $(BIN)/python bench/topdown.py && $(BIN)/python bench/children.py && $(BIN)/python bench/epl.py && $(BIN)/python bench/sampling.py && $(BIN)/python bench/evaluate.py && $(BIN)/python bench/risk.py && $(BIN)/python bench/scan.py && $(BIN)/python bench/blue.py && $(BIN)/python bench/cluster.py && $(BIN)/python bench/rivals.py
 
 docs: $(VENV)/docs      ## the manual as pages, in docs/_build/html
-	$(BIN)/python docs/generate_reference.py && $(BIN)/python docs/generate_walks.py && $(BIN)/python docs/generate_graph.py && $(BIN)/sphinx-build -q -W -b html docs docs/_build/html
+	$(BIN)/python docs/generate_reference.py && $(BIN)/python docs/generate_walks.py && $(BIN)/python docs/generate_graph.py && $(BIN)/sphinx-build -q -W -b html docs docs/_build/html && echo 'docs/_build/html/index.html'
 
 papers: $(VENV)/dev     ## the papers' tables and figures computed again (in papers-out)
 	$(BIN)/tallyveil reproduce -o papers-out

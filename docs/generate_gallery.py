@@ -107,7 +107,7 @@ FIGURES = (
         name="sample",
         title="Which sample is it like?",
         words="Error and loss of the release beside those of simple random samples ([compare](evaluate.md)).",
-        command="tallyveil compare town.parquet release --level county --query total -o comparison",
+        command="tallyveil compare town.parquet release --level county --query total \\\n    -o comparison",
         made="comparison/*county*.svg",
     ),
     Figure(
@@ -122,14 +122,14 @@ FIGURES = (
         name="risk",
         title="Risk against budget",
         words="What an intruder with even odds learns from one noisy count ([risk](risk.md)).",
-        command="tallyveil risk choose --prior 1/2 --prior 1/10 --bound 1.1 --on risk --curve -o chosen",
+        command="tallyveil risk choose --prior 1/2 --prior 1/10 --bound 1.1 --on risk \\\n    --curve -o chosen",
         made="chosen/curve.svg",
     ),
     Figure(
         name="posteriors",
         title="Who is exposed?",
         words="Every person in turn is the target of an intruder who knows everybody else.",
-        command="tallyveil risk scan town.parquet --codebook town.codebook.toml --release release -o exposed",
+        command="tallyveil risk scan town.parquet --codebook town.codebook.toml \\\n    --release release -o exposed",
         made="exposed/posteriors.svg",
     ),
 )

@@ -1,8 +1,9 @@
 """Run the commands that pages of the manual show, and write down what they print.
 
 A page names the files it needs in a comment (``<!-- files: examples/messy/schools.csv -->``). Its ``console`` blocks
-are run in order in one empty folder: lines that begin with ``$`` are commands, and what follows is what they print,
-without the lines about progress. A page that is up to date is not changed by this script; a test checks that.
+are run in order in one empty folder. Lines that begin with ``$`` are commands, which may go on after a backslash in
+lines that begin with ``>``. What follows is what they print, without the lines about progress. A page that is up to
+date is not changed by this script; a test checks that.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def in_a_shell(command: str, folder: Path) -> str:
 
 
 def _ran(block: str, execute: Execute, folder: Path) -> str:
-    commands = [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
-    return "".join(f"$ {command}\n{_tidy(execute(command, folder))}" for command in commands)
+    commands = re.findall(r"^\$ ((?:.*\\\n> )*.*)", block, re.MULTILINE)
+    return "".join(f"$ {one}\n{_tidy(execute(one.replace(f'{chr(10)}> ', chr(10)), folder))}" for one in commands)
 
 
 def _tidy(output: str) -> str:

@@ -1,0 +1,104 @@
+"""The manual as `make docs` builds it: it loads nothing from elsewhere, can be searched, and fits a phone."""
+
+import re
+import runpy
+import shutil
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+SITE = DOCS / "_build" / "html"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+built = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="the manual was not built (make docs)")
+LOADING = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=["']((?:https?:)?//[^"']*)""")
+STYLES = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')]*)""")
+LONG = {
+    "cli.md",
+    "allocate.md",
+    "cluster.md",
+    "estimates.md",
+    "files.md",
+    "ledger.md",
+    "releases.md",
+}  # to be shortened
+LONGEST = 100  # characters of a command or a line of code that a page shows without breaking it
+
+
+@built
+def test_no_page_of_the_manual_loads_anything_from_elsewhere():
+    pages, styles = sorted(SITE.rglob("*.html")), sorted(SITE.rglob("*.css"))
+    assert len(pages) > 40
+    found = [(page.name, address) for page in pages for address in LOADING.findall(page.read_text())]
+    found += [(style.name, address) for style in styles for address in STYLES.findall(style.read_text())]
+    assert found == []
+
+
+def test_the_search_for_what_pages_load_would_find_it():
+    assert LOADING.findall('<script async src="https://cdn.example/mathjax.js">') == ["https://cdn.example/mathjax.js"]
+    assert STYLES.findall("@import url('//fonts.example/a.css')") == ["//fonts.example/a.css"]
+
+
+@pytest.fixture(scope="module")
+def address():
+    """The manual on a local port: browsers let no script read other files of a disk."""
+    handler = partial(Quiet, directory=str(SITE))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Nothing is written to the terminal."""
+
+
+@built
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed (apt-get install chromium)")
+def test_the_manual_can_be_searched_asks_nobody_else_and_fits_a_phone(address):
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    asked, said = [], []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        for name in ("index", "tutorial", "epl", "gallery", "how-to/choose_a_budget", "reference/cli", "risk"):
+            page.goto(f"{address}/{name}.html")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        page.goto(f"{address}/search.html?q=invariant")
+        page.wait_for_selector("ul.search li a", timeout=60_000)
+        hits = [link.inner_text() for link in page.locator("ul.search li > a").all()]
+        browser.close()
+    assert "What to keep exact" in hits
+    assert [one for one in asked if not one.startswith((address, "data:"))] == []
+    assert said == []
+
+
+def test_the_gallery_is_what_its_script_describes():
+    gallery = runpy.run_path(str(DOCS / "generate_gallery.py"))
+    assert gallery["page"]() == (DOCS / "gallery.md").read_text(), "run docs/generate_gallery.py"
+    for figure in gallery["FIGURES"]:
+        assert (DOCS / "gallery" / f"{figure.name}{figure.ending}").stat().st_size < 200_000
+
+
+def test_the_table_of_budgets_has_the_figures_that_were_measured():
+    made = runpy.run_path(str(DOCS / "generate_budget.py"))["page_table"]()
+    assert made in (DOCS / "how-to" / "choose_a_budget.md").read_text(), "run docs/generate_budget.py draw"
+
+
+def test_code_in_the_manual_fits_the_page():
+    """What commands print is not counted, since the page breaks such lines."""
+    shown = re.compile(r"^(?:>>> |\.\.\. |\$ | {4}tallyveil )")
+    long = [
+        f"{path.name}, line {number}: {len(line)} characters"
+        for path in DOCS.rglob("*.md")
+        if "_build" not in path.parts and path.name not in LONG
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if shown.match(line) and len(line) > LONGEST
+    ]
+    assert long == []
