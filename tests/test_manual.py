@@ -53,6 +53,14 @@ def address():
 
 
 class Quiet(SimpleHTTPRequestHandler):
+    def do_GET(self):
+        """Send files; browsers ask every server for an icon, which the manual does not have."""
+        if self.path == "/favicon.ico":
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
+
     def log_message(self, *_):
         """Nothing is written to the terminal."""
 

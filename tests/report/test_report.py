@@ -1,6 +1,7 @@
 """Reports as text: what they say, what they never contain, and what is refused."""
 
 import itertools
+import json
 import re
 import shutil
 import sys
@@ -125,6 +126,36 @@ def test_a_public_report_contains_no_true_count(tmp_path):
     assert {number for number in planted if number in page} == set()
     unprotected = digits_of(report_html(replace(release, histogram=truth), areas=areas))  # so the search can find them
     assert len({number for number in planted if number in unprotected}) >= 5
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("invariant", [None, "total@county"])
+def test_a_public_report_with_invariants_names_and_margins_contains_no_other_true_count(tmp_path, kept, invariant):
+    counts = 1_003_019 + 7_919_037 * np.arange(len(BLOCKS))
+    truth = tv.Histogram.from_entries(
+        SPINE, town().schema, unit=np.arange(len(BLOCKS)), cell=np.arange(len(BLOCKS)) % 4, count=counts
+    )
+    strategy = tv.Strategy.default(SPINE, truth.schema, epsilon="1/100")
+    if invariant is not None:
+        strategy = replace(strategy, constraints=(tv.privacy.Invariant(query="total", level="county"),))
+    release = tv.protect(truth, strategy, seed=5, measurements=None if kept else ())
+    folder = tmp_path / "release"
+    tv.write_release(release, folder, measurements=() if not kept else None)
+    again = tv.protect(release.histogram, strategy, seed=6, measurements=None)  # margins know the release alone
+    write_margins(folder, published_margins(replace(again, histogram=release.histogram)))
+    areas = json.loads(write_areas(tmp_path, also=("Atlantis",)).read_text())
+    for i, feature in enumerate(areas["features"]):  # what else a map's file holds stays there
+        feature["properties"] |= {"population": int(counts[i]), "note": f"{counts[40 + i]:,} people"}
+    areas["features"][-1]["properties"] = {"population": int(counts[7])}
+    (tmp_path / "planted.geojson").write_text(json.dumps(areas))
+    page = digits_of(report_html(folder, areas=tmp_path / "planted.geojson"))
+    planted = {str(number) for number in counts.tolist()}
+    for level, query in (("block", "age"), ("county", "age"), ("county", "detailed")):
+        planted |= {str(number) for number in truth.answer(query, level=level).count.tolist()}
+    exact = {str(number) for number in truth.answer("total", level="county").count.tolist()}
+    assert {number for number in planted if number in page} == set()
+    assert {number for number in exact if number in page} == (exact if invariant else set())
+    assert "feature 6 of the file" in words_of(page)
 
 
 @pytest.mark.parametrize("grouped", ["7,919,037", "7.919.037", "7 919 037", "7\u202f919\u202f037", "7%2C919%2C037"])
@@ -343,6 +374,23 @@ def test_the_command_writes_both_reports(tmp_path):
     done = run("report", folder, "--truth", data[0], "--audience", "internal", "-o", str(page))
     assert "INTERNAL report, made from the true counts" in done.stdout
     assert words_of(page.read_text()).count("INTERNAL") >= 1
+
+
+def test_options_of_internal_reports_change_nothing_in_a_public_one(tmp_path):
+    data = write_town(tmp_path)
+    folder = str(tmp_path / "release")
+    assert run("protect", *data, "--rho", "1", "--seed", "1", "-o", folder).returncode == 0
+    pages = []
+    for name, more in (("plain", []), ("more", ["--codebook", data[2], "--units", data[0], "--audience", "public"])):
+        done = run("report", folder, "-o", str(tmp_path / f"{name}.html"), *more)
+        assert done.returncode == 0, done.stderr
+        assert f"For closer ones, first run: tallyveil uncertainty {folder}" in done.stderr
+        pages.append((tmp_path / f"{name}.html").read_bytes())
+    assert pages[0] == pages[1]
+    done = run("report", folder, "--truth", data[0], "--audience", "public", "-o", str(tmp_path / "r.html"))
+    assert done.returncode == 2
+    assert "a public report is made from the release alone" in done.stderr
+    assert not (tmp_path / "r.html").exists()
 
 
 def test_bad_options_are_refused_before_the_work(tmp_path):

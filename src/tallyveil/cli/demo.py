@@ -104,9 +104,11 @@ Next:
 def protected(census: Population, strategy: Strategy, output: Path) -> Release:
     """The protected census, written to a folder, with progress by level on stderr."""
     from tallyveil.protection.protect import protect_to_folder
+    from tallyveil.release.about import About
     from tallyveil.release.plan import effort_of
     from tallyveil.runs.progress import LevelProgress
 
     work = effort_of(strategy, census.people.spine, census.people.schema, persons=PERSONS).work
     with LevelProgress(work) as progress:
-        return protect_to_folder(census, strategy, output, seed=NOISE_SEED, progress=progress.update)
+        about = About(title="A synthetic census of 1940", organisation="tallyveil demo")
+        return protect_to_folder(census, strategy, output, seed=NOISE_SEED, about=about, progress=progress.update)

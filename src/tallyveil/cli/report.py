@@ -66,6 +66,18 @@ def report(
     size = f"{written.stat().st_size / 1e6:.1f} MB"
     whom = "public report" if audience is Audience.public else "INTERNAL report, made from the true counts"
     typer.echo(f"{written}: {whom}, {size}. It opens in any browser and loads nothing.")
+    if not _has_margins(folder):
+        typer.echo(f"Its margins are limits. For closer ones, first run: tallyveil uncertainty {folder}", err=True)
+
+
+def _has_margins(folder: Path) -> bool:
+    """Whether ``tallyveil uncertainty`` has added margins to the release's tables by level."""
+    from pyarrow.parquet import read_schema
+
+    from tallyveil.files.release_folder.layout import MARGIN
+
+    tables = folder.glob("levels/*.parquet")
+    return all(any(name.endswith(MARGIN) for name in read_schema(table).names) for table in tables)
 
 
 def _truth(

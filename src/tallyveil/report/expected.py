@@ -84,8 +84,9 @@ def expected_of(release: Release, folder: Path | None = None) -> Expected:
     else:
         margin = {level: found[level, TOTAL][:, 0] for level in levels}
         groups, source_of_groups = _groups(people, found), source
+    limits = found is None, release.measurements is not None
     return Expected(
-        totals=pd.DataFrame([_row(level, published[level], margin[level], source) for level in levels]),
+        totals=pd.DataFrame([_row(level, published[level], margin[level], limits) for level in levels]),
         groups=groups,
         published=published,
         margin=margin,
@@ -114,22 +115,18 @@ def nine_in_ten(margins: Floats) -> float:
     return float(brentq(missed, NINE_IN_TEN * sd[0] / 2, NINE_IN_TEN * sd[-1]))
 
 
-def _row(level: str, published: Integers, margin: Floats, source: str) -> dict[str, object]:
-    """A level's row.
+def _row(level: str, published: Integers, margin: Floats, limits: tuple[bool, bool]) -> dict[str, object]:
+    """A level's row; ``limits`` says whether margins are upper limits: always, and where they exceed a typical place.
 
-    Margins of the noise alone are upper limits where the noise is larger than the places, because no count is negative.
+    Those from measurements are the latter: they ignore that no count is negative, which then bounds errors.
     """
     there = published > 0
     peopled = published[there]
     low, median, high = np.percentile(peopled, [10, 50, 90]) if len(peopled) else (0.0, 0.0, 0.0)
     sizes = {"units": len(published), "peopled": len(peopled), "low": low, "median": median, "high": high}
     within = nine_in_ten(margin[there] if len(peopled) else margin)
-    return {
-        "level": level,
-        **sizes,
-        "margin": within,
-        "at_most": source == DECLARED or (source == ESTIMATED and within > median),
-    }
+    at_most = limits[0] or (limits[1] and within > median)
+    return {"level": level, **sizes, "margin": within, "at_most": bool(at_most)}
 
 
 def _margins(release: Release, folder: Path | None) -> tuple[Margins | None, str]:

@@ -60,7 +60,7 @@ def read_shapes(path: str | PathLike[str], spine: Spine) -> Areas:
         levels.append(LevelAreas(level=level, key=key, shapes=by_unit, missing=spine.size(level) - len(by_unit)))
     order = {level: depth for depth, level in enumerate(spine.levels)}
     levels.sort(key=lambda areas: order[areas.level])
-    return Areas(levels=levels, unmatched=[_name(features[i]) for i in unmatched], aspect=aspect)
+    return Areas(levels=levels, unmatched=[_name(features[i], i + 1) for i in unmatched], aspect=aspect)
 
 
 def _features(path: Path) -> list[dict[str, Any]]:
@@ -120,11 +120,10 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
-def _name(feature: Mapping[str, Any]) -> str:
-    """What to call an area that is no unit: its property that looks most like a name, or any."""
-    own = {key: value for key, value in _properties(feature).items() if _text(value)}
-    named = [key for key in own if "name" in key.lower()] or list(own)
-    return _text(own[named[0]]) if named else "an area without properties"
+def _name(feature: Mapping[str, Any], number: int) -> str:
+    """What to call an area that is no unit: by a property that is called a name, since others may hold anything."""
+    own = (_text(value) for key, value in _properties(feature).items() if "name" in key.lower())
+    return next(filter(None, own), f"feature {number} of the file")
 
 
 def _no_match(path: str | PathLike[str], features: Sequence[Mapping[str, Any]], spine: Spine) -> str:
