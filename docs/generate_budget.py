@@ -113,6 +113,7 @@ def draw() -> None:
                 x=alt.X("published:Q", title="published total", **x_axis),
                 x2="to:Q",
                 y=alt.Y("share:Q", title="share of these blocks", **y_axis),
+                y2=alt.datum(0),
             )
         )
         span = pd.DataFrame({"low": [LEAST], "high": [MOST + 1]})

@@ -255,6 +255,7 @@ def test_totals_only_and_a_single_level_have_reports(audience):
         release = tv.protect(people, strategy, seed=1, measurements=kept)
         page = report_html(release, audience=audience, truth=people if audience == "internal" else None)
         assert "seeded: not for publication" in words_of(page)
+        assert "like-a-sample" not in page  # a picture of one unit, or of three, would show noise
 
 
 def test_constraints_that_the_certificate_lists_are_listed():

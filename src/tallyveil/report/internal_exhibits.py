@@ -180,12 +180,12 @@ def _loss_section(result: Evaluation) -> Section:
 
 
 def _sample_section(truth: Histogram, release: Release) -> Section:
-    level = truth.spine.levels[-2:][0]
+    level = truth.spine.levels[-2] if len(truth.spine.levels) > 2 else truth.spine.leaf  # never the root alone
     likeness = like_a_sample(truth, release, level=level)
     title = "The sample it resembles"
     words = likeness.words()
     says = f"{words[0].upper()}{words[1:]}."
-    if likeness.fraction is None:
+    if likeness.low is None:  # no sample is like it, or too few units tell: a picture would show noise
         return Section(key="sample", title=title, words=[says])
     table = likeness.table.assign(
         sample=[_sample_name(row.method, row.fraction) for row in likeness.table.itertuples()]
