@@ -45,7 +45,8 @@ def test_the_readme_shows_what_the_demo_prints(tmp_path):
 
 
 def words_of(text: str) -> list[str | float]:
-    """The words of a text, numbers and percentages as numbers."""
+    """The words of a text, numbers and percentages as numbers; sizes of files depend on versions of libraries."""
+    text = re.sub(r"[\d.]+ MB", "MB", text)
     number = re.compile(r"[\d,]+%?")
     return [float(w.rstrip("%").replace(",", "")) if number.fullmatch(w) else w for w in text.split()]
 

@@ -15,7 +15,9 @@ from tallyveil.report.theme import ERROR
 ROW, LINE = 32, 14  # pixels
 WORDS = "split(replace(datum.label, /_/g, ' '), ' ')"  # a line for each word: columns are narrow
 
-TWO_LINES = r"split(replace(datum.label, /^(.{10,22}) \* (?=.{8})/, '$1 *\n'), '\n')"  # long queries are cut in two
+TWO_LINES = (  # long queries are cut in two
+    r"length(datum.label) > 22 ? split(replace(datum.label, /^(.{6,22}) \* /, '$1 *\n'), '\n') : datum.label"
+)
 
 
 def grid(table: pd.DataFrame, *, levels: Sequence[str], value: str, words: str) -> Any:

@@ -138,7 +138,12 @@ def _by_place(top: pd.DataFrame) -> Any:
     return (
         alt.Chart(alt.Data(values=records(top)))
         .encode(
-            y=alt.Y("place:N", sort=None, title=None, axis=alt.Axis(labelLimit=190, grid=True)),
+            y=alt.Y(
+                "place:N",
+                sort=None,
+                title=None,
+                axis=alt.Axis(grid=True, labelLimit=190, labelExpr="split(datum.label, ': ')", labelLineHeight=12),
+            ),
             tooltip=[
                 alt.Tooltip("unit:N"),
                 alt.Tooltip("cell:N"),
@@ -148,5 +153,5 @@ def _by_place(top: pd.DataFrame) -> Any:
                 alt.Tooltip("posterior:Q", format=".1%"),
             ],
         )
-        .properties(height=22 * max(len(top), 1))
+        .properties(height=30 * max(len(top), 1))
     )

@@ -26,6 +26,7 @@ from tallyveil.risk.scan.result import Scan
 from tallyveil.risk.scan.saved import ReleaseNoise, check_counts_match
 from tallyveil.risk.scan.scan import scan
 
+ENOUGH = 20  # units of a level that is compared with samples
 FEWEST = 10  # units of a group whose bias is drawn
 POINTS = 400  # of a curve that is drawn
 MOST_EXPOSED = 15  # units that are listed
@@ -180,7 +181,8 @@ def _loss_section(result: Evaluation) -> Section:
 
 
 def _sample_section(truth: Histogram, release: Release) -> Section:
-    level = truth.spine.levels[-2] if len(truth.spine.levels) > 2 else truth.spine.leaf  # never the root alone
+    levels = truth.spine.levels
+    level = levels[-2] if len(levels) > 1 and truth.spine.size(levels[-2]) >= ENOUGH else truth.spine.leaf
     likeness = like_a_sample(truth, release, level=level)
     title = "The sample it resembles"
     words = likeness.words()
@@ -220,9 +222,12 @@ def _exposed_section(truth: Histogram, release: Release) -> Section:
     ]
     if note:
         words.append(f"{note[0].upper()}{note[1:]}.")
-    return Section(
-        key="exposed", title="Exposed units", words=words, exhibits=[_posteriors(found, level), _units(found)]
-    )
+    exhibits = [_posteriors(found, level)]
+    if found.when == "before" and not found.exposed[found.exposed.level == level].unique.any():
+        words.append(f"Nobody is alone in a cell at level {level}, so no unit is more exposed than another.")
+    else:
+        exhibits.append(_units(found))
+    return Section(key="exposed", title="Exposed units", words=words, exhibits=exhibits)
 
 
 def _scan(truth: Histogram, release: Release) -> tuple[Scan, str]:
