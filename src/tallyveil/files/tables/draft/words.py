@@ -50,7 +50,7 @@ _PLACES = _words("""
     mandal panchayat woreda kebele cercle prefektur catchment healthzone postcode plz zip
     woj pow gm miejscowosc przychodnia szpital szkola miasto kraje mesto obce skola nemocnice megye jaras telepules
     varos iskola korhaz judet comuna oras zupanija opcina opstina lan fylki maakond vald linn novads pagasts savivaldybe
-    seniunija il bucak область район город село край округ республика громада населений школа больница
+    seniunija il bucak область район город село край округ республика громада школа больница
     νομος δημος 都道府県 市区町村 地域 県 市 町 省 县 区 縣 鄉鎮 学校 시도 시군구 읍면동 학교 tinh huyen xa quan phuong
     محافظة منطقة قضاء بلدية
 """)
@@ -97,9 +97,11 @@ LABELS = {
 def is_place(name: str) -> bool:
     """Whether a column's name is a word for places, in any of several languages.
 
-    >>> is_place("LAD22CD"), is_place("région_code"), is_place("Nr przychodni"), is_place("height")
+    >>> is_place("LAD22CD"), is_place("région_code"), is_place("Nr przychodni"), is_place("Население")
     (True, True, True, False)
     """
+    if is_count(name):
+        return False
     endings = {word[:-1] for word in _parts(name) if len(word) >= _INFLECTED}
     return bool((_parts(name) | endings) & (_PLACES | _STEMS)) or plain(name) in LEVELS
 
