@@ -175,7 +175,7 @@ def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: i
     write_text(codebook_to_toml(codebook_for(histogram, "long")), place / CODEBOOK)
     (place / "levels").mkdir()
     with workers() as run:
-        list(run(lambda name: write_table(tables[name], place / name), tables))
+        list(run(lambda name: write_table(tables[name], place / name, mostly_zeros=name.startswith("levels/")), tables))
 
 
 def _level_pieces(

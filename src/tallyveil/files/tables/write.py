@@ -90,8 +90,11 @@ def _pieces(histogram: Histogram, layout: Layout, size: int = 1 << 20) -> Iterat
         yield piece if layout == "long" else persons_rows(piece)
 
 
-def write_table(table: pa.Table | Iterable[pa.Table], path: str | PathLike[str]) -> None:
-    """Write a table, or its pieces in order, as CSV or Parquet by the ending of the name."""
+def write_table(table: pa.Table | Iterable[pa.Table], path: str | PathLike[str], *, mostly_zeros: bool = False) -> None:
+    """Write a table, or its pieces in order, as CSV or Parquet by the ending of the name.
+
+    Numbers that are ``mostly_zeros`` are written without dictionaries and statistics: faster, and not larger.
+    """
     ending = Path(path).suffix.lower()
     if ending not in (".csv", ".parquet"):
         raise InputError(f"{path}: a table's name ends in .csv or .parquet. Use one of these.")
@@ -101,7 +104,11 @@ def write_table(table: pa.Table | Iterable[pa.Table], path: str | PathLike[str])
     first = next(pieces)
     with replacing(path) as temporary:
         if ending == ".parquet":
-            writer = pyarrow.parquet.ParquetWriter(temporary, first.schema, compression="zstd")
+            texts = [field.name for field in first.schema if pa.types.is_dictionary(field.type)]
+            coded = texts if mostly_zeros else True
+            writer = pyarrow.parquet.ParquetWriter(
+                temporary, first.schema, compression="zstd", use_dictionary=coded, write_statistics=coded
+            )
         else:
             writer = pyarrow.csv.CSVWriter(temporary, first.schema)
         with writer:
