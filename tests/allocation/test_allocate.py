@@ -45,7 +45,7 @@ def predicted(made) -> dict:
 def test_one_share_is_where_a_search_by_the_accuracy_table_finds_it(budget):
     spine = tree()
     plan = plan_of(spine, NOBODY, **budget)
-    made = tv.allocate(spine, NOBODY, plan, weights={"total@street": 3, "total@block": 1})
+    made = tv.allocate(spine, NOBODY, plan, weights={"total@street": 3, "total@block": 1}, least="1/1000")
 
     def cost(share):
         whole = Fraction(share).limit_denominator(10**6)
@@ -67,7 +67,7 @@ def test_shares_of_levels_and_queries_are_those_of_a_general_solver_and_the_gap_
     plan = plan_of(spine, rho="1/10")
     pairs = [(spend.level, spend.query) for spend in plan.spends()]
     weights = {"age@street": 2, "total@block": 1, "detailed@block": 1}
-    made = tv.allocate(spine, SCHEMA, plan, weights=weights)
+    made = tv.allocate(spine, SCHEMA, plan, weights=weights, least="1/1000")
 
     def cost(logs):
         powers = np.exp(logs - logs.max())
@@ -258,7 +258,7 @@ def test_candidates_that_help_are_measured_and_others_are_dropped():
 
 def test_candidates_that_do_not_help_leave_the_fixed_queries():
     spine = tree()
-    made = tv.allocate(spine, SCHEMA, plan_of(spine), candidates=["sex@street"])
+    made = tv.allocate(spine, SCHEMA, plan_of(spine), candidates=["sex@street"], least="1/1000")
     assert "No candidate lowers the error: the fixed queries are kept." in made.notes
 
 
@@ -297,6 +297,13 @@ def test_frontiers_fall_and_the_strategy_lies_above_them():
 # --- shapes that could break it
 
 
+def test_every_level_keeps_a_quarter_of_an_equal_share_unless_told():
+    """Published counts sum to those of the level above: a root of hardly any share would spoil all levels."""
+    spine = tree()
+    made = tv.allocate(spine, SCHEMA, plan_of(spine), weights={"total@block": 1})
+    assert min(made.after.levels.values()) == Fraction(1, 4 * len(spine.levels))
+
+
 def test_one_level_one_label_and_totals_alone():
     alone = tv.Spine.from_columns({"town": ["t"]})
     one = tv.allocate(alone, SCHEMA, plan_of(alone), weights={"age@town": 1})
@@ -308,7 +315,7 @@ def test_one_level_one_label_and_totals_alone():
     totals = tv.Strategy(mechanism="gaussian", budget=1, levels={"town": 0, "street": "1/2", "block": "1/2"},
                          queries={"street": {"total": 1}, "block": {"total": 1}},
                          constraints=(Invariant(query="detailed", level="town"),))  # fmt: skip
-    made = tv.allocate(spine, NOBODY, replace(totals, constraints=()), weights={"total@street": 1})
+    made = tv.allocate(spine, NOBODY, replace(totals, constraints=()), weights={"total@street": 1}, least="1/20")
     assert made.after.levels["street"] > Fraction(9, 10)
     some = tv.allocate(spine, SCHEMA, totals, weights={"total@street": 1})
     assert some.after.levels["street"] > Fraction(9, 10)

@@ -38,9 +38,10 @@ def log_error(people: tv.Histogram, plan: tv.Strategy, seed: int) -> float:
 
 def test_shares_for_tract_block_group_and_block_lower_their_error_by_a_fifth_and_are_predicted_well(people):
     equal = tv.Strategy.default(people.spine, people.schema, rho="1/2")
-    made = tv.allocate(people.spine, people.schema, equal, weights=WEIGHTS, objective="geometric", estimator="topdown")
-    logs = [[log_error(people, plan, seed) for seed in range(8)] for plan in (equal, made.after)]
-    assert np.exp(np.mean(logs[1]) - np.mean(logs[0])) < 0.81  # 0.799, standard error 0.002
+    made = tv.allocate(people.spine, people.schema, equal, weights=WEIGHTS, objective="geometric")
+    logs = [[log_error(people, plan, seed) for seed in range(8)]
+            for plan in (equal.with_estimator("topdown"), made.after)]  # fmt: skip
+    assert np.exp(np.mean(logs[1]) - np.mean(logs[0])) < 0.8  # 0.78, standard error 0.002
     predicted = tv.allocate(people.spine, people.schema, made.after, weights=WEIGHTS).predicted
     sd = predicted.set_index(["level", "query"]).sd_before
     squares = {(level, query): [] for level in LEVELS for query in QUERIES}

@@ -31,7 +31,7 @@ from tallyveil.risk.budget.searches import Measure
 if TYPE_CHECKING:
     import pandas as pd
 
-LEAST = Fraction(1, 1000)  # of the budget, for each level
+LEAST = Fraction(1, 4)  # of an equal share, for each level
 DROPPED = Fraction(2, 1000)  # a candidate with at most this share of its level is dropped
 HELPFUL = 2e-3  # by which candidates must lower the logarithm of the objective, a tenth of a percent of the error
 WORSE = 1e-4  # by which the objective may be worse for a dropped candidate, in logarithms
@@ -49,7 +49,7 @@ def allocate(
     risk_measure: Measure = "risk",
     priors: Sequence[Number] = ("1/2",),
     candidates: Sequence[str] = (),
-    least: Number = LEAST,
+    least: Number | None = None,
     estimator: Estimator = "tree",
     facilities: Facilities | None = None,
     optimised: OptimisedSpine | None = None,
@@ -79,7 +79,8 @@ def allocate(
         Queries that may be measured too (``"QUERY"``, ``"QUERY@LEVEL"`` or ``"all"``). Measurements that end near zero
         are dropped, except the most detailed one of each level.
     least
-        The smallest share of a level.
+        The smallest share of a level; by default a quarter of an equal share. Published counts sum to those of the
+        level above, so a level with hardly any share spoils all levels below it, which predictions do not show.
     estimator
         For which estimates errors are predicted: ``"tree"`` for least squares over the whole tree (``tv.estimate``),
         or ``"topdown"`` for a unit's own measurements and its parent.
@@ -155,8 +156,9 @@ def _check_public(spine: object, public_counts: object) -> None:
         raise InputError(f"public_counts must be a Histogram of public counts. Got {type(public_counts).__name__}.")
 
 
-def _least(least: Number, strategy: Strategy) -> Fraction:
-    share, levels = exact(least, "the least share"), sum(1 for share in strategy.levels.values() if share)
+def _least(least: Number | None, strategy: Strategy) -> Fraction:
+    levels = sum(1 for share in strategy.levels.values() if share)
+    share = LEAST / levels if least is None else exact(least, "the least share")
     if share * levels >= 1:
         raise InputError(
             f"a least share of {least} for each of {levels} levels is all of the budget. Give a smaller one."

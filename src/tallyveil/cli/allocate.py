@@ -67,7 +67,10 @@ def allocate(
             help="Query that may be measured too; those that end near zero are dropped. Can be repeated.",
         ),
     ] = None,
-    least: Annotated[str, typer.Option(help="Smallest share of the budget of any level.")] = "1/1000",
+    least: Annotated[
+        str | None,
+        typer.Option(help="Smallest share of the budget of any level.", show_default="a quarter of an equal share"),
+    ] = None,
     estimator: Annotated[
         options.EstimatorName,
         typer.Option(
