@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
 from tallyveil._memory import refuse_need
+from tallyveil.blue.upward import RUN_NUMBERS
 from tallyveil.engine.constraints import check_counts
 from tallyveil.engine.feasibility import check_feasible
 from tallyveil.engine.run_limits import RunLimits, run_limits
@@ -64,15 +66,18 @@ def refuse_full_disk(
         )
 
 
-def refuse_little_memory(people: Histogram, strategy: Strategy) -> None:
+def refuse_little_memory(people: Histogram, strategy: Strategy, *, threads: int | None = None) -> None:
     """Refuse to begin where protecting and writing would not keep the limit on memory, if there is one."""
-    solving = MACHINE_CODE + 3 * people.leaves.nbytes  # the level above, a level in pieces, and joined
+    solving = 3 * people.leaves.nbytes  # the level above, a level in pieces, and joined
+    if strategy.estimator == "tree":  # on each thread, estimates of a run of units, with what they are made from
+        run = min(RUN_NUMBERS, people.leaves.units * people.schema.cells)
+        solving += 5 * 8 * run * (threads or os.cpu_count() or 1)
     columns = (
         sum(people.schema.query(query).size for query in level_queries(strategy, people.schema, level)) * units
         for level, units in ((level, people.spine.size(level)) for level in people.spine.levels)
     )
     writing = people.leaves.nbytes + 4 * 8 * min(max(columns), LEVEL_PIECE)
-    refuse_need(max(solving, writing), "protecting these counts")
+    refuse_need(MACHINE_CODE + max(solving, writing), "protecting these counts")  # code stays while files are written
 
 
 def _refuse_fixed_population(limits: RunLimits) -> None:

@@ -185,7 +185,7 @@ def protect_to_folder(
         check_estimable(run)
     refuse_full_disk(folder, run.people, strategy, pairs, optimised=optimised)
     limits = run.limits()
-    refuse_little_memory(run.people, run.strategy)
+    refuse_little_memory(run.people, run.strategy, threads=threads)
     with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work, booking(ledger) as budget:
         release, noisy = _protected(
             run, limits, work, reserve=lambda made: budget.reserve(run.entry(Path(folder).name, made))
