@@ -14,6 +14,10 @@ import tallyveil as tv
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, StructuralZero
 
 
+class Contradiction(ValueError):
+    """Cells were given that exact answers and zeros below rule out."""
+
+
 @dataclass(frozen=True)
 class Dense:
     """The estimate of all leaf cells of the measured spine, and its covariance."""
@@ -80,6 +84,8 @@ def dense_gls(
     rank = int((singular > 1e-9).sum())
     Z = right[rank:].T
     x0 = np.linalg.lstsq(E, c, rcond=None)[0]
+    if np.abs(E @ x0 - c).max(initial=0.0) > 1e-3:
+        raise Contradiction("the given cells contradict exact answers or zeros")
     V = Z @ np.linalg.inv(Z.T @ information @ Z) @ Z.T
     return Dense(x0 + V @ (vector - information @ x0), V, noisy)
 

@@ -31,8 +31,14 @@ class Found:
 class ExactGls:
     """The least-squares problem of some measurements, on the open leaf cells of the measured spine."""
 
-    def __init__(self, noisy: tv.Measurements, facilities: tv.Facilities | None) -> None:
-        self.noisy, self.schema = noisy, noisy.schema
+    def __init__(
+        self,
+        noisy: tv.Measurements,
+        facilities: tv.Facilities | None,
+        *,
+        given: tuple[str, np.ndarray] | None = None,
+    ) -> None:
+        self.noisy, self.schema, self.given = noisy, noisy.schema, given
         self.leaves = noisy.spine.size(noisy.spine.leaf)
         self.open = np.flatnonzero(~self._closed(facilities).reshape(-1))
         design, values, variances = self._measured()
@@ -107,6 +113,11 @@ class ExactGls:
             for unit in range(self.noisy.published.size(level)):
                 rows.append(self.rows(name, self.unit(level, unit)))
                 values.append(counts.dense()[unit])
+        if self.given is not None:  # the cells of all units of a level of the measured spine
+            level, table = self.given
+            for unit, cells in enumerate(table):
+                rows.append(self._rows("detailed", _inside(self.noisy.spine, level, unit)))
+                values.append(cells)
         return np.concatenate(rows)[:, self.open], np.concatenate(values)
 
     def _eliminate(self, rows: np.ndarray, values: np.ndarray) -> None:
