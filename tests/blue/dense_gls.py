@@ -14,7 +14,7 @@ import tallyveil as tv
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, StructuralZero
 
 
-class Contradiction(ValueError):
+class ContradictionError(ValueError):
     """Cells were given that exact answers and zeros below rule out."""
 
 
@@ -85,7 +85,7 @@ def dense_gls(
     Z = right[rank:].T
     x0 = np.linalg.lstsq(E, c, rcond=None)[0]
     if np.abs(E @ x0 - c).max(initial=0.0) > 1e-3:
-        raise Contradiction("the given cells contradict exact answers or zeros")
+        raise ContradictionError("the given cells contradict exact answers or zeros")
     V = Z @ np.linalg.inv(Z.T @ information @ Z) @ Z.T
     return Dense(x0 + V @ (vector - information @ x0), V, noisy)
 

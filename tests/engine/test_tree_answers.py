@@ -15,7 +15,7 @@ from test_constraints_attacked import outcome
 from test_kept_pieces import feasible
 
 import tallyveil as tv
-from blue.dense_gls import Contradiction, dense_gls
+from blue.dense_gls import ContradictionError, dense_gls
 from blue.random_trees import draw_case
 from levels_seen import levels_seen
 from tallyveil import Strategy
@@ -65,7 +65,9 @@ def _compare_with_dense(case, monkeypatch) -> int:
             continue
         try:
             dense = dense_gls(noisy, case.facilities, given=(noisy.spine.levels[depth - 1], above.dense()))
-        except Contradiction:  # the parent was released with a cell that only several constraints together rule out
+        except (
+            ContradictionError
+        ):  # the parent was released with a cell that only several constraints together rule out
             continue
         wanted = [
             dense.query(dense.unit_rows(level, unit, published=False), "detailed") @ dense.x for unit in nests.child
