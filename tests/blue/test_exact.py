@@ -10,7 +10,9 @@ from tallyveil.blue import pose
 from tallyveil.errors import InputError
 
 CLOSE = 1e-8
-EXACT = 1e-7  # persons: the standard deviation of an exact figure, at most (the root of what rounding leaves of a variance)
+EXACT = (
+    1e-7  # persons: the standard deviation of an exact figure, at most (the root of what rounding leaves of a variance)
+)
 
 
 def compare(seed: int, case=None) -> None:

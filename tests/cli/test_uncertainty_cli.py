@@ -225,6 +225,8 @@ def test_margins_come_from_estimates_where_the_measurements_allow_it(tmp_path):
     assert (row["least_margin"], row["most_margin"]) == (table.total_moe90.min(), table.total_moe90.max())
     assert "from 2 re-runs" in run(tmp_path / "all", "--method", "re-runs", "--no-write").stdout
     partly = run(tmp_path / "some", "--no-write").stdout
-    assert "Method: re-runs of the release as if it were the truth (the measurements do not determine" in partly
-    with pytest.raises(InputError, match="do not determine the requested queries"):
+    assert (
+        "Method: re-runs of the release as if it were the truth (what was measured at level 'us' does not det" in partly
+    )
+    with pytest.raises(InputError, match="does not determine home"):
         run(tmp_path / "some", "--method", "estimates")

@@ -102,13 +102,13 @@ def allocate(
     >>> made.to_pandas()[["level", "query", "sd_before", "sd_after"]].round(2)
        level     query  sd_before  sd_after
     0   town       age       1.26      1.23
-    1   town       sex       1.26     22.37
-    2   town  detailed       1.41     22.38
+    1   town       sex       1.26      2.53
+    2   town  detailed       1.41      2.60
     3   town     total       0.00      0.00
-    4  block       age       1.60      0.91
-    5  block       sex       1.60     16.69
-    6  block  detailed       1.61     16.68
-    7  block     total       1.54      1.15
+    4  block       age       1.60      0.98
+    5  block       sex       1.60      2.88
+    6  block  detailed       1.61      2.84
+    7  block     total       1.54      1.22
     """
     _check_public(spine, public_counts)
     strategy.check(spine, schema)
