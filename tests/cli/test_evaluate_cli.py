@@ -66,6 +66,27 @@ def test_the_json_of_evaluate_has_the_figures_that_python_gives(town):
     assert {row["kind"] for row in told[0]["implausible"]} >= {"children without adults", "people without homes"}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("evaluate",), ("compare",), ("risk", "scan"), ("report",)],
+    ids=" ".join,
+)
+def test_counts_that_a_release_was_not_made_from_are_refused_with_what_differs(town, tmp_path, words):
+    people = pd.read_parquet(town / "town.parquet")
+    other = tmp_path / "earlier.parquet"
+    people.iloc[: len(people) * 95 // 100].to_parquet(other)  # few enough that totals alone look plausible
+    book = ["--codebook", str(town / "town.codebook.toml")]
+    at = {
+        "risk scan": [str(other), "--release", str(town / "r1")],
+        "report": [str(town / "r1"), "--truth", str(other), "--audience", "internal", "-o", str(tmp_path / "r.html")],
+    }
+    done = run(*words, *at.get(" ".join(words), [str(other), str(town / "r1")]), *book)
+    assert done.returncode == 2, done.stderr
+    assert "these are not the counts that" in done.stderr
+    assert "exactly. Give the data of this release." in done.stderr
+    assert not done.stdout
+
+
 def test_evaluate_prints_tables_a_demographer_can_read(town):
     done = ask(town, "evaluate", str(town / "r1"), "--query", "total")
     assert done.returncode == 0, done.stderr
@@ -138,7 +159,9 @@ def test_a_truth_of_other_people_or_of_nobody_is_noticed(town, tmp_path):
     people.head(len(people) // 20).to_parquet(few)
     people.head(0).to_parquet(nobody)
     words = [str(town / "r1"), "--codebook", str(town / "town.codebook.toml"), "--query", "total"]
-    assert "Are they of the same people?" in run("evaluate", str(few), *words).stderr
+    units = ["--units", str(town / "town.units.parquet")]
+    elsewhere = run("evaluate", str(few), str(town / "town.parquet"), *words[1:], *units)  # a table declares nothing
+    assert (elsewhere.returncode, "Are they of the same people?" in elsewhere.stderr) == (0, True)
     done = run("evaluate", str(nobody), *words)
     assert done.returncode == 2
     assert "nobody is counted in it" in done.stderr or "no rows" in done.stderr

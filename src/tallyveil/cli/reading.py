@@ -136,8 +136,10 @@ def read_truth_and_releases(
 
     Without a list of units, the units of the first release folder are used, because the truth may leave out empty ones.
     Without a codebook, the truth is of the format, or it is described by the ``source.toml`` of the first folder.
+    A release that keeps counts exactly refuses a truth that differs in them.
     """
     from tallyveil.cli.baseline_folder import is_baseline, read_baseline
+    from tallyveil.cli.same_data import refuse_other_data
     from tallyveil.files.release_folder.read_folder import read_source, read_spine
 
     own = ("spine.parquet", "codebook.toml")
@@ -168,6 +170,7 @@ def read_truth_and_releases(
             baselines[name] = read_baseline(path, people)
             continue
         by_name[name] = _read_one(path, book, units=listed)
+        refuse_other_data(people, by_name[name], file=truth, folder=path)
         released, true = by_name[name].histogram.total(), people.total()
         if abs(released - true) > 0.1 * max(released, true):
             words = f"{path} has {released:,} persons and {truth} {true:,}. Are they of the same people?"
