@@ -151,7 +151,7 @@ def test_measurements_of_other_counts_are_refused(town):
     assert run("protect", str(town / "town.csv"), *made, "-o", release).returncode == 0
     every = figures(*words(town, "--release", release))  # so little noise that nobody is safe
     assert [row["right_decision"] for row in every["levels"]] == [1, 1, 1]
-    (town / "town.csv").write_text(PEOPLE.replace("B1,adult,6", "B1,adult,60").replace("B2,adult,2", "B2,adult,20"))
+    (town / "town.csv").write_text(PEOPLE.replace("B1,adult,6", "B1,adult,1").replace("B2,adult,2", "B2,adult,7"))
     seen = run(*words(town, "--release", release))
     assert seen.returncode == 2
     assert "the measurements are not of these counts" in seen.stderr

@@ -672,3 +672,77 @@ def test_rows_of_totals_among_labels_and_units_are_named_since_they_would_be_cou
     with pytest.raises(InputError, match=r"still has FILL_IN under \[file\] total_rows"):
         read_counts(table, draft.book)
     assert draft_table(table[(table.region != "Total") & (table.sex != "Both sexes")]).missing == ()
+
+
+def _numbered_within_parents(*, names: bool, unique: bool = False) -> pd.DataFrame:
+    """Regions, districts and towns whose codes begin again at 01 under each parent, with counts by sex."""
+    rows = [
+        {
+            "kód kraje": f"{r:02d}",
+            "kraj": f"Kraj {'ABCDE'[r - 1]}",
+            "kód okresu": f"{d:02d}",
+            "okres": f"Okres {r}x{d}",
+            "kód obce": f"{t:02d}",
+            "obec": f"Lhota {r}{d}{t}" if unique else f"Lhota {'ghijklm'[t]}",
+            "pohlaví": sex,
+            "0-14": (97 * r + 51 * d + 33 * t + 17 * len(sex)) % 61,
+            "15+": 20 + (37 * r + 113 * d + 71 * t + 29 * len(sex)) % 301,
+        }
+        for r in range(1, 6)
+        for d in range(1, 2 + r % 4)
+        for t in range(1, 3 + (r + d) % 5)
+        for sex in ("muž", "žena")
+    ]
+    table = pd.DataFrame(rows)
+    return table if names else table.drop(columns=["kraj", "okres", "obec"])
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_codes_that_begin_again_under_parents_are_levels_with_their_names(unique):
+    book = draft_table(_numbered_within_parents(names=True, unique=unique)).book
+    assert book.levels == ("kód kraje", "kód okresu", "kód obce")
+    assert book.relative
+    assert book.names == {"kód kraje": "kraj", "kód okresu": "okres", "kód obce": "obec"}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_codes_that_begin_again_are_levels_without_any_names_and_in_either_order_of_columns(reverse):
+    table = _numbered_within_parents(names=False).rename(
+        columns={"kód kraje": "u1", "kód okresu": "u2", "kód obce": "u3"}
+    )
+    if reverse:
+        table = table[["u3", "u2", "u1", *table.columns[3:]]]
+    book = draft_table(table).book
+    assert (book.levels, book.relative) == (("u1", "u2", "u3"), True)
+    assert list(book.attributes) == ["pohlaví", "age"]
+
+
+def test_codes_of_people_that_every_unit_has_are_no_levels():
+    rows = [(f"R{u // 4}", f"R{u // 4}U{u}", f"{g:02d}", 5 + u * g % 7) for u in range(24) for g in range(1, 7)]
+    book = draft_table(pd.DataFrame(rows, columns=["reg", "uni", "grp", "persons"])).book
+    assert (book.levels, list(book.attributes)) == (("reg", "uni"), ["grp"])
+
+
+def test_a_serial_number_under_any_name_takes_no_part_in_the_levels():
+    rng = np.random.default_rng(3)
+    unit = rng.integers(0, 30, 900)
+    people = pd.DataFrame(
+        {
+            "seq": np.arange(1, 901),
+            "reg": [f"Reg {u // 10}" for u in unit],
+            "sub": [f"Sub {u // 3}" for u in unit],
+            "unit": [f"{1000 + 13 * u}" for u in unit],
+            "illness": rng.choice(["x", "y"], 900),
+            "years": rng.integers(0, 95, 900),
+        }
+    )
+    without = draft_table(people.drop(columns="seq"), persons=True).book
+    draft = draft_table(people, persons=True)
+    assert (draft.book.levels, draft.book.ignore[0]) == (without.levels, "seq")
+    assert "numbers of the rows" in draft.to_toml()
+
+
+def test_a_comment_that_shows_a_table_of_toml_quotes_a_name_that_needs_it():
+    rows = [(f"R{u // 4}", f"R{u // 4}U{u}", f"{g:02d}", 5 + u * g % 7) for u in range(24) for g in range(1, 7)]
+    draft = draft_table(pd.DataFrame(rows, columns=["reg", "uni", "kód sk.", "persons"]))
+    assert '[labels."kód sk."]' in draft.to_toml()

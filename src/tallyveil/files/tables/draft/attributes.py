@@ -120,7 +120,7 @@ def _no_use(column: Column, *, forced: bool, only: bool) -> str | None:
     if not forced:
         if column.is_date:
             return "dates"
-        if column.numbers_rows and not is_count(column.name):
+        if column.is_serial and not is_count(column.name):
             return "numbers of the rows"
         if column.is_free_text or (is_remark(column.name) and not column.is_number):
             return "free text"

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from tallyveil.files.tables.draft.nesting import count_paths, longest_chain, nest, same_units
+from tallyveil.files.tables.draft.path_chain import path_chain
 from tallyveil.files.tables.draft.view import Column, View
 from tallyveil.files.tables.draft.words import (
     LEVELS,
@@ -42,6 +43,7 @@ def infer_levels(view: View, labels: Sequence[Column] = ()) -> list[Column]:
     if len(chain) == 1 and not _is_plausible(chain[0]):
         chain = []
     levels = _with_repeated_codes(view, chain, candidates, labels)
+    levels = path_chain(view, [c for c in possible if not is_unit_name(c.name)], levels)
     return [*_units_at_the_top(view, levels), *levels]
 
 
@@ -55,7 +57,8 @@ def _may_be_level(view: View, column: Column) -> bool:
         return False
     if is_attribute(name) or is_count(name) or is_total(name):
         return False
-    if is_identifier(name) or (column.is_unique and not _has_counts(view, column)) or column.numbers_rows:
+    serial = column.numbers_rows or (column.is_serial and not is_code_name(name))
+    if is_identifier(name) or (column.is_unique and not _has_counts(view, column)) or serial:
         return False
     if _is_plain_number(column):
         return column.is_whole and not column.has_zero and column.size <= view.rows / 2
@@ -77,8 +80,9 @@ def _has_counts(view: View, key: Column) -> bool:
 
 
 def _is_plain_number(column: Column) -> bool:
-    """Whether a column holds numbers, and neither its values nor its name say that they are codes."""
-    return column.is_number and not column.is_code and not is_place(column.name) and not is_code_name(column.name)
+    """Whether a column holds numbers, and neither its values nor its name say that they are codes or serial numbers."""
+    coded = column.is_code or is_place(column.name) or is_code_name(column.name) or column.is_serial
+    return column.is_number and not coded
 
 
 def _first_number(view: View) -> int:

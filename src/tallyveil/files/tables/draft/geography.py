@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tallyveil._arrays import Integers
 from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.chain import infer_levels
-from tallyveil.files.tables.draft.nesting import Nest, follows_from, nest, paths
+from tallyveil.files.tables.draft.nesting import Nest, count_paths, follows_from, nest, paths
 from tallyveil.files.tables.draft.notes import Note
 from tallyveil.files.tables.draft.view import Column, View
 from tallyveil.files.tables.draft.words import CODES, LEVELS, is_attribute, is_code_name, is_place, is_unit_name, plain
@@ -112,7 +112,7 @@ def unit_names(view: View, levels: Sequence[Column]) -> tuple[dict[str, str], li
                 continue
             differ = column.size > 1 and column.size >= 0.5 * (int(path.max(initial=-1)) + 1)
             says_so = is_unit_name(column.name) or (is_place(column.name) and (differ if not few else column.size > 1))
-            alike = not few and differ
+            alike = not few and (differ or _are_told_apart(view, levels[: depth + 1], column))
             if level.name not in names and column.size and (says_so or alike):
                 names[level.name] = column.name
                 if 0 < found.astray <= _RENAMED * found.units:
@@ -120,6 +120,14 @@ def unit_names(view: View, levels: Sequence[Column]) -> tuple[dict[str, str], li
                     notes.append(Note(field=("geography", "names"), text=f"{column.name}: {words}"))
             break
     return names, notes
+
+
+def _are_told_apart(view: View, levels: Sequence[Column], names: Column) -> bool:
+    """Whether a column beside a level's codes names its units within each parent, and repeats in other parents."""
+    *above, level = levels
+    if not above or abs(view.position(level.name) - view.position(names.name)) != 1 or nest(names, above[-1]).holds:
+        return False
+    return count_paths([*above, names]) >= (1 - _RENAMED) * count_paths(levels)
 
 
 def _other_levels(view: View, levels: Sequence[Column], names: Mapping[str, str]) -> list[Note]:

@@ -14,7 +14,7 @@ from tallyveil.files.tables.draft.cells import Reading, are_alike, are_two_sets,
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
 from tallyveil.files.tables.draft.labels import in_years, names_from_dictionary, spoken, spoken_rows
 from tallyveil.files.tables.draft.nesting import identify_rows
-from tallyveil.files.tables.draft.notes import Note
+from tallyveil.files.tables.draft.notes import Note, toml_key
 from tallyveil.files.tables.draft.view import Column
 from tallyveil.files.tables.draft.words import is_count, is_time, is_total, says_total
 
@@ -159,7 +159,7 @@ def _one_time(found: Layout, used: Sequence[Column]) -> Layout:
     name, values = times[0].name, ", ".join(times[0].labels[:4])
     words = (
         f"the table has people of several times ({values}, ...). Write the one to count, or remove this line and write "
-        f"{name} = [] under [attributes] if nobody is counted at two of them."
+        f"{toml_key(name)} = [] under [attributes] if nobody is counted at two of them."
     )
     fields = {**found.fields, "where": {**found.fields.get("where", {}), name: FILL_IN}}
     fields["attributes"] = {
@@ -238,7 +238,7 @@ def _on_labels(columns: Sequence[Column]) -> list[Note]:
         if column.is_number and column.size > MOST_CODES:
             words = f"{column.size:,} different numbers; fewer groups cost less accuracy"
         elif column.is_number:
-            words = f"codes; give them words in a section [labels.{column.name}]"
+            words = f"codes; give them words in a section [labels.{toml_key(column.name)}]"
         else:
             continue
         notes.append(Note(field=("attributes", column.name), text=words))

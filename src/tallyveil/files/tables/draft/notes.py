@@ -29,7 +29,7 @@ def commented(toml: str, notes: Iterable[Note]) -> str:
     above: dict[str, list[str]] = {}
     beside: dict[tuple[str, str], list[str]] = {}
     for note in notes:
-        place = ".".join(map(_key, note.field))
+        place = ".".join(map(toml_key, note.field))
         words = re.sub(r"[\x00-\x1f\x7f]+", " ", note.text)
         if note.item is None:
             above.setdefault(place, []).append(words)
@@ -50,7 +50,7 @@ def commented(toml: str, notes: Iterable[Note]) -> str:
     return "\n".join([*lines, *(f"# {words}" for words in left)]) + "\n"
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
     """A name as TOML writes it to the left of an equals sign."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _string(name)
 

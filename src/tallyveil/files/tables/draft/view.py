@@ -22,6 +22,7 @@ _DOTS = r"^[1-9][0-9]{0,2}(\.[0-9]{3})+$"
 _COMMAS = r"^[+-]?[0-9]+,[0-9]+$"
 _THOUSANDS = r"^[0-9]{1,3}(,[0-9]{3})+$"
 _GAPS = ["", "-", "\u2013", "\u2014", ".", "..", "...", "\u2026", ":", "x", "X", "NA", "N/A", "n/a", "na", "NaN", "nan"]
+_MANY_ROWS = 20  # counts of so many rows are not 1, 2, 3 and so on
 _DATE = r"^[0-9]{4}[-/.][0-9]{1,2}([-/.][0-9]{1,2}([T ].*)?)?$|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4}$"
 
 
@@ -184,11 +185,18 @@ class Column:
     @cached_property
     def numbers_rows(self) -> bool:
         """Whether the values number the rows, by their order and by the column's name or lack of it."""
-        numbers = self.numbers[self.of_row]
         nameless = re.fullmatch(r"column \d+|unnamed: \d+|#|n[ro°]?\.?|s/?n\.?|sno", self.name.strip().lower())
-        return (
-            nameless is not None and len(numbers) > 2 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
-        )
+        return nameless is not None and len(self.of_row) > 2 and self._is_in_steps_of_one
+
+    @cached_property
+    def is_serial(self) -> bool:
+        """Whether the values are 1, 2, 3 and so on in the order of many rows, whatever the column is called."""
+        return self.numbers_rows or (len(self.of_row) >= _MANY_ROWS and not self.is_code and self._is_in_steps_of_one)
+
+    @cached_property
+    def _is_in_steps_of_one(self) -> bool:
+        numbers = self.numbers[self.of_row]
+        return numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
 
     @cached_property
     def has_outer_spaces(self) -> bool:

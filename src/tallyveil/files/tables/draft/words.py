@@ -73,7 +73,7 @@ _IDS = _words("""
 """)
 _CODE_WORDS = _words("""
     code cd cod codigo kennziffer insee fips ags ons geo geography id nr no num number numero numer nummer kod kods
-    kodas sifra szam cislo код номер 番号 コード 编号 代码 번호 코드
+    kodas sifra szam cislo kode koodi kodu κωδ κωδικος код номер 番号 コード 编号 代码 번호 코드
 """)
 _CLASS_WORDS = _words("group grp groupe grupo gruppe class cat category band level status")
 _NAME_WORDS = _words("name names nm nom nombre nome label libelle lib bezeichnung titre title")

@@ -1,0 +1,84 @@
+"""Levels whose codes begin again under each parent: a unit is known by its path, which no column alone determines.
+
+Such codes are recognised by their values: under each parent they are the first ones (01, 02, ...), and how many there
+are differs from parent to parent, whereas labels of people occur in nearly every unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tallyveil._arrays import Integers
+from tallyveil.files.tables.draft.nesting import follows_from, nest, paths
+from tallyveil.files.tables.draft.view import Column, View
+from tallyveil.files.tables.draft.words import is_code_name, is_place
+
+_MOST_BEGUN = 8  # columns that are tried as the coarsest level
+_HOLES = 0.1  # share of codes that may be left out under their parents
+_CROSSED = 0.8  # share of combinations of parents and codes above which codes are labels that every unit has
+
+
+def path_chain(view: View, candidates: Sequence[Column], levels: Sequence[Column]) -> list[Column]:
+    """The levels by their paths, coarse to fine, if codes begin again under parents and the paths explain ``levels``.
+
+    Otherwise ``levels``, which were found by what each column determines on its own. Columns are tried as they stand
+    in the table, from left to right and from right to left.
+    """
+    if all(column in levels or not _is_code_like(column) for column in candidates):
+        return list(levels)
+    worded = [column for column in candidates if _is_code_like(column) or not column.is_number]
+    ordered = sorted(worded, key=lambda column: view.position(column.name))
+    begun = [columns[i:] for columns in (ordered, ordered[::-1]) for i in range(min(len(columns) - 1, _MOST_BEGUN))]
+    found = [chain for chain in map(_numbered_chain, begun) if chain]
+    best = max(found, key=lambda chain: (_units(paths(chain)), len(chain)), default=[])
+    if not best or (levels and not all(follows_from(paths(best), level) for level in levels)):
+        return list(levels)
+    return best
+
+
+def _numbered_chain(ordered: Sequence[Column]) -> list[Column]:
+    """A chain of columns in this order, some with codes that begin again; empty if none does."""
+    chain: list[Column] = []
+    path = np.zeros(len(ordered[0].of_row), dtype=np.int64)
+    begins_again = False
+    for column in ordered:
+        longer = paths([*chain, column])
+        units, below = _units(path), _units(longer)
+        if chain and below == units:  # names of the units, or their codes
+            if _is_code_like(column) and not _is_code_like(chain[-1]) and _units(paths([*chain[:-1], column])) == units:
+                chain[-1] = column
+        elif not chain or nest(column, _as_column(path)).holds:
+            chain, path = [*chain, column], longer
+        elif _is_code_like(column) and _is_numbered_within(path, column, longer):
+            chain, path, begins_again = [*chain, column], longer, True
+    return chain if begins_again else []
+
+
+def _is_code_like(column: Column) -> bool:
+    return column.is_code or is_code_name(column.name) or (column.is_number and is_place(column.name))
+
+
+def _is_numbered_within(path: Integers, column: Column, longer: Integers) -> bool:
+    """Whether each parent has the first ones of a column's codes, and parents differ in how many they have."""
+    if column.missing:
+        return False
+    place = {label: i + 1 for i, label in enumerate(column.labels)}
+    rank = np.array([place.get(text, 0) for text in column.texts.to_pylist()], dtype=np.int64)
+    _, first = np.unique(longer, return_index=True)
+    many = np.bincount(path[first])
+    last = np.zeros(len(many), dtype=np.int64)
+    np.maximum.at(last, path[first], rank[column.of_row[first]])
+    holes = int((last - many).sum())
+    return holes <= _HOLES * len(first) and len(first) <= _CROSSED * len(many) * column.size
+
+
+def _units(path: Integers) -> int:
+    return int(path.max(initial=-1)) + 1
+
+
+def _as_column(path: Integers) -> Column:
+    """Paths as a column of their numbers."""
+    return Column(name="", values=pa.array(map(str, range(1, _units(path) + 1))), of_row=path, kind=pa.string())
