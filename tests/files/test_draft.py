@@ -371,7 +371,7 @@ def test_years_in_rows_are_not_added_up_without_a_word():
 
 
 def test_what_the_user_names_is_taken_and_the_rest_inferred():
-    rows = [(z, s, g, a, b) for z in (1, 2) for s in (1, 2, 3) for g in ("u", "v") for a, b in [(z + s, 9)]]
+    rows = [(z, s, g, a, b) for z in (1, 2) for s in (1, 2, 3) for g in "uv" for a, b in [(z + s + (g == "v"), 9)]]
     table = pd.DataFrame(rows, columns=["z", "s", "g", "many", "more"])
     book = draft_table(table, levels=["z", "s"], attributes=["g"], count="many").book
     assert (book.levels, book.relative, book.layout, book.count) == (("z", "s"), True, "long", "many")
@@ -746,3 +746,40 @@ def test_a_comment_that_shows_a_table_of_toml_quotes_a_name_that_needs_it():
     rows = [(f"R{u // 4}", f"R{u // 4}U{u}", f"{g:02d}", 5 + u * g % 7) for u in range(24) for g in range(1, 7)]
     draft = draft_table(pd.DataFrame(rows, columns=["reg", "uni", "kód sk.", "persons"]))
     assert '[labels."kód sk."]' in draft.to_toml()
+
+
+def test_levels_in_the_reverse_order_are_refused_by_their_names_and_by_their_codes():
+    table = _numbered_within_parents(names=True, unique=True)
+    for given in (("obec", "okres", "kraj"), ("kód obce", "kód okresu", "kód kraje")):
+        with pytest.raises(InputError, match="the order may be reversed.*--levels '" + ",".join(given[::-1])):
+            draft_table(table, levels=given)
+        assert draft_table(table, levels=given[::-1]).book.levels == given[::-1]
+
+
+def test_levels_given_with_codes_that_repeat_anyhow_are_taken_in_that_order():
+    rows = [(s, c, t, 10 + s * c * t) for s in range(1, 5) for c in (1, 3, 5) for t in (100, 200, 201)]
+    book = draft_table(pd.DataFrame(rows, columns=["s", "c", "t", "persons"]), levels=("s", "c", "t")).book
+    assert (book.levels, book.relative) == (("s", "c", "t"), True)
+
+
+@pytest.mark.parametrize(
+    ("count", "why"),
+    [
+        ("kód obce", "values such as '01' are codes"),
+        ("pořadí", "its values number the rows"),
+        ("rozloha", "the same in all rows of each kód obce: a fact about units"),
+    ],
+)
+def test_a_count_that_is_none_by_its_values_is_refused_with_the_reason(count, why):
+    table = _numbered_within_parents(names=True)
+    table["pořadí"] = np.arange(1, len(table) + 1)
+    table["rozloha"] = np.repeat(np.random.default_rng(5).integers(10, 999, len(table) // 2), 2)
+    with pytest.raises(InputError, match=f"--count '{count}': {why}.*draft with --persons"):
+        draft_table(table, count=count)
+
+
+def test_ages_are_not_taken_as_the_count():
+    rng = np.random.default_rng(3)
+    people = pd.DataFrame({"town": rng.choice(["Ay", "Be", "Ce"], 200), "idade": rng.integers(0, 95, 200)})
+    with pytest.raises(InputError, match="its values are ages in years. If each row is one person"):
+        draft_table(people, count="idade")

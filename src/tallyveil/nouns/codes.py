@@ -148,8 +148,8 @@ def refuse_codes_in_two_parents(levels: Sequence[str], codes: Sequence[Codes], p
             raise DataError(
                 f"{level} {code_text(unit_codes[first])!r} lies in {above} {code_text(parent_codes[first])!r} and in "
                 f"{above} {code_text(parent_codes[second])!r}. Each code may appear only once in its level: correct "
-                f"the row or, if codes repeat under different parents, set relative = true in [geography] of the "
-                f"codebook."
+                f"the row, reverse the order of levels if they are not listed coarse to fine or, if codes repeat under "
+                f"different parents, set relative = true in [geography] of the codebook."
             )
 
 

@@ -240,7 +240,9 @@ class Entries:
             entry = f"{spine.leaf} {unit_code(spine, spine.leaf, int(unit[place]))!r}"
             if self._book.in_rows:
                 entry += f" with {self._label(int(cell[place]))}"
-            raise DataError(f"{entry} is in rows {first:,} and {second:,}. Add them up in one row.")
+            one_each = 'If each row is one person, draft with --persons (layout = "persons"). Otherwise add '
+            remedy = one_each if self._book.layout == "long" else "Add "
+            raise DataError(f"{entry} is in rows {first:,} and {second:,}. {remedy}them up in one row.")
 
     def _label(self, cell: int) -> str:
         place = np.unravel_index(cell, self._shape)

@@ -78,7 +78,7 @@ def sort_columns(geography: Geography, asked: Asked) -> Sorted:
             aside[column.name] = reason
         elif forced or not column.is_number or _is_coded(column):
             labels.append(column)
-        elif reason := _is_of_units(geography, column):
+        elif reason := fact_about_units(geography, column):
             aside[column.name] = reason
         else:
             numbers.append(column)
@@ -92,7 +92,7 @@ def sort_columns(geography: Geography, asked: Asked) -> Sorted:
     return Sorted(labels=tuple(kept), numbers=tuple(numbers), aside=aside)
 
 
-def _is_of_units(geography: Geography, column: Column) -> str | None:
+def fact_about_units(geography: Geography, column: Column) -> str | None:
     """Why numbers are no counts, if they are the same in all rows of each unit, or of each unit above the leaves."""
     levels = [geography.view.columns.get(name) for name in geography.fields["levels"]]
     known = [level for level in levels if level is not None]

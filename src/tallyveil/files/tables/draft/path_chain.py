@@ -7,6 +7,7 @@ are differs from parent to parent, whereas labels of people occur in nearly ever
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,18 @@ def path_chain(view: View, candidates: Sequence[Column], levels: Sequence[Column
     if not best or (levels and not all(follows_from(paths(best), level) for level in levels)):
         return list(levels)
     return best
+
+
+def looks_reversed(levels: Sequence[Column]) -> bool:
+    """Whether levels lie in each other from the last to the first, and not from the first to the last."""
+    pairs = list(pairwise(levels))
+    if all(nest(fine, coarse).holds for coarse, fine in pairs):
+        return False
+    if any(nest(fine, coarse).holds for coarse, fine in pairs if coarse.size < fine.size):
+        return False
+    backwards = list(levels[::-1])
+    nested = any(coarse.size > fine.size and nest(coarse, fine).holds for coarse, fine in pairs)
+    return nested or (_numbered_chain(backwards) == backwards and _numbered_chain(levels) != list(levels))
 
 
 def _numbered_chain(ordered: Sequence[Column]) -> list[Column]:

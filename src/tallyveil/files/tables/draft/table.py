@@ -19,6 +19,7 @@ from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import FILL_IN, Codebook
 from tallyveil.files.tables.codebook_toml import codebook_to_toml
 from tallyveil.files.tables.draft.asked import Asked
+from tallyveil.files.tables.draft.asked_checks import check_asked
 from tallyveil.files.tables.draft.form import form_of_file, form_of_table
 from tallyveil.files.tables.draft.geography import Geography, find_geography
 from tallyveil.files.tables.draft.layout import Layout, find_layout
@@ -109,6 +110,7 @@ def _drafted(source: Source, asked: Asked, sheet: str | None, *, totals: bool = 
     """The draft of a table; ``totals`` says whether rows that repeat others are left out."""
     view, form, form_notes, found = _viewed(source, sheet, asked.encoding, totals=totals)
     _check(view, asked)
+    check_asked(view, asked)
     cuts = {name: cuts_of(view.columns[name], marks) for name, marks in form.total_rows.items()}
     geography = find_geography(view, asked, {name: sizes for name, sizes in cuts.items() if sizes})
     layout = find_layout(geography, asked)
