@@ -750,10 +750,10 @@ def test_a_comment_that_shows_a_table_of_toml_quotes_a_name_that_needs_it():
 
 def test_levels_in_the_reverse_order_are_refused_by_their_names_and_by_their_codes():
     table = _numbered_within_parents(names=True, unique=True)
-    for given in (("obec", "okres", "kraj"), ("kód obce", "kód okresu", "kód kraje")):
-        with pytest.raises(InputError, match="the order may be reversed.*--levels '" + ",".join(given[::-1])):
-            draft_table(table, levels=given)
-        assert draft_table(table, levels=given[::-1]).book.levels == given[::-1]
+    for up in (("obec", "okres", "kraj"), ("kód obce", "kód okresu", "kód kraje")):
+        with pytest.raises(InputError, match="the order may be reversed.*--levels '" + ",".join(up[::-1])):
+            draft_table(table, levels=up)
+        assert draft_table(table, levels=up[::-1]).book.levels == up[::-1]
 
 
 def test_levels_given_with_codes_that_repeat_anyhow_are_taken_in_that_order():
@@ -781,5 +781,29 @@ def test_a_count_that_is_none_by_its_values_is_refused_with_the_reason(count, wh
 def test_ages_are_not_taken_as_the_count():
     rng = np.random.default_rng(3)
     people = pd.DataFrame({"town": rng.choice(["Ay", "Be", "Ce"], 200), "idade": rng.integers(0, 95, 200)})
-    with pytest.raises(InputError, match="its values are ages in years. If each row is one person"):
+    with pytest.raises(InputError, match=r"its values are ages in years\. If each row is one person"):
         draft_table(people, count="idade")
+
+
+@pytest.mark.parametrize("name", ["Ηλικία", "возраст", "年齢", "vanus", "v7"])
+def test_ages_in_years_are_banded_by_words_for_age_or_by_their_values(name):
+    rng = np.random.default_rng(3)
+    people = pd.DataFrame(
+        {
+            "town": rng.choice(["Ay", "Be", "Ce"], 2000),
+            "sex": rng.choice(["f", "m"], 2000),
+            name: rng.integers(0, 97, 2000),
+        }
+    )
+    draft = draft_table(people, levels=["town"], persons=True)
+    assert draft.book.bands == {name: (0, 15, 65)}
+    assert read_counts(people, draft.book).total() == 2000
+    assert ("taken for ages by their values" in draft.to_toml()) == (name == "v7")
+
+
+def test_numbers_that_need_not_be_ages_are_not_banded():
+    rng = np.random.default_rng(3)
+    town, sex = rng.choice(["Ay", "Be", "Ce"], 2000), rng.choice(["f", "m"], 2000)
+    for values in (rng.integers(150, 200, 2000), rng.integers(0, 30, 2000), rng.integers(0, 9000, 2000)):
+        people = pd.DataFrame({"town": town, "sex": sex, "v7": values})
+        assert not draft_table(people, levels=["town"], persons=True).book.bands

@@ -16,6 +16,8 @@ from tallyveil.files.tables.draft.words import MISSING, is_age, plain
 NOT_STATED = "not stated"  # the word for empty cells
 BANDS = (0, 15, 65)  # broad age groups of the United Nations
 _MANY_YEARS = 20  # more different ages than this are put in bands
+_MOST_YEARS = 40  # different numbers that are ages by their values alone
+_YOUNG = 20
 _OLDEST = 130
 
 
@@ -24,6 +26,16 @@ def in_years(column: Column) -> bool:
     years = column.numbers[column.present]
     many = column.is_number and column.size > _MANY_YEARS
     return is_age(column.name) and many and bool(np.nanmax(years) <= _OLDEST)
+
+
+def may_be_years(column: Column) -> bool:
+    """Whether numbers may be ages in years by their values: whole ones from about 0 to 100, most of which occur."""
+    years = column.numbers[column.present]
+    years = years[~np.isnan(years)]
+    if not column.is_whole or column.is_code or column.is_serial or column.size < _MOST_YEARS or not len(years):
+        return False
+    lowest, highest = float(years.min()), float(years.max())
+    return 0 <= lowest <= _YOUNG and highest <= _OLDEST and column.size >= 0.5 * (highest - lowest)
 
 
 def spoken_rows(
@@ -41,7 +53,11 @@ def spoken_rows(
             coded["attributes"][column.name] = codes
     coded["bands"] = {column.name: BANDS for column in banded}
     cuts = "ages in years begin a new label here: change the list as you need it"
-    return coded, [*notes, *(Note(field=("bands", column.name), text=cuts) for column in banded)]
+    doubt = "; taken for ages by their values, so move the column to ignore if they are none"
+    return coded, [
+        *notes,
+        *(Note(field=("bands", c.name), text=cuts if is_age(c.name) else cuts + doubt) for c in banded),
+    ]
 
 
 def _listed(column: Column, banded: bool) -> list[str]:

@@ -12,7 +12,7 @@ from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.attributes import MOST_CODES, Sorted, may_be_codes, possible_counts, sort_columns
 from tallyveil.files.tables.draft.cells import Reading, are_alike, are_two_sets, attribute_names, read_cells
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
-from tallyveil.files.tables.draft.labels import in_years, names_from_dictionary, spoken, spoken_rows
+from tallyveil.files.tables.draft.labels import in_years, may_be_years, names_from_dictionary, spoken, spoken_rows
 from tallyveil.files.tables.draft.nesting import identify_rows
 from tallyveil.files.tables.draft.notes import Note, toml_key
 from tallyveil.files.tables.draft.view import Column
@@ -36,7 +36,7 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
     columns = sort_columns(geography, asked)
     labels, numbers, path = columns.labels, columns.numbers, geography.path
     if asked.persons:
-        return _rows(columns, asked, [*labels, *(c for c in numbers if may_be_codes(c))], count=None)
+        return _rows(columns, asked, [*labels, *(c for c in numbers if may_be_codes(c) or may_be_years(c))], count=None)
     counts = [c for c in numbers if c.name == asked.count] or [c for c in numbers if is_count(c.name)]
     if len(numbers) == 1 and is_total(numbers[0].name):
         counts = list(numbers)
@@ -69,7 +69,8 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
     codes = [column for column in numbers if may_be_codes(column)]
     possible = possible_counts(geography, columns)
     if labels or codes:
-        found = _rows(columns, asked, [*labels, *codes], count=None)
+        years = [] if possible else [c for c in numbers if c not in codes and may_be_years(c)]
+        found = _rows(columns, asked, [*labels, *codes, *years], count=None)
         return _undecided(found, possible) if possible else found
     if geography.is_found and not units_once and not numbers:
         found = Layout(fields={"attributes": {}, "layout": "persons"}, aside=columns.aside)
@@ -144,7 +145,7 @@ def _rows(
             few = count is not None or column.size <= MOST_CODES
             many = f"{column.size:,} different numbers: an attribute has few labels, so group them first"
             aside[column.name] = "numbers that are neither the count nor codes of labels" if few else many
-    banded = [column for column in used if count is None and in_years(column)]
+    banded = [c for c in used if count is None and (in_years(c) or (may_be_years(c) and c.name not in asked.words))]
     coded, more = spoken_rows(used, asked, banded=banded)
     fields = {**coded, "layout": "persons" if count is None else "long", "count": None if count is None else count.name}
     more += _on_labels([column for column in used if column not in banded and column.name not in coded["labels"]])

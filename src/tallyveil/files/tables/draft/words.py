@@ -60,13 +60,22 @@ _TIMES = _words("""
     year annee ano jahr anno month mois mes monat wave quarter rok lata ar vuosi aasta gads metai ev leto godina yil
     sene tahun nam год рік година έτος 年 年次 年度 연도 السنة
 """)
-_ATTRIBUTES = _TIMES | _words("""
-    sex sexe sexo geschlecht gender genre age ages edad idade alter altersgruppe agegroup agegrp race ethnic ethnicity
+_AGES = _words("""
+    age ages edad idade alter eta ika leeftijd alder wiek vek starost eletkor kor yas umur usia tuoi vanus vecums amzius
+    varsta aldur mosha adina oed aois umri возраст вік възраст узраст старост жасы ηλικια տարիք ასაკი גיל العمر عمر سن
+    आयु उम्र বয়স อายุ 年齢 年齡 年龄 연령 나이
+""")
+_ATTRIBUTES = (
+    _TIMES
+    | _AGES
+    | _words("""
+    sex sexe sexo geschlecht gender genre altersgruppe agegroup agegrp race ethnic ethnicity
     ethnie etnia origin origine hispanic nationality nationalite religion language langue sprache idioma marital
     education diplome occupation profession beruf employment statut tenure disability grade classe
     plec pohlavi pohlavie nem spol pol cinsiyet sukupuoli kon sugu jenis_kelamin пол стать φυλο 性別 성별 gioi sesso eta
-    wiek vek eletkor kor korcsoport starost yas ika alder leeftijd umur возраст вік ηλικια 年齢 年齡 年龄 연령 geslacht
+    korcsoport geslacht
 """)
+)
 _IDS = _words("""
     id pid uid uuid identifiant case caseid record serial person personid patient index row hhid hh household menage
     hogar haushalt respondent interview questionnaire lineno
@@ -172,8 +181,8 @@ def _split(text: str) -> frozenset[str]:
 def is_age(name: str) -> bool:
     """Whether a column's name is a word for age, so that numbers in it are years.
 
-    >>> is_age("Age (years)"), is_age("age_group"), is_age("village")
-    (True, False, False)
+    >>> is_age("Age (years)"), is_age("Ηλικία (έτη)"), is_age("age_group"), is_age("village")
+    (True, True, False, False)
     """
     return bool(_parts(name) & _AGES) and _parts(name) <= _AGES | _YEARS
 
@@ -239,8 +248,10 @@ _SUMS = {
     *("tous ages", "i alt", "alle", "wszyscy", "alla", "kaikki", "grand total", "total geral"),
     *("total general", "genel toplam"),
 }
-_AGES = _words("age ages edad idade alter eta ika leeftijd alder wiek vek yas umur")
-_YEARS = _words("year years yr yrs y an ans annees anos jahre jahren anni in en em completed at")
+_YEARS = _words("""
+    year years yr yrs y an ans annees anos jahre jahren anni in en em completed at lat let w v ev vuotta jaar ar tahun
+    ετη ετων σε лет годы років 歳 岁 세
+""")
 _REMARKS = _words(
     "comment comments remark remarks note notes observation observations observacoes bemerkung comentario"
 )
