@@ -40,6 +40,20 @@ def test_a_partial_draft_is_written_and_the_command_says_what_to_fill_in(tmp_pat
     assert 'levels = [\n    "FILL_IN",\n]' in book.read_text()
 
 
+def test_an_incomplete_draft_is_replaced_and_a_complete_one_is_not(tmp_path):
+    file, book = tmp_path / "t.csv", tmp_path / "t.toml"
+    file.write_text("sex,agegroup\n" + "m,a\nf,b\nm,b\nf,a\n" * 5)
+    assert run("codebook", file, "-o", book).exit_code == 1
+    assert run("codebook", file, "--levels", "agegroup", "-o", book).exit_code == 0
+    assert "FILL_IN" not in book.read_text()
+    with pytest.raises(InputError, match=r"t\.toml exists\. Name a new file"):
+        run("codebook", file, "--levels", "sex", "-o", book)
+    own = tmp_path / "own.toml"
+    own.write_text('levels = ["FILL_IN"]\n')  # not a draft of this command
+    with pytest.raises(InputError, match=r"own\.toml exists"):
+        run("codebook", file, "-o", own)
+
+
 def test_a_value_that_cannot_be_read_does_not_stop_the_draft_but_is_named(tmp_path):
     file, book = tmp_path / "t.csv", tmp_path / "t.toml"
     file.write_text("town,men,women\n" + "".join(f"t{i},{i},{'NA' if i == 4 else i}\n" for i in range(12)))

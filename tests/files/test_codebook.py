@@ -77,6 +77,7 @@ def test_a_codebook_is_read_as_written():
         ),
         ("[table]", '[labels.sex]\n1 = "m"\n[table]', r"\[labels.sex\]: there is no attribute 'sex'\. Known are age"),
         ("[table]", '[labels.age]\nchild = "under 18"\n[table]', r"\[labels.age\] has no word for code 'adult'"),
+        ("[table]", "[labels.age]\n[table]", r"no word for codes 'child', 'adult'\. Add \"child\" = "),
         (
             "[table]",
             '[labels.age]\nchild = "a"\nadult = "b"\nold = "c"\n[table]',

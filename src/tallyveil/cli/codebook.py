@@ -23,13 +23,17 @@ UNITS_FROM_DATA = (
     "Units were taken from the data, so they can tell about single people: what is released with this codebook is "
     "stamped. Check them, give --units FILE, then remove units_from."
 )
+DRAFTED = "# Drafted from "  # the first words of a draft
 INCOMPLETE = 1  # exit code: a draft was made, but it cannot be used before it is completed
 
 
 def codebook(
     data: Annotated[Path, typer.Argument(help="CSV, Parquet or Excel (.xlsx) file of people or counts.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File for the codebook (default: print it).")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="File for the codebook (default: print it). A draft with FILL_IN is replaced."
+        ),
     ] = None,
     levels: Annotated[
         str | None,
@@ -87,7 +91,7 @@ def codebook(
     from tallyveil.files.tables.draft import draft_table, read_dictionary
     from tallyveil.files.tables.write import write_text
 
-    if output is not None and output.exists():
+    if output is not None and output.exists() and not _is_incomplete_draft(output):
         raise InputError(f"{output} exists. Name a new file; nothing is overwritten.")
     drafted = draft_table(
         data,
@@ -99,7 +103,7 @@ def codebook(
         sheet=sheet,
         encoding=encoding,
     )
-    text = f"# Drafted from {data.name}. Check the order of levels and the names and order of labels.\n"
+    text = f"{DRAFTED}{data.name}. Check the order of levels and the names and order of labels.\n"
     text += drafted.to_toml()
     if output is None:
         typer.echo(text, nl=False)
@@ -107,6 +111,16 @@ def codebook(
         write_text(text, output)
     complete = _summarise(data, drafted, output)
     raise typer.Exit(0 if complete else INCOMPLETE)
+
+
+def _is_incomplete_draft(output: Path) -> bool:
+    """Whether a file is a draft that still has FILL_IN, which no command can use: a new draft may replace it."""
+    from tallyveil.files.tables.codebook import FILL_IN
+
+    if not output.is_file():
+        return False
+    text = output.read_text(encoding="utf-8", errors="replace")
+    return text.startswith(DRAFTED) and f'"{FILL_IN}"' in text
 
 
 def _summarise(data: Path, drafted: Draft, output: Path | None) -> bool:

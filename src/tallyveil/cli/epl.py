@@ -37,7 +37,9 @@ def epl(
         Path, typer.Argument(help="File with one residual per row (with --column), or a release (with --truth).")
     ],
     column: Annotated[str | None, typer.Option(help="Column of residuals, released minus true.")] = None,
-    truth: Annotated[Path | None, typer.Option(help="For a release: CSV or Parquet file of the true counts.")] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="For a release: CSV, Parquet or Excel file of the true counts.")
+    ] = None,
     codebook: Annotated[
         Path | None, typer.Option(help="For a release: TOML file that describes the columns of the truth.")
     ] = None,

@@ -11,7 +11,7 @@ import typer
 
 from tallyveil.errors import InputError
 
-Data = Annotated[Path, typer.Argument(help="CSV or Parquet file of people or counts, or published microdata.")]
+Data = Annotated[Path, typer.Argument(help="CSV, Parquet or Excel file of people or counts, or published microdata.")]
 Codebook = Annotated[Path, typer.Option(help="TOML file that describes the columns.")]
 AnyCodebook = Annotated[
     Path | None,
@@ -104,7 +104,7 @@ ResumableFolder = Annotated[
     Path | None, typer.Option("--output", "-o", help="Folder for the runs. Unfinished runs in it are resumed.")
 ]
 ReleaseFolder = Annotated[Path, typer.Argument(metavar="RELEASE", help="Release folder.")]
-Truth = Annotated[Path, typer.Argument(help="CSV or Parquet file of the true counts, or published microdata.")]
+Truth = Annotated[Path, typer.Argument(help="CSV, Parquet or Excel file of the true counts, or published microdata.")]
 Releases = Annotated[
     list[Path],
     typer.Argument(

@@ -27,7 +27,9 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
     truth: Annotated[
         Path | None,
-        typer.Option(help="CSV or Parquet file of the true counts, or published microdata; for an internal report."),
+        typer.Option(
+            help="CSV, Parquet or Excel file of the true counts, or published microdata; for an internal report."
+        ),
     ] = None,
     audience: Annotated[
         Audience, typer.Option(help="public: made from the release alone. internal: compared with the truth.")

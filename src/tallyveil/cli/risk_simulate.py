@@ -38,7 +38,7 @@ def simulate(
     data: Annotated[
         Path,
         typer.Argument(
-            help="CSV or Parquet file of people or counts, or published microdata, with at most 200 leaves."
+            help="CSV, Parquet or Excel file of people or counts, or published microdata, with at most 200 leaves."
         ),
     ],
     unit: Annotated[str, typer.Option(metavar="CODE", help="Leaf of the target.")],

@@ -252,15 +252,17 @@ class Codebook:
     def _take_words(self) -> None:
         """Check the words for codes, and list the codes of an attribute that has words and no list of its own."""
         for name, words in self.labels.items():
-            place = f"[labels.{name}]"
+            place = f"[labels.{name}]" if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'[labels."{name}"]'
             if name not in self.attributes:
                 raise DataError(f"{place}: there is no attribute {name!r}. Known are {', '.join(self.attributes)}.")
             if not isinstance(words, Mapping):
                 raise DataError(f'{place} = {words!r} is not a section. Write {place} and lines such as 1 = "male".')
             codes = self.attributes[name] or tuple(words)
-            for code in (*codes, *words):
-                if code not in words:
-                    raise DataError(f'{place} has no word for code {code!r}. Add "{code}" = "...".')
+            if unspoken := [code for code in codes if code not in words]:
+                listed, lines = ", ".join(map(repr, unspoken)), "; ".join(f'"{code}" = "..."' for code in unspoken)
+                several = "codes" if len(unspoken) > 1 else "code"
+                raise DataError(f"{place} has no word for {several} {listed}. Add {lines}.")
+            for code in words:
                 if code not in codes:
                     raise DataError(f"{place}: code {code!r} is not among those of [attributes] {name}. Add it there.")
                 if not isinstance(words[code], str) or not words[code]:
