@@ -20,6 +20,7 @@ MEASURES = {
     "risk": "R, the average posterior over the prior,",
     "posterior": "the average posterior",
 }
+LARGE = 5  # an epsilon above which the guarantee alone promises little
 SHOWN = 17  # budgets of a curve that are printed
 
 
@@ -59,6 +60,8 @@ def show_choice(
     moved: Allocation | None,
 ) -> None:
     """Print the chosen budget, why it is not larger, and the tables that were asked for."""
+    from tallyveil.release.reader_words import most_certain
+
     priors = ", ".join(map(str, choice.priors))
     typer.echo(f"{MEASURES[choice.measure]} is to be {float(choice.bound):g} or less, for prior {priors}")
     if plan is not None:
@@ -77,6 +80,11 @@ def show_choice(
             f"guarantee.\n"
         )
     _show_tables(table, moved)
+    if choice.parameter == "epsilon" and choice.value is not None and choice.value > LARGE:
+        typer.echo(
+            f"Caution: this bounds an average over the noise. The guarantee at epsilon {float(choice.value):.3g} allows "
+            f"an intruder to go from 50% to {most_certain(float(choice.value))} sure. Use it as one limit among several."
+        )
 
 
 def _show_tables(table: pd.DataFrame | None, moved: Allocation | None) -> None:
