@@ -392,7 +392,7 @@ def test_the_page_of_a_release_without_stamps_or_constraints_shows_none():
     assert "Counts of people by age, down to every block" in text
     assert "at most 73.2% sure" in text
     assert "No constraint had to be relaxed." in text
-    assert "at most 2.72 times as likely" in text
+    assert "at most 2.72 times more or less" in text
 
 
 def test_the_page_with_add_or_remove_neighbours_says_what_can_be_learned_about_those_who_are_in():
@@ -404,7 +404,7 @@ def test_the_page_with_add_or_remove_neighbours_says_what_can_be_learned_about_t
     assert "pure differential privacy with epsilon 1, for all neighbours." in text
     assert "equally likely that this person is in the data or not, can become at most 73.2% sure of it" in text
     assert "epsilon is then up to twice as large" in text
-    assert "found two possibilities" not in text
+    assert "considered two possibilities" not in text
 
 
 def test_the_page_of_a_stamped_release_does_not_promise_what_the_stamp_takes_away():

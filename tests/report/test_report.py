@@ -254,7 +254,7 @@ def test_totals_only_and_a_single_level_have_reports(audience):
         strategy = tv.Strategy.default(people.spine, people.schema, epsilon=1)
         release = tv.protect(people, strategy, seed=1, measurements=kept)
         page = report_html(release, audience=audience, truth=people if audience == "internal" else None)
-        assert "seeded: not for publication" in words_of(page)
+        assert "This is a trial with a known seed" in words_of(page)
         assert "like-a-sample" not in page  # a picture of one unit, or of three, would show noise
 
 
@@ -413,3 +413,14 @@ def test_about_nine_in_ten_published_totals_lie_within_their_margin_and_fewer_wi
     assert 0.84 < inside < 0.98
     half = replace(expected, margin={level: margin / 2 for level, margin in expected.margin.items()})
     assert measured_totals(town(), release, half).set_index("level").inside["block"] < 0.8
+
+
+def test_what_a_small_total_may_hide_is_said_only_where_a_small_total_is_published():
+    spine = tv.Spine.from_columns({"block": [str(i) for i in range(20)]}, root="town")
+    schema = tv.Schema(attributes={"age": ["child", "adult"]})
+    large = np.full(20, 9000)
+    for counts, said in ((large, False), (np.where(np.arange(20) < 9, 1, large), True)):
+        people = tv.Histogram.from_entries(spine, schema, unit=np.arange(20), cell=np.zeros(20, int), count=counts)
+        words = words_of(report_html(tv.protect(people, tv.Strategy.default(spine, schema, epsilon=1), seed=1)))
+        assert ("published with no more people than its margin" in words) == said
+        assert ("anybody is or is not there: it may be noise" in words) != said

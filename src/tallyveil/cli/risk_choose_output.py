@@ -82,8 +82,9 @@ def show_choice(
     _show_tables(table, moved)
     if choice.parameter == "epsilon" and choice.value is not None and choice.value > LARGE:
         typer.echo(
-            f"Caution: this bounds an average over the noise. The guarantee at epsilon {float(choice.value):.3g} allows "
-            f"an intruder to go from 50% to {most_certain(float(choice.value))} sure. Use it as one limit among several."
+            f"Caution: this bounds an average over the noise. The guarantee at epsilon {float(choice.value):.3g} "
+            f"allows an intruder to go from 50% to {most_certain(float(choice.value))} sure. Use it as one limit among "
+            f"several."
         )
 
 

@@ -81,7 +81,12 @@ class Likeness:
         if not self.tells:
             return f"{of}: too few units to tell which sample it is like, anything from {between} ({figures})"
         interval = f"{CONFIDENCE:.0%} interval {between}"
-        return f"{of}: like a sample of {100 * self.fraction:g}%, {interval} ({figures})"
+        return f"{of}: like a sample of {100 * self.fraction:g}%{self._beyond()}, {interval} ({figures})"
+
+    def _beyond(self) -> str:
+        """What to add to the nearest fraction where it is the end of those that were tried."""
+        tried = self.table[self.table.method == "sample"].fraction
+        return " or less" if self.fraction == tried.min() else " or more" if self.fraction == tried.max() else ""
 
     def as_json(self) -> dict[str, Any]:
         """The figures under their JSON keys."""

@@ -27,6 +27,7 @@ from tallyveil.release.reader_words import (
     listed,
     most_certain,
     promise_in_words,
+    stamp_in_words,
     title_of,
     uncovered,
 )
@@ -170,6 +171,7 @@ def page_template(name: str, package: str = "tallyveil.release") -> Template:
         "chance": chance,
         "listed": listed,
         "uncovered": uncovered,
+        "stamp_in_words": stamp_in_words,
     }
     environment.globals |= {"nine_in_ten": NINE_IN_TEN, "seeded": SEEDED}
     return environment.get_template(name)

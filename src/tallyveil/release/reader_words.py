@@ -13,6 +13,12 @@ _UNCOVERED = {
     "belongs to one.",
     "filtered": "How many people pass the filter: their number is exact, so it can show whether somebody does.",
 }
+_STAMPS = {
+    "seeded": "This is a trial with a known seed, which can remove the noise: not for publication.",
+    "units from data": "The list of places was made from the data and is not protected.",
+    "labels from data": "The list of groups was made from the data and is not protected.",
+    "filtered": "The number of people who pass the filter is exact and is not protected.",
+}
 NINE_IN_TEN = 1.645  # standard deviations that nine in ten errors are within (normal; 1.63 for one geometric noise)
 
 
@@ -70,6 +76,15 @@ def uncovered(stamp: str) -> str:
     return next((words for start, words in _UNCOVERED.items() if stamp.startswith(start)), f"As stamped: {stamp}.")
 
 
+def stamp_in_words(stamp: str) -> str:
+    """A stamp as readers understand it.
+
+    >>> stamp_in_words("units from data: not covered by the guarantee")
+    'The list of places was made from the data and is not protected.'
+    """
+    return next((words for start, words in _STAMPS.items() if stamp.startswith(start)), stamp)
+
+
 def _counts_of(query: str) -> str:
     """The counts of a query.
 
@@ -82,7 +97,7 @@ def _counts_of(query: str) -> str:
 
 
 def most_certain(epsilon: float) -> str:
-    """How sure an observer can become who held two possibilities for equally likely: e^epsilon / (1 + e^epsilon).
+    """How sure an observer can become who considered two possibilities equally likely: e^epsilon / (1 + e^epsilon).
 
     >>> most_certain(0.1), most_certain(1.0), most_certain(17.15), most_certain(60.0)
     ('52.5%', '73.2%', '99.999997%', 'practically 100%')

@@ -150,7 +150,10 @@ def precision(expected: Expected) -> Exhibit:
     poor = table[(table["class"] == CLASS_NAMES[-1]) & (table.share >= 0.005)]
     if len(poor):
         worst = poor.iloc[-1]
-        says += f" For {percent(worst.share)} of the places at level {worst.level}, it is larger than the total itself."
+        of = int(table[table.level == worst.level].places.sum())
+        says += (
+            f" For {number(worst.places)} of {number(of)} places at level {worst.level}, it is larger than the total."
+        )
     return Exhibit(
         key="precision-of-totals",
         title="Which totals are precise?",
@@ -220,14 +223,14 @@ def groups(expected: Expected) -> Exhibit | None:
     between = people(most) if people(least) == people(most) else f"{people(least)} to {people(most)}"
     return Exhibit(
         key="error-of-groups",
-        title="How large are the errors of groups?",
+        title="How large are errors in counts of groups?",
         says=f"The count of one group in one {levels[-1]} has a 90% margin of {about} {between} people.",
         alt="A grid with a row for each kind of count and a column for each level; darker cells have larger margins. "
         + "; ".join(f"{row['query']} at level {row['level']}: {people(row['margin'])}" for row in records(table))
         + ".",
         definition=(
-            "A count of a group is the number of people of one label, or of one combination of labels, in one place: "
-            "for example the adults of one block. Nine in ten of these counts are expected to be within the margin of "
+            "A count of a group is the number of people of one label, or of one combination of labels, in one place. "
+            "Nine in ten of these counts are expected to be within the margin of "
             f"the true number. Where margins come from: {expected.source_of_groups}"
         ),
         chart=chart,

@@ -11,10 +11,11 @@ from urllib.parse import quote
 import pandas as pd
 from markupsafe import Markup
 
-from tallyveil.release.certificate_page import persons
+from tallyveil.release.certificate_page import persons, two_decimals_up
 from tallyveil.report.internal import INTERNAL_CELL
 from tallyveil.report.theme import STATIC_WIDTH, themed
 
+WHOLE = 20  # from which numbers in a table have no decimals
 SHOWN = 60  # rows of a table on the page; the CSV has all
 
 
@@ -79,7 +80,9 @@ class Exhibit:
     @property
     def rows(self) -> list[list[str]]:
         """The first rows of the table as text."""
-        return [[shown(value) for value in row] for row in self.table[list(self.headings)].head(SHOWN).to_numpy()]
+        names = list(self.headings)
+        first = self.table[names].head(SHOWN).to_numpy()
+        return [[_figure(name, value) for name, value in zip(names, row, strict=True)] for row in first]
 
     @property
     def hidden(self) -> int:
@@ -98,11 +101,16 @@ def as_script(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
+def _figure(column: str, value: Any) -> str:
+    """A value of a column; a loss is rounded up."""
+    return two_decimals_up(value) if column == "epsilon" else shown(value)
+
+
 def shown(value: Any) -> str:
     """A value as people read it: thousands apart, three digits that count, a dash for what is missing.
 
-    >>> [shown(v) for v in (12345, 0.01234, 5.0, 1234.5, float("nan"), "county")]
-    ['12,345', '0.0123', '5', '1,234', '–', 'county']
+    >>> [shown(v) for v in (12345, 0.01234, 5.0, 88.6, 1234.5, float("nan"), "county")]
+    ['12,345', '0.0123', '5', '89', '1,234', '–', 'county']
     """
     if value is None or value is pd.NA or (isinstance(value, float) and value != value):
         return "\N{EN DASH}"
@@ -110,7 +118,7 @@ def shown(value: Any) -> str:
         return value
     if float(value) == int(value):
         return f"{int(value):,}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:.3g}"
 
 
 def people(value: float) -> str:

@@ -5,6 +5,8 @@ The numbers come from :mod:`tallyveil.evaluate` and :mod:`tallyveil.risk`; nothi
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -28,6 +30,8 @@ from tallyveil.risk.scan.scan import scan
 
 ENOUGH = 20  # units of a level that is compared with samples
 FEWEST = 10  # units of a group whose bias is drawn
+FEWEST_IN_INTERVAL = 5  # counts whose mean gets an interval
+STANDS_OUT = 0.02  # by which a unit's posterior exceeds the average
 POINTS = 400  # of a curve that is drawn
 MOST_EXPOSED = 15  # units that are listed
 SAME = 1e-3  # posteriors that differ by less are drawn at the same place
@@ -86,7 +90,7 @@ def _errors(result: Evaluation, expected: Expected) -> Exhibit:
 def _bias_section(truth: Histogram, release: Release, result: Evaluation) -> Section:
     leaf = truth.spine.leaf
     by_empty = result.bias[(result.bias.level == leaf) & result.bias.low.notna() & (result.bias.n >= FEWEST)]
-    by_size = bias(truth, release, level=leaf, by="size")
+    by_size = _with_intervals(bias(truth, release, level=leaf, by="size"))
     shown = by_size[by_size.low.notna() & (by_size.n >= FEWEST)]
     exhibits, words = [], []
     headings = {"group": "group", "n": "counts", "bias": "bias", "low": "95% interval from", "high": "to"}
@@ -103,7 +107,7 @@ def _bias_section(truth: Histogram, release: Release, result: Evaluation) -> Sec
                 alt=f"Dots with intervals: the bias of totals at level {leaf} by the number of empty cells of a unit.",
                 definition=f"The homogeneity of a unit is the number of its cells that are empty in the truth. {what}",
                 chart=charts.bias_chart(by_empty, "empty cells of a unit (homogeneity)", numbers=True),
-                table=result.bias,
+                table=_with_intervals(result.bias),
                 headings={"level": "level", **headings, "group": "empty cells"},
                 internal=True,
             )
@@ -127,18 +131,32 @@ def _bias_section(truth: Histogram, release: Release, result: Evaluation) -> Sec
     return Section(key="bias", title="Bias", words=words, exhibits=exhibits)
 
 
+def _with_intervals(table: pd.DataFrame) -> pd.DataFrame:
+    """Biases with intervals only where they are means of enough counts to have one."""
+    return table.assign(**{name: table[name].where(table.n >= FEWEST_IN_INTERVAL) for name in ("low", "high")})
+
+
 def _bias_words(rows: pd.DataFrame, level: str, of: str) -> str:
     least, most = rows.loc[rows.bias.idxmin()], rows.loc[rows.bias.idxmax()]
     return (
-        f"At level {level}, units with {least['group']} {of} have a bias of {_signed(least.bias)} people, and "
-        "units with "
-        f"{most['group']} {of} one of {_signed(most.bias)}."
+        f"At level {level}, units with {least['group']} {of} have a bias of {_signed(least.bias)} people"
+        f"{_whether_seen(least)}, and units with {most['group']} {of} one of {_signed(most.bias)}{_whether_seen(most)}."
     )
 
 
+def _whether_seen(row: pd.Series[Any]) -> str:
+    return " (not distinguishable from 0)" if row.low <= 0 <= row.high else ""
+
+
 def _signed(value: float) -> str:
-    sign = "+" if value > 0 else "\N{MINUS SIGN}" if value < 0 else ""
-    return f"{sign}{figures(abs(value))}"
+    """A bias with its sign, to a tenth of a person below 10.
+
+    >>> _signed(-0.79), _signed(12.4), _signed(0.01)
+    ('\u22120.8', '+12', '0')
+    """
+    text = f"{abs(value):,.0f}" if abs(value) >= 9.95 else f"{abs(value):.1f}".removesuffix(".0")
+    sign = "+" if value > 0 else "\N{MINUS SIGN}"
+    return text if text == "0" else f"{sign}{text}"
 
 
 def _loss_section(result: Evaluation) -> Section:
@@ -225,6 +243,8 @@ def _exposed_section(truth: Histogram, release: Release) -> Section:
     exhibits = [_posteriors(found, level)]
     if found.when == "before" and not found.exposed[found.exposed.level == level].unique.any():
         words.append(f"Nobody is alone in a cell at level {level}, so no unit is more exposed than another.")
+    elif nobody := _nobody_stands_out(found, level):
+        words.append(nobody)
     else:
         exhibits.append(_units(found))
     return Section(key="exposed", title="Exposed units", words=words, exhibits=exhibits)
@@ -261,7 +281,7 @@ def _posteriors(found: Scan, level: str) -> Exhibit:
     return Exhibit(
         key="posteriors",
         title=f"What an intruder believes about each person, at level {level}",
-        says=f"From even odds, the intruder becomes {percent(own.posterior)} sure on average, and rightly claims "
+        says=f"From even odds, the intruder becomes {percent(own.posterior)} sure on average, and guesses right for "
         f"{percent(own.right_decision)} of the people.{away}",
         alt=f"A histogram of people by the intruder's posterior, at level {level}.",
         definition="The posterior is the probability that the person is counted in their own cell, given the "
@@ -271,6 +291,19 @@ def _posteriors(found: Scan, level: str) -> Exhibit:
         table=found.posteriors,
         headings={"level": "level", "low": "posterior from", "high": "to", "people": "people"},
         internal=True,
+    )
+
+
+def _nobody_stands_out(found: Scan, level: str) -> str:
+    """A sentence where no unit is much more exposed than others and posteriors differ; nothing otherwise."""
+    posteriors = found.exposed[found.exposed.level == level].posterior
+    average = float(found.levels[found.levels.level == level].posterior.iloc[0])
+    largest, least = float(posteriors.max()), float(posteriors.min())
+    if largest - average >= STANDS_OUT or largest - least < SAME:
+        return ""
+    return (
+        f"No unit stands out at level {level}: the largest posterior is {percent(largest)}, against "
+        f"{percent(average)} on average."
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tallyveil.release.certificate_page import number, percent
+from tallyveil.release.certificate_page import number
 from tallyveil.release.declaration import Guarantee
 from tallyveil.release.reader_words import chance, most_certain
 from tallyveil.report.error_exhibits import fit_levels, level_words
@@ -64,7 +64,7 @@ def promise_sentence(guarantee: Guarantee) -> str:
     """What is promised to every single person."""
     but = f", but for a chance of {chance(guarantee.delta)}" if guarantee.delta is not None else ""
     return (
-        "Someone who knew everything about everybody else, and held two possibilities about you for equally likely, "
+        "Someone who knew everything about everybody else, and considered two possibilities about you equally likely, "
         f"can become at most {most_certain(guarantee.epsilon)} sure of one of them from all that is published "
         f"here{but}."
     )
@@ -78,10 +78,21 @@ def caution_sentence(expected: Expected) -> str:
     finest = noisy.iloc[-1]
     apart = people(TWO_PLACES * finest.margin)
     return (
-        f"A small count does not show that anybody is or is not there: {a(finest.level)} published with nobody may "
-        f"have people, and one published with {_few(finest.margin)} may have none. A difference of fewer than about "
-        f"{apart} people between two places at level {finest.level} may be noise alone."
+        f"A small count does not show that anybody is or is not there: {_small_places(expected, finest)}. A difference "
+        f"of fewer than about {apart} people between two places at level {finest.level} may be noise alone."
     )
+
+
+def _small_places(expected: Expected, finest: Any) -> str:
+    """What may be behind the small totals that are published at a level, as far as there are any."""
+    published, margin = expected.published[finest.level], expected.margin[finest.level]
+    where, words = a(finest.level), []
+    if (published == 0).any():
+        words.append(f"{where} published with nobody may have people")
+        where = "one"
+    if ((published > 0) & (published <= margin)).any():
+        words.append(f"{where} published with no more people than its margin ({people(finest.margin)}) may have none")
+    return " and ".join(words) or "it may be noise"
 
 
 def a(noun: str) -> str:
@@ -100,12 +111,6 @@ def _plain(level: str) -> str:
 
 def _about(row: Any) -> str:
     return "at most about" if row.at_most else "about"
-
-
-def _few(margin: float) -> str:
-    """A whole number of people that the margin could make of nobody."""
-    few = max(1, math.floor(margin / 2))
-    return "1 person" if few == 1 else f"{number(few)} people"
 
 
 def uses(expected: Expected, *, measurements: bool) -> list[str]:
@@ -132,7 +137,8 @@ def uses(expected: Expected, *, measurements: bool) -> list[str]:
         finest = noisy.iloc[-1]
         words.append(
             "For an area that is not published, add the squares of the margins of its parts and take the root: for "
-            f"{PIECES} places at level {finest.level}, about {people(math.sqrt(PIECES) * finest.margin)} people."
+            f"{PIECES} places at level {finest.level}, at most about {people(math.sqrt(PIECES) * finest.margin)} "
+            "people. “tallyveil estimate” gives the margin itself where the folder keeps the noisy measurements."
         )
     if measurements:
         words.append(
@@ -150,19 +156,19 @@ def misuses(expected: Expected) -> list[str]:
         "Do not read a published 0 as nobody, or a published 1 as a person: both may be noise.",
         "Do not average many small counts as if their errors cancelled out: counts cannot be negative, so small ones "
         "tend to come out too large and large ones too small.",
-        "Do not compute rates with a small count below the line: its relative error becomes that of the rate.",
+        "Do not compute rates with a small count in the denominator: its relative error becomes that of the rate.",
     ]
     small = _mostly_imprecise(expected)
     if small is not None:
         level, share = small
         words.append(
-            f"Do not publish or rank single totals at level {level}: for {percent(share)} of its places the margin is "
+            f"Do not publish or rank single totals at level {level}: for {share:.0%} of its places the margin is "
             f"larger than the total."
         )
     if not noisy.empty:
         words.append(
-            "Do not look for anybody in the numbers. Whoever claims to have found a person in them has found noise as "
-            "easily."
+            "Do not look for anybody in the numbers. Whoever claims to have found a person in them may just as well "
+            "have found noise."
         )
     words.append(
         "Do not take the margin for all of the error: people who were missed, counted twice or counted in the wrong "
