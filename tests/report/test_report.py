@@ -169,7 +169,9 @@ def test_an_internal_report_says_so_first_and_in_every_table(internal, public):
     tables = re.findall(r'href="data:text/csv[^"]*"', internal)
     assert len(tables) >= 10
     measured = [table for table in tables if "from%20true%20counts" in table]
-    assert len(measured) == len(tables) - 3  # precision, groups and the bound are made from the release alone
+    assert (
+        len(measured) == len(tables) - 4
+    )  # precision (of totals, groups), groups and the bound are made from the release alone
     assert "INTERNAL" not in words_of(public)
     assert "true%20counts" not in public
 
@@ -424,3 +426,17 @@ def test_what_a_small_total_may_hide_is_said_only_where_a_small_total_is_publish
         words = words_of(report_html(tv.protect(people, tv.Strategy.default(spine, schema, epsilon=1), seed=1)))
         assert ("published with no more people than its margin" in words) == said
         assert ("anybody is or is not there: it may be noise" in words) != said
+
+
+def test_the_first_screen_says_how_many_counts_of_groups_are_smaller_than_their_margin():
+    release = town_release(epsilon="1/10")
+    expected = expected_of(release)
+    published = release.histogram.answer("age", level="block").dense()
+    margin = published_margins(release).classes["block", "age"]
+    there = published > 0
+    smaller = int((published[there] < margin[there]).sum())
+    assert expected.precise["age"].tolist()[-1] == smaller
+    assert expected.precise["age"].sum() == there.sum()
+    words = words_of(report_html(release))
+    assert "Counts of groups are less certain: " in words
+    assert "in a block, zeros aside, are smaller than their margin." in words

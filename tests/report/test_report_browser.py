@@ -72,7 +72,7 @@ def test_charts_draw_without_a_word_or_a_request_and_nothing_scrolls_sideways(br
         const live = figure.querySelector('.live svg').getBoundingClientRect();
         return [live.width, live.height, live.right, figure.querySelectorAll('.live svg path, .live svg rect').length];
     })""")
-    assert len(drawn) == {"public": 6, "internal": 11}[audience]
+    assert len(drawn) == {"public": 7, "internal": 12}[audience]
     assert all(w > 200 and h > 60 and right <= width and marks >= 3 for w, h, right, marks in drawn)
     one.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     assert one.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -154,7 +154,7 @@ def test_the_table_of_a_chart_is_saved_as_csv(browser, pages):
 def test_charts_are_seen_without_scripts(browser, pages):
     one = opened(browser, pages["public"], scripts=False)
     boxes = [drawing.bounding_box() for drawing in one.page.locator("figure .static svg").all()]
-    assert len(boxes) == 6
+    assert len(boxes) == 7
     assert all(box["width"] > 200 and box["height"] > 60 for box in boxes)
     close(one)
 

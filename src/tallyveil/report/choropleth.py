@@ -10,11 +10,11 @@ import pandas as pd
 
 from tallyveil.nouns.spine import Spine
 from tallyveil.release.certificate_page import number
-from tallyveil.report.error_exhibits import CLASS_NAMES, CLASSES
 from tallyveil.report.exhibit import Exhibit, records
-from tallyveil.report.expected import Expected
+from tallyveil.report.expected import CLASSES, Expected
 from tallyveil.report.geojson import Areas, LevelAreas
 from tallyveil.report.plots import altair
+from tallyveil.report.precision_exhibits import CLASS_NAMES
 from tallyveil.report.section import Section
 from tallyveil.report.theme import PAPER, RAMP, SEQUENCE, STATIC_WIDTH
 

@@ -1,4 +1,4 @@
-"""The exhibits of expected errors: totals beside the places they belong to, precision of totals, and groups.
+"""The exhibits of expected errors: totals beside the places they belong to, and groups.
 
 All of them are made from the release alone.
 """
@@ -8,23 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from tallyveil.release.certificate_page import number, percent
-from tallyveil.release.reader_words import listed
+from tallyveil.release.certificate_page import number
 from tallyveil.report.exhibit import Exhibit, people, records
 from tallyveil.report.expected import Expected
 from tallyveil.report.grid import grid
 from tallyveil.report.plots import altair
-from tallyveil.report.theme import ERROR, INK, MEASURED, PLACE, RAMP, SOFT, people_axis
+from tallyveil.report.theme import ERROR, INK, MEASURED, PLACE, SOFT, people_axis
 
 SIZES, MARGIN, FOUND = "people in a typical place", "90% margin of its total", "measured: nine in ten within"
-CLASSES = (0.01, 0.05, 0.2, 1.0)  # of a margin relative to its count
-CLASS_NAMES = ("1% or less", "1 to 5%", "5 to 20%", "20 to 100%", "more than the count")
 LABEL = 30.0  # factor on the scale of people that leaves room for a label
-FIT = 0.05  # a margin of at most this share of the count
-PRIORS = np.linspace(0, 1, 51)
 
 
 def hero(expected: Expected, measured: pd.DataFrame | None = None) -> Exhibit:
@@ -109,104 +103,6 @@ def _hero_chart(alt: Any, bars: pd.DataFrame, levels: Sequence[str], totals: pd.
     before = base.mark_text(align="right", dx=-6, **text).encode(x="low:Q", text="label:N", color=alt.value(INK))
     labels = [after.transform_filter("!datum.before"), before.transform_filter("datum.before")]
     return alt.layer(drawn, medians, *labels).properties(height=len(levels) * (24 * len(kinds) + 8))
-
-
-def precision(expected: Expected) -> Exhibit:
-    """The share of each level's places by how large the margin of the total is beside the total."""
-    levels = list(expected.totals.level)
-    rows = [row for level in levels for row in _precision_rows(expected, level)]
-    table = pd.DataFrame(rows)
-    alt = altair()
-    axis = alt.Axis(format="%", tickCount=5, title="share of the places with people")
-    chart = (
-        alt.Chart(alt.Data(values=records(table)))
-        .mark_bar()
-        .encode(
-            y=alt.Y("level:N", sort=levels, title=None),
-            x=alt.X("share:Q", stack="zero", axis=axis, scale=alt.Scale(domain=[0, 1])),
-            order="order:Q",
-            color=alt.Color(
-                "class:N",
-                sort=list(CLASS_NAMES),
-                scale=alt.Scale(domain=list(CLASS_NAMES), range=RAMP),
-                title="margin, as a share of the published total",
-                legend=alt.Legend(columns=2, titleLimit=340),
-            ),
-            tooltip=[
-                alt.Tooltip("level:N"),
-                alt.Tooltip("class:N", title="margin"),
-                alt.Tooltip("places:Q", format=",d"),
-                alt.Tooltip("share:Q", format=".1%"),
-            ],
-        )
-        .properties(height=30 * len(levels))
-    )
-    fit = fit_levels(expected)
-    says = (
-        f"Totals are precise at {level_words(fit)}: for at least nine in ten places the margin is 5% or less."
-        if fit
-        else "At no level do nine in ten totals have a margin of 5% or less."
-    )
-    poor = table[(table["class"] == CLASS_NAMES[-1]) & (table.share >= 0.005)]
-    if len(poor):
-        worst = poor.iloc[-1]
-        of = int(table[table.level == worst.level].places.sum())
-        says += (
-            f" For {number(worst.places)} of {number(of)} places at level {worst.level}, it is larger than the total."
-        )
-    return Exhibit(
-        key="precision-of-totals",
-        title="Which totals are precise?",
-        says=says,
-        alt="A stacked bar for each level. "
-        + "; ".join(f"{level}: {_precision_words(table[table.level == level])}" for level in levels)
-        + ".",
-        definition=(
-            "For every place that is published with people, the 90% margin of its total is divided by the total. The "
-            "bars show how the places of a level divide into classes of that share. Errors do not grow with the place, "
-            "so totals of large places are precise and totals of small ones are not. Exact totals are in the first "
-            "class."
-        ),
-        chart=chart,
-        table=table.drop(columns="order"),
-        headings={"level": "level", "class": "margin", "places": "places", "share": "share"},
-    )
-
-
-def _precision_rows(expected: Expected, level: str) -> list[dict[str, Any]]:
-    published, margin = expected.published[level], expected.margin[level]
-    peopled = published > 0
-    share = margin[peopled] / published[peopled]
-    counted = np.bincount(np.searchsorted(CLASSES, share - 1e-12), minlength=len(CLASS_NAMES))
-    of = max(int(peopled.sum()), 1)
-    return [
-        {"level": level, "class": name, "places": int(n), "share": n / of, "order": order}
-        for order, (name, n) in enumerate(zip(CLASS_NAMES, counted, strict=True))
-    ]
-
-
-def _precision_words(rows: pd.DataFrame) -> str:
-    return ", ".join(f"{percent(row.share)} {row[1]}" for row in rows[["share", "class"]].itertuples() if row.share)
-
-
-def fit_levels(expected: Expected) -> list[str]:
-    """The levels at which at least nine in ten places with people have a total with a margin of 5% or less."""
-    fit = []
-    for level in expected.totals.level:
-        published, margin = expected.published[level], expected.margin[level]
-        peopled = published > 0
-        if peopled.any() and (margin[peopled] <= FIT * published[peopled]).mean() >= 0.9:
-            fit.append(level)
-    return fit
-
-
-def level_words(levels: Sequence[str]) -> str:
-    """Levels by their names.
-
-    >>> level_words(["state"]), level_words(["state", "county", "tract"])
-    ('level state', 'the levels state, county and tract')
-    """
-    return f"level {levels[0]}" if len(levels) == 1 else f"the levels {listed(levels)}"
 
 
 def groups(expected: Expected) -> Exhibit | None:

@@ -130,6 +130,20 @@ def people(value: float) -> str:
     return "0" if value == 0 else persons(value).removesuffix(".0")
 
 
+def a(noun: str) -> str:
+    """A noun with its article, as far as its first letter tells.
+
+    >>> a("block_group"), a("enumdist")
+    ('a block group', 'an enumdist')
+    """
+    return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {plain(noun)}"
+
+
+def plain(level: str) -> str:
+    """A level in a sentence: block_group is a block group."""
+    return level.replace("_", " ")
+
+
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows for a chart: what is missing is null, and numbers are those of Python."""
     rows = frame.astype(object).where(frame.notna(), None).to_dict(orient="records")

@@ -42,6 +42,8 @@ ATTAINED = (
     "upwards."
 )
 
+CLASSES = (0.01, 0.05, 0.2, 1.0)  # of a margin relative to its count
+
 Margins = Mapping[tuple[str, str], Floats]
 
 
@@ -58,6 +60,11 @@ class Expected:
         places with people are expected within it) and ``at_most`` (whether that is an upper limit).
     groups
         The margins of other queries: ``level``, ``query``, ``margin``.
+    precise
+        By query other than the total, the number of its counts at the leaf level, among those published with people, in
+        each class of :func:`precision_classes`.
+    attributes
+        The names of the attributes, whose counts are the simplest groups.
     published, margin
         By level, the published total of every unit, and its 90% margin.
     source, source_of_groups
@@ -66,6 +73,8 @@ class Expected:
 
     totals: pd.DataFrame
     groups: pd.DataFrame
+    precise: Mapping[str, Integers]
+    attributes: tuple[str, ...]
     published: Mapping[str, Integers]
     margin: Mapping[str, Floats]
     source: str
@@ -88,6 +97,8 @@ def expected_of(release: Release, folder: Path | None = None) -> Expected:
     return Expected(
         totals=pd.DataFrame([_row(level, published[level], margin[level], limits) for level in levels]),
         groups=groups,
+        precise=_precise_groups(people, groups, found),
+        attributes=tuple(people.schema.attributes),
         published=published,
         margin=margin,
         source=source,
@@ -113,6 +124,30 @@ def nine_in_ten(margins: Floats) -> float:
         return float(np.average(2 * ndtr(-margin / sd), weights=repeats)) - 2 * float(ndtr(-NINE_IN_TEN))
 
     return float(brentq(missed, NINE_IN_TEN * sd[0] / 2, NINE_IN_TEN * sd[-1]))
+
+
+def precision_classes(published: Integers, margin: Floats) -> Integers:
+    """How many counts of people have a margin of at most 1, 5, 20 and 100% of the count, and more than the count.
+
+    >>> precision_classes(np.array([1000, 100, 10, 10, 0]), np.array([5.0, 5.0, 10.0, 11.0, 1.0])).tolist()
+    [1, 1, 0, 1, 1]
+    """
+    there = published > 0
+    share = margin[there] / published[there]
+    return np.bincount(np.searchsorted(CLASSES, share - 1e-12), minlength=len(CLASSES) + 1)
+
+
+def _precise_groups(people: Histogram, groups: pd.DataFrame, found: Margins | None) -> dict[str, Integers]:
+    """The classes of the counts of groups at the leaf level, each with its own margin where it is known."""
+    leaf, classes = people.spine.leaf, {}
+    for query, margin in groups[groups.level == leaf].set_index("query").margin.items():
+        if found is None:
+            counts = people.answer(str(query), level=leaf).count.astype(np.int64)
+            classes[str(query)] = precision_classes(counts, np.full(len(counts), margin))
+        else:
+            table = people.answer(str(query), level=leaf).dense()
+            classes[str(query)] = precision_classes(table.ravel(), found[leaf, str(query)].ravel())
+    return classes
 
 
 def _row(level: str, published: Integers, margin: Floats, limits: tuple[bool, bool]) -> dict[str, object]:

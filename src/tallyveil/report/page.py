@@ -26,13 +26,14 @@ from tallyveil.release.certificate_page import page_template, plain_facts
 from tallyveil.release.declaration import Guarantee
 from tallyveil.release.release import Release
 from tallyveil.report.choropleth import map_section
-from tallyveil.report.error_exhibits import groups, hero, precision
+from tallyveil.report.error_exhibits import groups, hero
 from tallyveil.report.expected import Expected, expected_of
 from tallyveil.report.geojson import Areas, read_shapes
 from tallyveil.report.internal import INTERNAL
 from tallyveil.report.internal_exhibits import internal_sections, measured_totals
 from tallyveil.report.learned_exhibit import learned
 from tallyveil.report.plots import altair
+from tallyveil.report.precision_exhibits import precision, precision_of_groups
 from tallyveil.report.report_words import caution_sentence, error_sentence, misuses, promise_sentence, uses
 from tallyveil.report.section import Section
 
@@ -145,8 +146,7 @@ def _sections(
     release: Release, guarantee: Guarantee, expected: Expected, truth: Histogram | None, areas: Areas | None
 ) -> list[Section]:
     assert release.strategy is not None
-    small = groups(expected)
-    errors = [precision(expected), *([small] if small else [])]
+    errors = [one for one in (precision(expected), precision_of_groups(expected), groups(expected)) if one is not None]
     return [
         Section(key="errors", title="How large errors are", exhibits=errors),
         *([] if areas is None else [map_section(areas, release.histogram.spine, expected)]),

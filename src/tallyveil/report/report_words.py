@@ -10,11 +10,16 @@ import pandas as pd
 from tallyveil.release.certificate_page import number
 from tallyveil.release.declaration import Guarantee
 from tallyveil.release.reader_words import chance, most_certain
-from tallyveil.report.error_exhibits import fit_levels, level_words
-from tallyveil.report.exhibit import people
+from tallyveil.report.exhibit import a, people, plain
 from tallyveil.report.expected import Expected
+from tallyveil.report.precision_exhibits import exceeded, fit_levels, level_words
 
 TWO_PLACES = math.sqrt(2)  # the margin of a difference of two independent counts, in margins of one
+LEAST_TOLD = 0.05  # of the counts of an attribute, that are smaller than their margin
+IN_TEN = (
+    *("", "one in ten", "two in ten", "three in ten", "four in ten", "half of the"),
+    *("six in ten", "seven in ten", "eight in ten", "nine in ten", "nearly all"),
+)
 PIECES = 100  # places that are added up to an area, for an example
 
 
@@ -23,7 +28,7 @@ def error_sentence(expected: Expected, measured: pd.DataFrame | None = None) -> 
 
     ``measured`` has, by ``level``, the number of people that nine in ten totals are ``within``.
     """
-    words = _expected_error(expected)
+    words = f"{_expected_error(expected)}{_groups_are_less_certain(expected)}"
     if measured is None:
         return words
     finest = measured.iloc[-1]
@@ -37,7 +42,7 @@ def _expected_error(expected: Expected) -> str:
     finest, coarsest = noisy.iloc[-1], noisy.iloc[0]
     words = (
         f"Nine in ten published totals of {a(finest.level)} are expected to be within {_about(finest)} "
-        f"{people(finest.margin)} people of the true number, where a typical {_plain(finest.level)} has "
+        f"{people(finest.margin)} people of the true number, where a typical {plain(finest.level)} has "
         f"{number(round(finest['median']))}"
     )
     if finest.level == coarsest.level:
@@ -45,6 +50,19 @@ def _expected_error(expected: Expected) -> str:
     return (
         f"{words}; for {a(coarsest.level)} the margin is {_about(coarsest)} {people(coarsest.margin)}, where a typical "
         f"one has {number(round(coarsest['median']))}."
+    )
+
+
+def _groups_are_less_certain(expected: Expected) -> str:
+    """A warning where many counts of a single attribute are smaller than their margin; nothing where few are."""
+    of = {query: exceeded(counted) for query, counted in expected.precise.items() if query in expected.attributes}
+    worst = max(of, key=of.__getitem__, default=None)
+    if worst is None or of[worst] < LEAST_TOLD:
+        return ""
+    share = IN_TEN[max(round(10 * of[worst]), 1)]
+    return (
+        f" Counts of groups are less certain: {share} counts by {plain(worst)} in "
+        f"{a(expected.totals.level.iloc[-1])}, zeros aside, are smaller than their margin."
     )
 
 
@@ -93,20 +111,6 @@ def _small_places(expected: Expected, finest: Any) -> str:
     if ((published > 0) & (published <= margin)).any():
         words.append(f"{where} published with no more people than its margin ({people(finest.margin)}) may have none")
     return " and ".join(words) or "it may be noise"
-
-
-def a(noun: str) -> str:
-    """A noun with its article, as far as its first letter tells.
-
-    >>> a("block_group"), a("enumdist")
-    ('a block group', 'an enumdist')
-    """
-    return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {_plain(noun)}"
-
-
-def _plain(level: str) -> str:
-    """A level in a sentence: block_group is a block group."""
-    return level.replace("_", " ")
 
 
 def _about(row: Any) -> str:
