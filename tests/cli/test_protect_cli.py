@@ -18,7 +18,7 @@ from tallyveil.engine.topdown import topdown
 from tallyveil.files import read_counts, read_release
 from tallyveil.privacy.strategy_toml import strategy_to_toml
 from tallyveil.release.certificate import Observed
-from tallyveil.runs.progress import LevelProgress
+from tallyveil.runs.progress import LevelProgress, Steps
 
 SEEDED = "seeded: not for publication"
 
@@ -392,3 +392,11 @@ def test_the_estimator_is_an_option_and_the_measurement_stays_the_same(tmp_path)
     assert made["topdown"]["measurement"] == made["tree"]["measurement"]
     assert 'estimator = "tree"' in (tmp_path / "tree" / "strategy.toml").read_text()
     assert run("protect", *town, "--rho", "1", "--estimator", "blue", "-o", str(tmp_path / "x")).returncode == 2
+
+
+def test_more_steps_than_estimated_are_told_once(capsys, monkeypatch):
+    monkeypatch.setattr("time.monotonic", iter(range(0, 1000, 6)).__next__)  # a line is due at every step
+    with Steps("kernels", 3, terminal=False) as steps:
+        for _ in range(9):
+            steps.step()
+    assert capsys.readouterr().err.count("3 of 3 kernels done") == 1

@@ -106,7 +106,7 @@ class Steps:
         now = time.monotonic()
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done, description=f"{self._done:,} of {self._total:,}")
-        elif now - self._reported > 5 or (self._done == self._total and not self._ended):
+        elif not self._ended and (now - self._reported > 5 or self._done == self._total):
             self._reported, self._ended = now, self._done == self._total
             new = max(1, self._done - self._known)
             left = (now - self._started) / new * (self._total - self._done)
@@ -140,11 +140,11 @@ def compiling_aloud() -> Iterator[None]:
 def human_seconds(seconds: float) -> str:
     """A time as people write it.
 
-    >>> human_seconds(4.2), human_seconds(600), human_seconds(9000)
-    ('4 seconds', '10 minutes', '2.5 hours')
+    >>> human_seconds(4.2), human_seconds(0.9), human_seconds(600), human_seconds(9000)
+    ('4 seconds', '1 second', '10 minutes', '2.5 hours')
     """
     if seconds < 90:
-        return f"{seconds:.0f} seconds"
+        return f"{seconds:.0f} second{'' if round(seconds) == 1 else 's'}"
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
