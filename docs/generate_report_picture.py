@@ -16,7 +16,7 @@ import tallyveil as tv
 from tallyveil.cli.demo import CENSUS_SEED, NOISE_SEED, PERSONS
 
 PICTURE = Path(__file__).parent / "report.png"
-SIZE = {"width": 1080, "height": 790}
+SIZE = {"width": 1080, "height": 840}
 
 
 def main() -> None:
