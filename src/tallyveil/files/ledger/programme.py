@@ -193,7 +193,7 @@ def programme_of(read: Lines) -> Programme:
     for line in read.lines:
         try:
             state = _after(state, line)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
             raise InputError(
                 f"{read.path}, line {line.number}: cannot be understood. A newer version of tallyveil may have written "
                 f"it; read it with that version."
