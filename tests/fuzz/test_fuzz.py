@@ -8,7 +8,7 @@ KEPT = {
     "engine": (12716, 16),  # no possible cell, and limits that cross; a table of totals as a release folder
     "numbers": (494,),  # a table as the epsilon of a Gaussian preset
     "resumed": (8,),  # nobody to count
-    "ledgers": (248, 13253),  # a list as the name of a population; a loss of 1/0
+    "ledgers": (248, 13253, 13283),  # a list as the name of a population; losses of 1/0 and of a huge power of ten
     "drafts": (102, 6717),  # names of columns that cannot be printed; an attribute named by a number
     "folders": (499, 658, 678, 679),  # damaged level tables; a measurement's column twice
 }

@@ -341,6 +341,8 @@ def _spent(run: _ProtectionRun, work: KeptWork | None = None) -> Iterator[None]:
         _raise_interruption(problem)
         ours = isinstance(problem, TallyveilError | OSError | MemoryError)  # others may quote true counts
         what = str(problem) if ours and str(problem) else type(problem).__name__
+        if isinstance(problem, MemoryError):
+            what = f"there is not enough memory ({what.rstrip('.')})"
         again = (
             "Run it again with the same key file or seed: it draws the same noise and costs nothing more."
             if run.key.repeatable

@@ -193,7 +193,7 @@ def programme_of(read: Lines) -> Programme:
     for line in read.lines:
         try:
             state = _after(state, line)
-        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+        except (KeyError, TypeError, ValueError, AttributeError, BudgetError):
             raise InputError(
                 f"{read.path}, line {line.number}: cannot be understood. A newer version of tallyveil may have written "
                 f"it; read it with that version."
@@ -236,9 +236,9 @@ def _after(state: Programme, line: Line) -> Programme:
 def _entry(content: Mapping[str, Any], line: int, status: Status) -> Entry:
     noise = content["noise"]
     pairs = None if noise is None else tuple(
-        tuple(sorted((Fraction(p), int(n)) for p, n in pair.items())) for pair in noise
+        tuple(sorted((exact(p, "noise", zero=True), int(n)) for p, n in pair.items())) for pair in noise
     )  # fmt: skip
-    if content["accountant"] not in ("pure", "zcdp") or Fraction(content["loss"]) < 0:
+    if content["accountant"] not in ("pure", "zcdp"):
         raise ValueError(content)
     for name in ("name", "neighbours", "measurement", "population", "reference", "certificate"):
         if not isinstance(content[name], str | None):
@@ -249,7 +249,7 @@ def _entry(content: Mapping[str, Any], line: int, status: Status) -> Entry:
         cost=Cost(
             name=content["name"],
             accountant=content["accountant"],
-            loss=Fraction(content["loss"]),
+            loss=exact(content["loss"], "loss", zero=True),
             neighbours=content["neighbours"],
             delta=None if content["delta"] is None else exact_delta(content["delta"]),
             measurement=content["measurement"],
