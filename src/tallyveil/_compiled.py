@@ -64,3 +64,9 @@ def inlined(kernel: Kernel) -> Kernel:
     """Compile a small piece that becomes part of the kernels calling it."""
     result: Kernel = numba.njit(inline="always")(kernel)
     return result
+
+
+def fused(kernel: Kernel) -> Kernel:
+    """Compile a small leaf once, and make it part of the machine code of every kernel that calls it."""
+    result: Kernel = numba.njit(nogil=True, forceinline=True, **_LEAF)(kernel)
+    return result

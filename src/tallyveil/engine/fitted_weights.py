@@ -50,7 +50,7 @@ def _fit(V, distinct, of, gram, order, out):  # type: ignore[no-untyped-def]
     subsets, cells = V.shape[1], V.shape[2]
     square, trace = np.empty((kinds, kinds, subsets)), np.empty((kinds, subsets))
     sums = np.empty((cells, cells))
-    A, b, apart = np.empty((size, size)), np.empty(size), np.empty(size)
+    A, b, varies = np.empty((size, size)), np.empty(size), np.empty(size, np.bool_)
     for u in range(len(V)):
         for t in range(subsets):
             for i in range(kinds):
@@ -58,17 +58,26 @@ def _fit(V, distinct, of, gram, order, out):  # type: ignore[no-untyped-def]
                     square[i, j, t] = _square(V[u, t], distinct[i], distinct[j], sums)
                     square[j, i, t] = square[i, j, t]
                     if i == j:
-                        trace[i, t] = np.trace(sums)
+                        trace[i, t] = _trace(sums)
         for q in range(size):
-            b[q], apart[q] = 0.0, 0.0
+            b[q], apart = 0.0, 0.0
             for t in range(subsets):
                 b[q] += gram[q, t] * trace[of[q], t]
-                apart[q] += gram[q, t] * np.trace(V[u, t])
+                apart += gram[q, t] * _trace(V[u, t])
+            varies[q] = b[q] > EXACT * apart
             for p in range(size):
                 A[q, p] = 0.0
                 for t in range(subsets):
                     A[q, p] += gram[q, t] * gram[p, t] * square[of[q], of[p], t]
-        _non_negative(A, b, order, b > EXACT * apart, out[u])
+        _non_negative(A, b, order, varies, out[u])
+
+
+@part
+def _trace(matrix):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(len(matrix)):
+        total += matrix[i, i]
+    return total
 
 
 @part
@@ -107,14 +116,15 @@ def _non_negative(A, b, order, varies, w):  # type: ignore[no-untyped-def]
             wanted[count] = q
             count += 1
     w[:] = 1.0 if count == 0 else 0.0
-    H, g = np.empty((count, count)), np.empty(count)
+    H, g, largest = np.empty((count, count)), np.empty(count), 0.0
     for i in range(count):
         g[i] = b[wanted[i]] * scale[wanted[i]]
+        largest = max(largest, abs(g[i]))
         for j in range(count):
             H[i, j] = A[wanted[i], wanted[j]] * scale[wanted[i]] * scale[wanted[j]]
     z, inside = np.zeros(count), np.zeros(count, np.bool_)
     for _ in range(10 * count):
-        enters, steepest = -1, 1e-10 * np.max(np.abs(g))
+        enters, steepest = -1, 1e-10 * largest
         for i in range(count):
             if not inside[i]:
                 slope = g[i]
@@ -147,9 +157,12 @@ def _non_negative(A, b, order, varies, w):  # type: ignore[no-untyped-def]
 @part
 def _solution(H, g, inside):  # type: ignore[no-untyped-def]
     """The minimum over the unknowns inside, zero elsewhere (Cholesky; a pivot of nothing leaves its unknown out)."""
-    n = g.size
-    place = np.flatnonzero(inside)
-    m = place.size
+    n, m = g.size, 0
+    place = np.empty(n, np.int64)
+    for i in range(n):
+        if inside[i]:
+            place[m] = i
+            m += 1
     L, y, out = np.zeros((m, m)), np.zeros(m), np.zeros(n)
     for i in range(m):
         for j in range(i + 1):

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from tallyveil._arrays import Floats, Integers
 from tallyveil.engine.nests import UNLIMITED, Limits
@@ -87,6 +86,8 @@ def sum_matrix(owner: Integers, row: NDArray[np.integer], shape: tuple[int, ...]
 
 def whole_solution(cost: Floats, rows: Sequence[Rows], high: Floats | float = np.inf) -> Integers | None:
     """Whole numbers z of least cost that keep all rows, with 0 <= z <= high; None if there are none."""
+    from scipy.optimize import Bounds, LinearConstraint, milp  # a fifth of a second that few runs need
+
     matrices, least, most = zip(*rows, strict=True)
     matrix, lower, upper = sp.vstack(matrices, format="csr"), np.concatenate(least), np.concatenate(most)
     result = milp(

@@ -90,8 +90,8 @@ def _fill(child_start, cell_start, cell, count, wanted, group, rows, owner, firs
         left[:] = 0
         for s in range(cell_start[p], cell_start[p + 1]):
             left[group[cell[s]]] += UNLIMITED >> 30 if free else count[s]
-        for g in np.flatnonzero(left):
-            for i in range(n):
+        for g in range(groups):
+            for i in range(n if left[g] else 0):
                 fits = 1
                 for k in range(kinds):
                     if room[first[k] + owner[k, start + i] * width[k] + rows[k, g]] <= 0:
@@ -115,12 +115,16 @@ def _fill(child_start, cell_start, cell, count, wanted, group, rows, owner, firs
                     for k in range(kinds):
                         need[slot[k]] = max(0, need[slot[k]] - amount)
                         room[slot[k]] -= amount
-        filled[p] = free or left.sum() == 0
+        filled[p] = True
+        for g in range(groups):
+            if left[g] > 0 and not free:
+                filled[p] = False
         for k in range(kinds):
             for i in children:
                 at = first[k] + owner[k, start + i] * width[k]
-                if need[at : at + width[k]].max() > 0:
-                    filled[p] = False
+                for place in range(at, at + width[k]):
+                    if need[place] > 0:
+                        filled[p] = False
 
 
 @part

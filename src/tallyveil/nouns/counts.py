@@ -145,7 +145,8 @@ class Counts:
 
     def merged(self, groups: Integers, row_of_cell: NDArray[np.int32], rows: int) -> Counts:
         """Sum runs of units and groups of cells at the same time: cell ``c`` is added to row ``row_of_cell[c]``."""
-        starts = self.start[groups]
+        starts, row_of_cell = self.start[groups], row_of_cell.view()
+        row_of_cell.flags.writeable = False  # like those of queries: one type of array, so kernels are compiled once
         start = count_merged(starts, self.cell, row_of_cell, rows)
         cell = np.empty(start[-1], dtype=_cell_type(rows))
         count = np.empty(start[-1], dtype=_count_type(self.total()))

@@ -9,18 +9,18 @@ against the library. ChaCha20 only adds, rotates and xors, so its running time d
 import numpy as np
 from numba import uint32
 
-from tallyveil._compiled import compiled, inlined
+from tallyveil._compiled import compiled, fused
 
 _SIDE = 16  # blocks that are computed at the same time
 _SIGMA = np.frombuffer(b"expand 32-byte k", dtype="<u4")
 
 
-@inlined
+@fused
 def _rotated(x, by):  # type: ignore[no-untyped-def]
     return uint32(uint32(uint32(x) << uint32(by)) | uint32(uint32(x) >> uint32(32 - by)))
 
 
-@inlined
+@fused
 def _quarter(a, b, c, d):  # type: ignore[no-untyped-def]
     """RFC 8439, section 2.1."""
     a = uint32(a + b)
@@ -34,7 +34,7 @@ def _quarter(a, b, c, d):  # type: ignore[no-untyped-def]
     return a, b, c, d
 
 
-@inlined
+@fused
 def _double_round(s):  # type: ignore[no-untyped-def]
     """RFC 8439, section 2.3: four columns, then four diagonals, for all blocks at the same time."""
     for i in range(_SIDE):

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_matrix, hstack, identity
 
 from tallyveil._arrays import Integers
@@ -75,6 +74,8 @@ def _nearest_whole(
     margins: Sequence[csr_matrix],
 ) -> Integers | None:
     """The whole numbers within bounds whose margins are nearest to those of ``rest``, one margin after another."""
+    from scipy.optimize import Bounds, LinearConstraint, milp  # a fifth of a second that few runs need
+
     added, size = None, len(rest)
     constraints = [LinearConstraint(matrix, least, most) for matrix, least, most in bound]
     for margin in margins:
