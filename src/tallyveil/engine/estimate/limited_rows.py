@@ -21,10 +21,10 @@ def limited_rows(nests, limits, p, order, queries, place):  # type: ignore[no-un
         total += queries.rows[q] * n if queries.soft[q] else 0
     size = kinds + softs
     by_kind, by_row = np.zeros((3, size), np.int64), np.zeros((6, total))
+    by_cell, by_child = np.zeros((3, size, m), np.int64), np.empty((2, size, n), np.int64)
     rows = Rows(
-        by_kind[0], by_kind[1], by_kind[2], np.zeros((size, m), np.int64), np.empty((size, m), np.int64),
-        np.empty((size, n), np.int64), np.ones(size, np.bool_), np.zeros((size, m + 1), np.int64),
-        np.empty((size, m), np.int64), np.zeros((size, n + 1), np.int64), np.empty((size, n), np.int64),
+        by_kind[0], by_kind[1], by_kind[2], by_cell[0], by_cell[1], by_child[0], np.ones(size, np.bool_),
+        np.zeros((size, m + 1), np.int64), by_cell[2], np.zeros((size, n + 1), np.int64), by_child[1],
         by_row[0], by_row[1], by_row[2], by_row[3], _desk(n, m if size > 0 else 0, by_row[4], by_row[5]),
     )  # fmt: skip
     open_, owner, used = np.ones((m, n), np.bool_), np.empty(n, np.int64), 0

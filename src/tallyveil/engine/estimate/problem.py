@@ -215,6 +215,7 @@ def _solve_fast(
         steps=np.zeros(count, np.int64),
         general=np.zeros(count, np.bool_),
     )
+    row = np.concatenate(rows)
     least = [np.zeros((1, 1)), *(limit.least.astype(np.float64) for limit in limits)]
     most = [np.where(limit.most >= UNLIMITED, np.inf, limit.most).astype(np.float64) for limit in limits]
     limit_first = np.cumsum([len(one.reshape(-1)) for one in least])[: len(limits)]
@@ -231,7 +232,7 @@ def _solve_fast(
             _stacked([query.row_of_cell for query in queries], cells),
             _sources(queries),
             starts,
-            np.concatenate(rows),
+            row,
             noisy_starts,
             np.concatenate(noisy),
             np.stack([*(query.weight for query in queries), own.weight]) / scale,
@@ -247,7 +248,7 @@ def _solve_fast(
             np.array([(limit.most <= 0).any() for limit in limits], np.bool_),
         ),
         Goal(gap, distance, 0.5 / scale, 0.0, int(steps)),
-        1 + max((int(rows_.max()) for rows_ in [one.row_of_cell for one in (*queries, *limits)]), default=0),  # type: ignore[attr-defined]
+        max([int(row.max(initial=0)) + 1, *(limit.least.shape[1] for limit in limits)]),
         Solutions(result.x, result.gap, result.distance, result.violation, result.steps),
     )
     return result
