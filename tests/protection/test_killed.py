@@ -272,7 +272,7 @@ def test_too_little_memory_gives_a_line_and_nothing_half_written(small_census, m
     print(megabytes, done.returncode, done.stderr[-300:])
     last = done.stderr.strip().splitlines()[-1]
     if done.returncode < 0:  # a library in C++ found no memory and ended the process: the same as kill -9
-        assert re.search("memory|bad_alloc", last), last
+        assert re.search("memory|bad_alloc", done.stderr), last
         assert "out" not in left(small_census)
         done = finish(*protection("--threads", 1, "-o", "out"), cwd=small_census)  # clears what was left
     if done.returncode == 0:
