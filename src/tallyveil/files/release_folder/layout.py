@@ -98,21 +98,36 @@ def allowed_files(strategy: Strategy, schema: Schema, levels: Iterable[str], the
     return names | {measurement_name(query, level) for query, level in measured_pairs(strategy)}
 
 
-def level_part(histogram: Histogram, counts: Counts, level: str, queries: Sequence[str], units: Integers) -> pa.Table:
-    """Rows of a level's table, from the level's counts: one row per unit, columns ``query:label*label``."""
-    part = counts.taken(units)
+def level_part(
+    histogram: Histogram,
+    counts: Counts,
+    level: str,
+    queries: Sequence[str],
+    units: Integers,
+    *,
+    room: Integers | None = None,
+) -> pa.Table:
+    """Rows of a level's table, from the level's counts: one row per unit, columns ``query:label*label``.
+
+    The answers are written into ``room`` if it is given: new memory for every piece would take longer than the sums.
+    """
+    part, used = counts.taken(units), 0
     columns: dict[str, Any] = path_columns(histogram.spine, level, units, names=True)
     for query in map(histogram.schema.query, queries):
-        columns |= answer_columns(part, query)
+        size = query.size * len(units)
+        columns |= answer_columns(part, query, None if room is None else room[used : used + size])
+        used += size
     return pa.table(columns)
 
 
-def answer_columns(counts: Counts, query: Query) -> dict[str, pa.Array]:
+def answer_columns(counts: Counts, query: Query, room: Integers | None = None) -> dict[str, pa.Array]:
     """The answers to a query for each unit of the counts, one column per row of the query."""
-    answers = np.zeros((query.size, counts.units), dtype=np.int64)  # by columns, as the table will have them
-    place = query.row_of_cell[counts.cell].astype(np.int64) * counts.units + counts.unit()
-    np.add.at(answers.reshape(-1), place, counts.count.astype(np.int64))
-    return {name: pa.array(numbers) for name, numbers in zip(query_columns(query), answers, strict=True)}
+    answers = np.empty(query.size * counts.units, dtype=np.int64) if room is None else room
+    answers[:] = 0
+    place = query.row_of_cell[counts.cell].astype(np.int64) * counts.units + counts.unit()  # by columns
+    np.add.at(answers, place, counts.count.astype(np.int64))
+    names = query_columns(query)
+    return {name: pa.array(row) for name, row in zip(names, answers.reshape(query.size, counts.units), strict=True)}
 
 
 def query_columns(query: Query) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -39,9 +40,12 @@ class CheckedTable:
         return OpenTable(name=self.name, file=self.file)
 
     def pieces(self, size: int = 1 << 20) -> Iterator[tuple[int, pa.Table]]:
-        """The rows in pieces, each with the index of its first row; a missing value is an error."""
-        done = 0
-        for batch in self.file.iter_batches(batch_size=size):
+        """The rows in pieces, each with the index of its first row; a missing value is an error.
+
+        Each row group is read by itself: a piece with rows of two of them would be copied together.
+        """
+        done, groups = 0, range(self.file.num_row_groups)
+        for batch in chain.from_iterable(self.file.iter_batches(batch_size=size, row_groups=[one]) for one in groups):
             for column, values in zip(batch.schema.names, batch.columns, strict=True):
                 gaps = values.null_count
                 if pa.types.is_dictionary(values.type):

@@ -181,12 +181,21 @@ def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: i
 def _level_pieces(
     histogram: Histogram, level: str, queries: Sequence[str], size: int = LEVEL_PIECE
 ) -> Iterator[pa.Table]:
-    """A level's table in pieces, since a nation's may not fit into memory; the next is made while one is written."""
+    """A level's table in pieces, since a nation's may not fit into memory; the next is made while one is written.
+
+    A piece must be written before the next is asked for: the one after that takes its place in memory.
+    """
     counts, units = histogram.at(level), np.arange(histogram.spine.size(level))
-    step = max(1, size // max(1, sum(histogram.schema.query(query).size for query in queries)))
-    parts = (units[first : first + step] for first in range(0, len(units), step))
+    columns = sum(histogram.schema.query(query).size for query in queries)
+    step = max(1, size // max(1, columns))
+    rooms = [np.empty(columns * min(step, len(units)), dtype=np.int64) for _ in range(2)]
+
+    def piece(number: int) -> pa.Table:
+        part = units[number * step : (number + 1) * step]
+        return level_part(histogram, counts, level, queries, part, room=rooms[number % 2])
+
     with workers_ahead(1) as run:
-        yield from run(lambda part: level_part(histogram, counts, level, queries, part), parts)
+        yield from run(piece, range(-(-len(units) // step)))
 
 
 def _write_measurements(measurements: Measurements, pairs: Sequence[Pair], place: Path) -> None:
