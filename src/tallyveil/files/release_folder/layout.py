@@ -31,6 +31,7 @@ RELEASE, SPINE, FACILITIES = "release.parquet", "spine.parquet", "facilities.par
 MEASURED_SPINE = "measurements/spine.parquet"
 MDF_FILES = ("MDF_PER.dat", "MDF_UNIT.dat", "STAMPS.txt")  # the release as microdata, where asked for
 ALWAYS = (CERTIFICATE, PAGE, STRATEGY, CODEBOOK, RELEASE, SPINE)
+LEVEL_PIECE = 1 << 24  # numbers of a level's table that are written together
 
 _CODES = pa.dictionary(pa.int32(), pa.string())
 MEASURED = pa.schema({"unit": _CODES, "cell": _CODES, "value": pa.int64(), "variance": pa.float64()})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from tallyveil._arrays import Integers
+from tallyveil._compiled import compiled
 from tallyveil._workers import workers_ahead
 from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.layout import (
+    LEVEL_PIECE,
     MARGIN,
     level_columns,
     level_name,
@@ -28,8 +30,6 @@ from tallyveil.nouns.schema import Query
 from tallyveil.release.plan import level_queries
 
 Columns = dict[str, Integers]
-
-PIECE = 1 << 15  # rows that are compared together
 
 
 @dataclass(eq=False)
@@ -87,26 +87,54 @@ def _compare_with_counts(release: ReadRelease, level: str, table: CheckedTable) 
     def compare(numbered: tuple[int, pa.Table]) -> None:
         first, piece = numbered
         units = np.arange(first, first + piece.num_rows)
-        right = () if _same_counts(piece, counts.taken(units), named) else queries
+        right = () if _same_counts(piece, counts, first, named) else queries
         _compare(release, level, piece, level_part(release.people, counts, level, right, units), first)
 
     with workers_ahead() as run:
-        for _ in run(compare, table.pieces(PIECE)):
+        for _ in run(compare, _pieces(table)):
             pass
 
 
-def _same_counts(piece: pa.Table, counts: Counts, queries: Sequence[tuple[Query, Sequence[str]]]) -> bool:
+def _pieces(table: CheckedTable) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of a level's table, in the pieces in which they were written."""
+    return table.pieces(max(1, LEVEL_PIECE // table.file.metadata.num_columns))
+
+
+def _same_counts(piece: pa.Table, counts: Counts, first: int, queries: Sequence[tuple[Query, Sequence[str]]]) -> bool:
     """Whether columns hold the answers to queries; most are 0, so the others are compared one by one."""
+    start = counts.start[first : first + piece.num_rows + 1]
     for query, names in queries:
-        answers = counts.merged(np.arange(counts.units + 1), query.row_of_cell, query.size)
-        order = np.argsort(answers.cell, kind="stable")
-        unit, count = answers.unit()[order], answers.count[order]
-        ends = np.searchsorted(answers.cell[order], np.arange(query.size + 1))
-        for name, (first, last) in zip(names, pairwise(ends), strict=True):
+        begin, unit, answer = answers_by_row(start, counts.cell, counts.count, query.row_of_cell, query.size)
+        for name, (one, end) in zip(names, pairwise(begin.tolist()), strict=True):
             stated = piece.column(name).to_numpy()
-            if np.count_nonzero(stated) != last - first or (stated[unit[first:last]] != count[first:last]).any():
+            if np.count_nonzero(stated) != end - one or (stated[unit[one:end]] != answer[one:end]).any():
                 return False
     return True
+
+
+@compiled
+def answers_by_row(start, cell, count, row_of_cell, rows):  # type: ignore[no-untyped-def]
+    """The non-zero answers to a query, row by row: where each row begins, and the unit and the answer of each."""
+    begin, met = np.zeros(rows + 1, np.int64), np.full(rows, -1, np.int64)
+    for u in range(len(start) - 1):
+        for i in range(start[u], start[u + 1]):
+            row = row_of_cell[cell[i]]
+            if met[row] != u:
+                met[row] = u
+                begin[row + 1] += 1
+    begin = np.cumsum(begin)
+    unit, answer = np.empty(begin[rows], np.int64), np.zeros(begin[rows], np.int64)
+    end = begin[:-1].copy()
+    met[:] = -1
+    for u in range(len(start) - 1):
+        for i in range(start[u], start[u + 1]):
+            row = row_of_cell[cell[i]]
+            if met[row] != u:
+                met[row] = u
+                unit[end[row]] = u
+                end[row] += 1
+            answer[end[row] - 1] += count[i]
+    return begin, unit, answer
 
 
 def _compare(release: ReadRelease, level: str, piece: pa.Table, expected: pa.Table, first: int) -> None:
@@ -147,7 +175,7 @@ def _compare_children(release: ReadRelease, level: str, below: Columns | None, p
     counted = [field.name for field in columns if pa.types.is_integer(field.type)]
     parents = release.spine.parents(level) if depth else np.zeros(1, dtype=np.int64)
     sums: Columns = {}
-    for first, piece in table.pieces(PIECE):
+    for first, piece in _pieces(table):
         units = np.arange(first, first + piece.num_rows)
         for name in counted:
             numbers = piece.column(name).to_numpy()

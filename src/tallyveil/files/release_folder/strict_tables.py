@@ -120,8 +120,10 @@ def _same_texts(values: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
         return False
     (known,), done = right.chunks, 0
     for chunk in values.chunks:
-        among = pc.index_in(chunk.dictionary, value_set=known.dictionary)  # null for a text that is not there
-        place = pc.fill_null(among, -1).to_numpy(zero_copy_only=False)[chunk.indices.to_numpy()]
+        place = chunk.indices.to_numpy()
+        if not chunk.dictionary.equals(known.dictionary):
+            among = pc.index_in(chunk.dictionary, value_set=known.dictionary)  # null for a text that is not there
+            place = pc.fill_null(among, -1).to_numpy(zero_copy_only=False)[place]
         if not np.array_equal(place, known.indices[done : done + len(chunk)].to_numpy()):
             return False
         done += len(chunk)

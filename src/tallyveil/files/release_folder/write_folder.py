@@ -24,6 +24,7 @@ from tallyveil.files.release_folder.layout import (
     CODEBOOK,
     ESTIMATED,
     FACILITIES,
+    LEVEL_PIECE,
     MEASURED_SPINE,
     PAGE,
     RELEASE,
@@ -53,8 +54,6 @@ from tallyveil.release.declare import SEEDED
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.plan import level_queries
 from tallyveil.release.release import Release
-
-LEVEL_PIECE = 1 << 24  # numbers of a level's table that are written together
 
 
 def write_release(
