@@ -1,7 +1,8 @@
 """Residuals of whole levels, counted by value a piece at a time, for statistics that need no residual by itself.
 
 A nation's residuals do not fit into memory, but they take few values. Levels are summed from the finest to the
-coarsest, each from the one below it, and the pieces of a level are compared on all cores.
+coarsest, each from the one below it, and the pieces of a level are compared on all cores. The answers of both sides are
+added up in one pass, unsorted: their order does not matter here.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from tallyveil._arrays import AnyIntegers
+from tallyveil._compiled import compiled
 from tallyveil._workers import Run, workers
-from tallyveil.evaluate.residuals import Over, union_of
-from tallyveil.evaluate.sources import Source, SparseTable, aligned, people_of
+from tallyveil.evaluate.residuals import Over
+from tallyveil.evaluate.sources import Source, aligned, people_of
 from tallyveil.evaluate.value_counts import ValueCounts, merged_counts, value_counts
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.estimates import Estimates, Sample
@@ -63,22 +66,20 @@ def _counted(
     possible = people.schema.possible_rows(query)
 
     def piece(units: slice) -> tuple[ValueCounts, int]:
-        true, released = (_table(side, units, query) for side in (truth, counts))
-        if isinstance(source, Sample):
-            released = released._replace(counts=source.scaled(released.counts))
-        _, row, true_count, released_count = union_of(true, released)
-        return value_counts(released_count - true_count), int(np.count_nonzero(possible[row]))
+        true, released, entries = _answers(
+            *_entries(truth, units), *_entries(counts, units), query.row_of_cell, possible, query.size
+        )
+        scaled = source.scaled(released) if isinstance(source, Sample) else released
+        return value_counts(scaled - true), entries
 
     parts = list(run(piece, _pieces(truth, counts)))
     zeros = truth.units * int(possible.sum()) - sum(entries for _, entries in parts) if over == "all" else 0
     return merged_counts([value_counts(np.zeros(0, np.int64), zeros=zeros), *(part for part, _ in parts)])
 
 
-def _table(counts: Counts, units: slice, query: Query) -> SparseTable:
-    """The answers to a query for some units of a level."""
-    groups = np.arange(units.start, units.stop + 1)
-    answers = counts.merged(groups, query.row_of_cell, query.size)
-    return SparseTable(answers.start, answers.cell.astype(np.uint32), answers.count.astype(np.int64))
+def _entries(counts: Counts, units: slice) -> tuple[AnyIntegers, ...]:
+    """Where the entries of units begin, and the cell and count of each."""
+    return counts.start[units.start : units.stop + 1], counts.cell, counts.count
 
 
 def _pieces(truth: Counts, counts: Counts) -> Iterator[slice]:
@@ -87,3 +88,31 @@ def _pieces(truth: Counts, counts: Counts) -> Iterator[slice]:
     cuts = np.searchsorted(entries, np.arange(PIECE, int(entries[-1]), PIECE))
     ends = np.unique(np.concatenate([[0], cuts, [truth.units]]))
     return map(slice, ends[:-1].tolist(), ends[1:].tolist())
+
+
+@compiled
+def _answers(start, cell, count, other_start, other_cell, other_count, row_of_cell, possible, rows):  # type: ignore[no-untyped-def]
+    """The answers of either table where one is not 0, in no order, and how many of them are in possible rows."""
+    units = len(start) - 1
+    most = start[units] - start[0] + other_start[units] - other_start[0]
+    true, released = np.empty(most, np.int64), np.empty(most, np.int64)
+    place, met = np.zeros(rows, np.int64), np.full(rows, -1, np.int64)
+    made = entries = 0
+    for u in range(units):
+        for i in range(start[u], start[u + 1]):
+            row = row_of_cell[cell[i]]
+            if met[row] != u:
+                met[row], place[row] = u, made
+                true[made] = released[made] = 0
+                entries += possible[row]
+                made += 1
+            true[place[row]] += count[i]
+        for i in range(other_start[u], other_start[u + 1]):
+            row = row_of_cell[other_cell[i]]
+            if met[row] != u:
+                met[row], place[row] = u, made
+                true[made] = released[made] = 0
+                entries += possible[row]
+                made += 1
+            released[place[row]] += other_count[i]
+    return true[:made], released[:made], entries

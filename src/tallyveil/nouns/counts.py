@@ -210,7 +210,8 @@ def _refuse_negative(counts: AnyIntegers) -> None:
 
 def _positions(values: ArrayLike, limit: int, what: str) -> AnyIntegers:
     array = whole(values, what)
-    _refuse(array, (array < 0) | (array >= limit), what, f"is not between 0 and {limit - 1}. Correct it")
+    if array.size and (array.min() < 0 or array.max() >= limit):
+        _refuse(array, (array < 0) | (array >= limit), what, f"is not between 0 and {limit - 1}. Correct it")
     return array
 
 
