@@ -23,10 +23,12 @@ from tallyveil.engine.topdown import topdown
 from tallyveil.errors import FolderError, InputError
 from tallyveil.files import codebook_to_toml, read_codebook, read_counts, read_release, write_release
 from tallyveil.files.atomic import new_folder
+from tallyveil.files.release_folder import level_checks, write_folder
 from tallyveil.files.release_folder.measurement_files import file_name, measured_pairs, measurement_sizes
 from tallyveil.files.tables.read import UNITS_FROM_DATA
 from tallyveil.files.tables.write import codebook_for, write_table
 from tallyveil.mechanisms.measure import measure
+from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Filter
 from tallyveil.privacy import Invariant, RunKey
 from tallyveil.release.certificate import Certificate, Observed
@@ -133,6 +135,44 @@ def test_tables_by_level_have_a_row_per_unit_and_a_column_per_label(folder):
     ]
     assert table["total"].tolist() == [20, 7, 10]
     assert table["age:adult"].tolist() == [16, 6, 10]
+
+
+@pytest.mark.parametrize("piece", [1, 40, 100])
+def test_tables_by_level_are_the_same_in_however_many_pieces_they_are_written_and_verified(
+    release, folder, tmp_path, monkeypatch, piece
+):
+    monkeypatch.setattr(write_folder, "LEVEL_PIECE", piece)
+    write_release(release, tmp_path / "out")
+    for level in release.histogram.spine.levels:
+        mine, right = (pd.read_parquet(place / f"levels/{level}.parquet") for place in (tmp_path / "out", folder))
+        assert mine.astype(str).equals(right.astype(str))
+    for other in (1, 70, 1 << 20):
+        monkeypatch.setattr(level_checks, "LEVEL_PIECE", other)
+        assert not failing(tmp_path / "out")
+
+
+def test_non_zero_answers_by_row_are_those_of_the_dense_table():
+    rng, row_of_cell = np.random.default_rng(1), np.array([2, 0, 2, 1, 0, 2], dtype=np.int32)
+    dense = rng.integers(1, 9, size=(50, 6)) * (rng.random((50, 6)) < 0.3)
+    counts, right = Counts.from_dense(dense), np.zeros((4, 50), dtype=np.int64)  # a row without cells at the end
+    for cell, row in enumerate(row_of_cell):
+        right[row] += dense[:, cell]
+    for first, last in ((0, 50), (7, 31), (20, 20)):
+        start = counts.start[first : last + 1]
+        begin, unit, answer = level_checks.answers_by_row(start, counts.cell, counts.count, row_of_cell, 4)
+        found = np.zeros((4, last - first), dtype=np.int64)
+        found[np.repeat(np.arange(4), np.diff(begin)), unit] = answer
+        assert np.array_equal(found, right[:, first:last])
+        assert (answer > 0).all()
+
+
+def test_codes_of_leaves_are_plain_text_in_spine_parquet_and_other_codes_have_dictionaries(release, folder):
+    file = pyarrow.parquet.ParquetFile(folder / "spine.parquet")
+    coded = [file.metadata.row_group(0).column(i).has_dictionary_page for i in range(file.metadata.num_columns)]
+    assert file.schema_arrow.names[-1] == release.histogram.spine.leaf
+    assert pyarrow.types.is_string(file.schema_arrow.types[-1])
+    assert all(pyarrow.types.is_dictionary(kind) for kind in file.schema_arrow.types[:-1])
+    assert coded == [True] * (len(coded) - 1) + [False]
 
 
 def test_measurements_have_unit_cell_value_variance_and_skip_units_that_are_not_measured(release, folder):

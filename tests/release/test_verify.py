@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -308,6 +309,16 @@ def test_counts_that_cannot_be_are_found(folder, row, column, value, line):
     reseal(folder)
     found = failing(folder)
     assert line in found.get("counts", found.get("levels"))
+
+
+def test_a_row_in_another_county_is_found_wherever_it_stands(folder):
+    whole = (folder / "release.parquet").read_bytes()
+    for row, county in enumerate(pd.read_parquet(folder / "release.parquet")["county"]):
+        edit(folder / "release.parquet", put(row, "county", "02" if county == "01" else "01"))
+        reseal(folder)
+        found = failing(folder)["counts"]
+        assert re.search(rf"row {row + 1}: .* is in county '{county}' by the list of units", found)
+        (folder / "release.parquet").write_bytes(whole)
 
 
 def test_a_count_that_is_not_whole_is_found(folder):

@@ -146,10 +146,11 @@ def release_columns(spine: Spine, schema: Schema) -> pa.Schema:
     return pa.schema({**coded, "count": pa.int64()})
 
 
-def spine_columns(levels: Iterable[str], names: Mapping[str, str] | None = None) -> pa.Schema:
+def spine_columns(levels: Sequence[str], names: Mapping[str, str] | None = None) -> pa.Schema:
     """The columns of ``spine.parquet``; ``names`` are the columns of names, by level."""
     named = names or {}
-    return pa.schema({column: _CODES for level in levels for column in (level, named.get(level, level))})
+    coded = {column: _CODES for level in levels for column in (level, named.get(level, level))}
+    return pa.schema(coded | {levels[-1]: pa.string()})
 
 
 def facility_columns(spine: Spine) -> pa.Schema:

@@ -208,13 +208,15 @@ class Entries:
         leaf = place = _located(spine, paths, self._book, in_order=self._in_order(spine))
         for below, level in zip(reversed(levels[1:]), reversed(levels[:-1]), strict=True):
             place = self._parents(spine, below)[place]
-            stated, right = codes_of(paths.column(level)), spine.own_codes(level)[place]
+            rows = _changes(place, paths.column(level))  # the same code for the same unit need not be compared again
+            stated, right = codes_of(paths.column(level).take(pa.array(rows))), spine.own_codes(level)[place[rows]]
             if (stated != right).any():
-                row = int(np.argmax(stated != right))
+                wrong = int(np.argmax(stated != right))
+                row = int(rows[wrong])
                 raise DataError(
                     f"row {paths.column('row')[row].as_py() + 1:,}: {levels[-1]} "
-                    f"{paths.column(levels[-1])[row].as_py()!r} is in {level} {right[row].decode()!r} by the list of "
-                    f"units, but in {stated[row].decode()!r} here. Correct one."
+                    f"{paths.column(levels[-1])[row].as_py()!r} is in {level} {right[wrong].decode()!r} by the list of "
+                    f"units, but in {stated[wrong].decode()!r} here. Correct one."
                 )
         return leaf
 
@@ -298,6 +300,14 @@ def _ascending(unit: AnyIntegers, cell: AnyIntegers, cells: int, size: int = 1 <
         if (np.diff(unit[some].astype(np.int64) * cells + cell[some]) <= 0).any():
             return False
     return True
+
+
+def _changes(place: Integers, column: pa.ChunkedArray) -> Integers:
+    """The rows in which the unit or the text differs from the row before; all rows of a column of plain text."""
+    if column.num_chunks != 1 or not pa.types.is_dictionary(column.type):
+        return np.arange(len(place))
+    code = column.chunk(0).indices.to_numpy()
+    return np.flatnonzero(np.diff(place, prepend=-1) | np.diff(code, prepend=-1))
 
 
 def _located(spine: Spine, paths: pa.Table, book: Codebook, *, in_order: bool) -> Integers:

@@ -126,11 +126,9 @@ def lost_zeros(codes: pa.Array | pa.ChunkedArray, level: str) -> bool:
     """Whether census codes look like numbers that lost a leading zero: only digits, some one short, none longer."""
     if level not in CUTS or len(codes) == 0:
         return False
-    if (
-        isinstance(codes, pa.DictionaryArray)
-        and not pc.any(pc.equal(pc.utf8_length(codes.dictionary), CUTS[level] - 1)).as_py()
-    ):  # no code is short, used or not
-        return False
+    known = codes.dictionary if isinstance(codes, pa.DictionaryArray) else codes
+    if pa.types.is_string(known.type) and not pc.any(pc.equal(pc.utf8_length(known), CUTS[level] - 1)).as_py():
+        return False  # no code is short, used or not
     distinct_codes = pc.unique(codes).cast(pa.string())
     if not pc.all(pc.match_substring_regex(distinct_codes, "^[0-9]+$")).as_py():
         return False

@@ -148,8 +148,11 @@ def _plain_text(table: pa.Table) -> pa.Table:
 
 def _parquet(path: Path, size: int) -> Iterator[pa.RecordBatch]:
     with pyarrow.parquet.ParquetFile(path) as file:
-        texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
-    with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:  # codes and labels repeat
+        texts = {field.name for field in file.schema_arrow if pa.types.is_string(field.type)}
+        groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)][:1]
+        columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    coded = [column.path_in_schema for column in columns if column.has_dictionary_page]  # codes and labels that repeat
+    with pyarrow.parquet.ParquetFile(path, read_dictionary=texts.intersection(coded)) as file:
         yield from _record_batches(file, size)
 
 

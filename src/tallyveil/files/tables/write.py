@@ -22,7 +22,7 @@ from tallyveil.files.tables.entries import wide_columns
 from tallyveil.files.tables.geography import CUTS
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
-from tallyveil.nouns.tables import counts_table, path_columns
+from tallyveil.nouns.tables import counts_table, path_columns, text_array
 
 
 def persons_rows(counts: pa.Table) -> pa.Table:
@@ -44,8 +44,12 @@ def wide_table(histogram: Histogram) -> pa.Table:
 
 
 def units_table(spine: Spine) -> pa.Table:
-    """Every leaf with its path and the names of its units, including empty leaves."""
-    return pa.table(path_columns(spine, spine.leaf, np.arange(spine.size(spine.leaf)), names=True))
+    """Every leaf with its path and the names of its units, including empty leaves.
+
+    The codes of the leaves are plain text: nearly all differ, and a dictionary of them is larger and slower to read.
+    """
+    columns = path_columns(spine, spine.leaf, np.arange(spine.size(spine.leaf)), names=True)
+    return pa.table(columns | {spine.leaf: text_array(spine.own_codes(spine.leaf))})
 
 
 def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
@@ -94,6 +98,7 @@ def _pieces(histogram: Histogram, layout: Layout, size: int = 1 << 20) -> Iterat
 def write_table(table: pa.Table | Iterable[pa.Table], path: str | PathLike[str], *, mostly_zeros: bool = False) -> None:
     """Write a table, or its pieces in order, as CSV or Parquet by the ending of the name.
 
+    Columns of plain text get no dictionary in Parquet: those whose texts repeat are dictionaries already.
     Numbers that are ``mostly_zeros`` are written without dictionaries and statistics, in pages whose values are
     compressed where they lie: faster, and not larger.
     """
@@ -107,10 +112,16 @@ def write_table(table: pa.Table | Iterable[pa.Table], path: str | PathLike[str],
     with replacing(path) as temporary:
         if ending == ".parquet":
             texts = [field.name for field in first.schema if pa.types.is_dictionary(field.type)]
-            coded = texts if mostly_zeros else True
+            numbers = [field.name for field in first.schema if pa.types.is_primitive(field.type)]
+            coded = texts if mostly_zeros else [*texts, *numbers]
             many: dict[str, Any] = {"data_page_version": "2.0", "write_batch_size": 1 << 15} if mostly_zeros else {}
             writer = pyarrow.parquet.ParquetWriter(
-                temporary, first.schema, compression="zstd", use_dictionary=coded, write_statistics=coded, **many
+                temporary,
+                first.schema,
+                compression="zstd",
+                use_dictionary=coded,
+                write_statistics=texts if mostly_zeros else True,
+                **many,
             )
         else:
             writer = pyarrow.csv.CSVWriter(temporary, first.schema)
