@@ -177,16 +177,14 @@ def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: i
         list(run(lambda name: write_table(tables[name], place / name, mostly_zeros=name.startswith("levels/")), tables))
 
 
-def _level_pieces(
-    histogram: Histogram, level: str, queries: Sequence[str], size: int = LEVEL_PIECE
-) -> Iterator[pa.Table]:
+def _level_pieces(histogram: Histogram, level: str, queries: Sequence[str]) -> Iterator[pa.Table]:
     """A level's table in pieces, since a nation's may not fit into memory; the next is made while one is written.
 
     A piece must be written before the next is asked for: the one after that takes its place in memory.
     """
     counts, units = histogram.at(level), np.arange(histogram.spine.size(level))
     columns = sum(histogram.schema.query(query).size for query in queries)
-    step = max(1, size // max(1, columns))
+    step = max(1, LEVEL_PIECE // max(1, columns))
     rooms = [np.empty(columns * min(step, len(units)), dtype=np.int64) for _ in range(2)]
 
     def piece(number: int) -> pa.Table:
