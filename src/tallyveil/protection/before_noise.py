@@ -14,8 +14,8 @@ from tallyveil.engine.constraints import check_counts
 from tallyveil.engine.feasibility import check_feasible
 from tallyveil.engine.run_limits import RunLimits, run_limits
 from tallyveil.errors import BudgetError, FolderError
+from tallyveil.files.release_folder.layout import LEVEL_PIECE
 from tallyveil.files.release_folder.measurement_files import planned_sizes
-from tallyveil.files.release_folder.write_folder import LEVEL_PIECE
 from tallyveil.mechanisms.measure import exact_answers
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
