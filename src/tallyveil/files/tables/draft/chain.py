@@ -13,6 +13,7 @@ from tallyveil.files.tables.draft.path_chain import path_chain
 from tallyveil.files.tables.draft.view import Column, View
 from tallyveil.files.tables.draft.words import (
     LEVELS,
+    is_age,
     is_attribute,
     is_code_name,
     is_count,
@@ -58,11 +59,17 @@ def _may_be_level(view: View, column: Column) -> bool:
     if is_attribute(name) or is_count(name) or is_total(name):
         return False
     serial = column.numbers_rows or (column.is_serial and not is_code_name(name))
-    if is_identifier(name) or (column.is_unique and not _has_counts(view, column)) or serial:
+    if is_identifier(name) or (column.is_unique and not _has_a_row_per_unit(view, column)) or serial:
         return False
     if _is_plain_number(column):
         return column.is_whole and not column.has_zero and column.size <= view.rows / 2
     return column.is_code or not _has_counts(view, column) or view.position(name) <= _first_number(view)
+
+
+def _has_a_row_per_unit(view: View, key: Column) -> bool:
+    """Whether a column with another value in each row may be of units: there are counts, and no ages as people have."""
+    ages = any(is_age(column.name) and column.is_number for column in view.columns.values())
+    return not ages and _has_counts(view, key)
 
 
 def _has_counts(view: View, key: Column) -> bool:
