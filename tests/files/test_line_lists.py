@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tallyveil.files import read_counts
+from tallyveil.files import codebook_from_toml, codebook_to_toml, read_counts
 from tallyveil.files.tables.draft import draft_table
 
 
@@ -41,3 +41,39 @@ def test_a_number_of_each_person_is_no_level_beside_ages_in_years(name, further)
     assert set(draft.book.attributes) == {"Age (years)", "Sex", "Outcome"} | set(further)
     assert name in draft.book.ignore
     assert read_counts(people, draft.book).spine.size("Village") == people.groupby(list(LEVELS)).ngroups
+
+
+@pytest.mark.parametrize("gaps", [(), ("", "NK")])
+def test_the_bands_of_a_draft_can_be_changed_in_one_place(gaps):
+    people = cases()
+    people.loc[range(len(gaps)), "Age (years)"] = list(gaps)
+    text = draft_table(people).to_toml()
+    assert "0-14" not in text
+    book = codebook_from_toml(text.replace("    0,\n    15,\n", "    0,\n    5,\n    15,\n"))
+    bands = ("0-4", "5-14", "15-64", "65+")
+    read = read_counts(people, book)
+    assert read.schema.attributes["Age (years)"][:4] == bands
+    assert len(read.schema.attributes["Age (years)"]) == 4 + len(gaps)
+    ages = pd.to_numeric(people["Age (years)"], errors="coerce")
+    truth = pd.cut(ages, [-1, 4, 14, 64, 200], labels=bands).value_counts(sort=False).tolist()
+    assert read.answer("Age (years)", level="all").dense()[0, :4].tolist() == truth
+    assert codebook_from_toml(codebook_to_toml(book)) == book
+
+
+def test_bands_may_have_words_of_their_own():
+    book = codebook_from_toml("""
+    [geography]
+    levels = ["town"]
+    [attributes]
+    age = ["", "NK"]
+    [labels.age]
+    0-4 = "under five"
+    "" = "not stated"
+    NK = "not stated"
+    [bands]
+    age = [0, 5, 15]
+    [table]
+    layout = "persons"
+    """)
+    assert book.words == {"age": ("under five", "5-14", "15+", "not stated")}
+    assert codebook_from_toml(codebook_to_toml(book)) == book

@@ -53,7 +53,8 @@ class Codebook:
         which ``attributes`` lists, and the schema has the words. Codes with the same word are one label; the code
         ``""`` is an empty cell.
     bands
-        For columns of numbers, such as ages in years, where the labels begin: ``{"age": (0, 18, 65)}``.
+        For columns of numbers, such as ages in years, where the labels begin: ``{"age": (0, 18, 65)}``. They need no
+        words in ``labels``.
     layout
         ``"wide"``, ``"long"`` or ``"persons"``.
     column
@@ -257,6 +258,9 @@ class Codebook:
                 raise DataError(f"{place}: there is no attribute {name!r}. Known are {', '.join(self.attributes)}.")
             if not isinstance(words, Mapping):
                 raise DataError(f'{place} = {words!r} is not a section. Write {place} and lines such as 1 = "male".')
+            if name in self.bands:
+                words = {label: label for label in band_labels(self.bands[name], name)} | dict(words)
+                object.__setattr__(self, "labels", Frozen({**self.labels, name: words}))
             codes = self.attributes[name] or tuple(words)
             if unspoken := [code for code in codes if code not in words]:
                 listed, lines = ", ".join(map(repr, unspoken)), "; ".join(f'"{code}" = "..."' for code in unspoken)

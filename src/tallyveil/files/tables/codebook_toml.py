@@ -10,7 +10,7 @@ import tomli_w
 
 from tallyveil._typed import Name, parse_toml, toml_file, typed
 from tallyveil.errors import DataError, InputError
-from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.codebook import Codebook, band_labels
 from tallyveil.files.tables.form import PLAIN, FileForm
 from tallyveil.nouns.histogram import Filter
 from tallyveil.nouns.schema import Grouping
@@ -103,8 +103,11 @@ def codebook_to_toml(codebook: Codebook) -> str:
             "relative": codebook.relative,
             "names": dict(codebook.names),
         },
-        "attributes": {name: list(labels) for name, labels in codebook.attributes.items()},
-        "labels": {name: dict(words) for name, words in codebook.labels.items()},
+        "attributes": {
+            name: [label for label in labels if label not in _bands(codebook, name)]
+            for name, labels in codebook.attributes.items()
+        },
+        "labels": {name: _words_to_state(codebook, name) for name in codebook.labels},
         "bands": {name: list(bounds) for name, bounds in codebook.bands.items()},
         "groupings": {
             name: {"of": grouping.of, "groups": {group: list(labels) for group, labels in grouping.groups.items()}}
@@ -130,6 +133,17 @@ def codebook_to_toml(codebook: Codebook) -> str:
         content["filtered"] = {"where": dict(codebook.filtered.where), "public": codebook.filtered.public}
     top = {name: getattr(codebook, name) for name in ("labels_from", "units_from")} | {"stamps": list(codebook.stamps)}
     return "".join(_commented(name, value) for name, value in _stated(top).items()) + tomli_w.dumps(content)
+
+
+def _bands(codebook: Codebook, name: str) -> tuple[str, ...]:
+    """The labels of an attribute that follow from [bands], so that nobody need change them when the bands change."""
+    return band_labels(codebook.bands[name], name) if name in codebook.bands else ()
+
+
+def _words_to_state(codebook: Codebook, name: str) -> dict[str, str]:
+    """The words for codes, without bands that are their own words; all of them if there are no others."""
+    words, bands = dict(codebook.labels[name]), _bands(codebook, name)
+    return {code: word for code, word in words.items() if code not in bands or word != code} or words
 
 
 def _form(form: FileForm) -> dict[str, Any]:
