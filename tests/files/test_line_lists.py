@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tallyveil.errors import DataError
 from tallyveil.files import codebook_from_toml, codebook_to_toml, read_counts
 from tallyveil.files.tables.draft import draft_table
 
@@ -77,3 +78,42 @@ def test_bands_may_have_words_of_their_own():
     """)
     assert book.words == {"age": ("under five", "5-14", "15+", "not stated")}
     assert codebook_from_toml(codebook_to_toml(book)) == book
+
+
+@pytest.fixture
+def workbook(tmp_path):
+    """Writes people as a sheet with a serial number, titles and rows below them; returns its path."""
+
+    def written(people: pd.DataFrame, *below: dict[str, object]):
+        numbered = people.assign(**{"S/No.": range(1, len(people) + 1)})
+        rows = [*numbered.to_dict("records"), *below]
+        file = tmp_path / "list.xlsx"
+        with pd.ExcelWriter(file, engine="openpyxl") as book:
+            pd.DataFrame(rows, columns=["S/No.", *people]).to_excel(book, sheet_name="List", index=False, startrow=3)
+            book.sheets["List"]["A1"] = "Measles line list, 2024 (provisional)"
+        return file
+
+    return written
+
+
+@pytest.mark.parametrize("says", ["TOTAL CASES", "Jumlah kasus", "Total"])
+def test_a_row_below_a_line_list_that_tallies_its_rows_is_no_person(workbook, says):
+    people = cases()
+    file = workbook(people, {"S/No.": says, "Age (years)": len(people)})
+    draft = draft_table(file)
+    assert (draft.book.form.note_rows, draft.book.bands) == (1, {"Age (years)": (0, 15, 65)})
+    assert read_counts(file, draft.book).total() == len(people)
+
+
+def test_a_last_row_that_is_no_tally_is_left_to_the_reader_which_says_how_to_leave_it_out(workbook):
+    people = cases()
+    file = workbook(people, {"S/No.": "TOTAL CASES", "Age (years)": len(people) - 1})
+    draft = draft_table(file, levels=LEVELS, persons=True)
+    assert draft.book.form.note_rows == 0
+    below = r"row 601, column 'County': .* below the table, count it in \[file\] note_rows of the codebook\."
+    with pytest.raises(DataError, match=below):
+        read_counts(file, draft.book)
+    people.loc[7, "County"] = ""
+    file = workbook(people)
+    with pytest.raises(DataError, match=r"row 8, column 'County': .* leave the row out\.$"):
+        read_counts(file, draft_table(file, levels=LEVELS).book)

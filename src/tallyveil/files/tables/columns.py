@@ -74,6 +74,7 @@ class Batch:
         if any_gaps:
             raise DataError(
                 f"{self.place(_first(gaps), column)}: the value is missing. Fill it in, or leave the row out."
+                f"{_if_below_the_table(gaps)}"
             )
         return values if coded is None else coded
 
@@ -209,6 +210,14 @@ def _refuse(batch: Batch, column: str, values: pa.Array, wrong: pa.Array, why: s
         value = values[row].as_py()
         shown = "" if value == "" else f"{value} "
         raise DataError(f"{batch.place(row, column)}: {shown}{why}.")
+
+
+def _if_below_the_table(gaps: pa.Array) -> str:
+    """How to leave rows out if all rows with a gap are the last ones, as totals and notes below a table are."""
+    rows = np.flatnonzero(gaps.to_numpy(zero_copy_only=False))
+    if len(gaps) == len(rows) or rows[0] + len(rows) < len(gaps):
+        return ""
+    return " If it is a total or a note below the table, count it in [file] note_rows of the codebook."
 
 
 def _first(mask: pa.Array) -> int:

@@ -17,6 +17,7 @@ from tallyveil.files.tables.draft.encodings import Encoding, likely_encoding
 from tallyveil.files.tables.draft.notes import Note
 from tallyveil.files.tables.draft.sums import Totals, find_totals, marked_rows
 from tallyveil.files.tables.draft.view import Column, View
+from tallyveil.files.tables.draft.words import says_total
 from tallyveil.files.tables.excel import is_workbook, sheet_rows
 from tallyveil.files.tables.form import PLAIN, FileForm, Row, is_filled, joined_names
 from tallyveil.files.tables.sources import is_parquet, text_rows
@@ -83,14 +84,15 @@ def _encoding(path: Path) -> tuple[Encoding | None, bool]:
     return likely_encoding(content, whole=len(content) < _MOST_BYTES), len(content) < _MOST_BYTES
 
 
-def _ends(rows: Iterator[Row], *, whole: bool) -> tuple[list[Row], list[Row]]:
-    """The first and the last rows that hold anything."""
-    filled = (row for row in rows if is_filled(row))
+def _ends(rows: Iterator[Row], *, whole: bool) -> tuple[list[Row], list[Row], int]:
+    """The first and the last rows that hold anything, and the number of all of them."""
+    filled = enumerate((row for row in rows if is_filled(row)), start=1)
     head = list(islice(filled, _LOOKED_AT))
-    return head, [*head, *deque(filled, maxlen=_LOOKED_AT)] if whole else head[:1]
+    ends = [*head, *deque(filled, maxlen=_LOOKED_AT)] if whole else head[:1]
+    return [row for _, row in head], [row for _, row in ends], ends[-1][0] if ends else 0
 
 
-def _form_of_rows(head: list[Row], tail: list[Row], *, found_alone: bool) -> FileForm:
+def _form_of_rows(head: list[Row], tail: list[Row], rows: int, *, found_alone: bool) -> FileForm:
     """The form by the first and last rows; ``found_alone`` says that the reader skips titles of one value by itself."""
     sizes = sorted(map(_size, head[len(head) // 2 :]))
     typical = sizes[9 * len(sizes) // 10] if sizes else 0
@@ -98,7 +100,9 @@ def _form_of_rows(head: list[Row], tail: list[Row], *, found_alone: bool) -> Fil
         return PLAIN
     first = next((i for i, row in enumerate(head[:-1]) if not _is_title(row, head[i + 1], typical)), 0)
     names = next((rows for rows in (1, 2, 3) if _are_names(head, first, rows)), 1)
-    notes = next((i for i, row in enumerate(reversed(tail)) if not _is_note(row, typical)), 0)
+    below = enumerate(reversed(tail))
+    above = rows - first - names - 1  # the rows of the table above its last one
+    notes = next((i for i, row in below if not (_is_note(row, typical) or _is_tally(row, typical, above - i))), 0)
     alone = next((i for i, row in enumerate(head) if _size(row) > 1), 0)
     title_rows = 0 if found_alone and first == alone else first
     return FileForm(title_rows=title_rows, header_rows=names, note_rows=min(notes, len(tail) - first - names - 1))
@@ -119,6 +123,12 @@ def _is_note(row: Row, typical: int) -> bool:
     size = _size(row)
     short = size < 0.6 * typical and _is_to_the_left(row) and not any(map(_is_number, row))
     return typical > 2 and (size == 1 or short)
+
+
+def _is_tally(row: Row, typical: int, above: int) -> bool:
+    """Whether a row below the table has few values, of which one says that it is a total and one is the rows above."""
+    tallied = any(_is_number(cell) and re.sub(r"\D", "", cell) == str(above) for cell in row)
+    return _size(row) < 0.6 * typical and tallied and any(map(says_total, row))
 
 
 def _is_to_the_left(row: Row) -> bool:
