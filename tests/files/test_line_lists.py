@@ -1,5 +1,7 @@
 """Line lists: one row per person, as health offices keep them, with serial numbers, names of places and ages."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -117,3 +119,26 @@ def test_a_last_row_that_is_no_tally_is_left_to_the_reader_which_says_how_to_lea
     file = workbook(people)
     with pytest.raises(DataError, match=r"row 8, column 'County': .* leave the row out\.$"):
         read_counts(file, draft_table(file, levels=LEVELS).book)
+
+
+def test_units_that_differ_only_in_spelling_are_named_in_the_draft_and_when_they_are_read():
+    people = cases()
+    units = people[list(LEVELS)].drop_duplicates()
+    shouted = people.copy()
+    two = people.drop_duplicates("Sub-county").index[:2]
+    shouted.loc[two, "Sub-county"] = people.loc[two, "Sub-county"].str.upper()
+    draft = draft_table(shouted)
+    said = (
+        r"'SUB .' and 'Sub .' \(and another pair\) differ only in capitals, accents or spaces, and are read as differ"
+    )
+    assert re.search(f'"Sub-county",  # {said}', draft.to_toml())
+    with pytest.warns(UserWarning, match=f"the table: Sub-county {said}"):
+        read_counts(shouted, draft.book)
+    with pytest.raises(DataError, match="SUB"):  # a list of units says which is right
+        read_counts(shouted, draft.book, units=units)
+
+
+def test_names_that_repeat_in_different_parents_are_no_second_spellings():
+    people = cases()
+    people["Village"] = people["Village"].where(people["County"] == "County A", people["Village"].str.upper())
+    assert read_counts(people, draft_table(people).book).spine.size("Village") == people.groupby(list(LEVELS)).ngroups

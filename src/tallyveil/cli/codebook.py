@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -137,9 +136,7 @@ def _summarise(data: Path, drafted: Draft, output: Path | None) -> bool:
     if drafted.missing:
         return False
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # columns of a draft are all accounted for
-            people = read_counts(data, drafted.book)
+        people = read_counts(data, drafted.book)
     except InputError as problem:
         _tell(f"the draft does not read the table yet: {problem}")
         return False

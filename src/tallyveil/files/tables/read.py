@@ -14,6 +14,7 @@ from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.entries import Entries, kept_rows, wide_columns
 from tallyveil.files.tables.geography import read_units
 from tallyveil.files.tables.sources import Source, batches, column_names
+from tallyveil.files.tables.spellings import units_spelled_twice
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
 
@@ -49,6 +50,8 @@ def read_counts(
         entries = Entries(book)
         entries.read(batches(source, book.form, sheet=book.sheet))
         spine = entries.spine()
+        if twice := units_spelled_twice(spine):
+            warnings.warn(f"{entries.name}: {twice}.", stacklevel=2)
     else:  # names come from the list of units
         spine = read_units(units, book)
         entries = Entries(replace(book, names={}), spine)

@@ -11,7 +11,8 @@ import numpy as np
 from tallyveil._arrays import Floats
 from tallyveil.files.tables.draft.column_sums import SEPARATORS, adds_up, amounts, is_proven, sums_among
 from tallyveil.files.tables.draft.view import Column
-from tallyveil.files.tables.draft.words import LABELS, is_total, plain, says_total
+from tallyveil.files.tables.draft.words import LABELS, is_total, says_total
+from tallyveil.files.tables.spellings import plain
 
 _AGE = r"([<>]? ?[0-9]|(ages?|aged|under|over|moins|plus|unter|uber|menos|mas)\b.*[0-9])"
 _MOST = 0.5  # share of rows in which cells must sum to the total; the reader reports the others

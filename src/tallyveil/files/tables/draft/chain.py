@@ -23,8 +23,8 @@ from tallyveil.files.tables.draft.words import (
     is_total,
     is_unit_name,
     names_the_same,
-    plain,
 )
+from tallyveil.files.tables.spellings import plain
 
 _FEW_ROWS = 10
 _MOST_CODES = 12  # different numbers, without zero, that may be codes rather than counts

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from tallyveil.errors import DataError
 from tallyveil.files.tables.columns import decoded
-from tallyveil.files.tables.draft.words import plain
 from tallyveil.files.tables.sources import Source, batches
+from tallyveil.files.tables.spellings import plain
 
 HEADERS = {
     "attribute": ("attribute", "variable", "column", "field"),

@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tallyveil.files.tables.draft.words import VOCABULARY, plain
+from tallyveil.files.tables.draft.words import VOCABULARY
+from tallyveil.files.tables.spellings import plain
 
 _LOOKED_AT = 1 << 20  # bytes by which encodings are compared
 _ANYWHERE = set("\u00a0\u00ad–—’‘“”„«»°§…€\u3000、。（）")  # noqa: RUF001 (signs that texts in all languages have)

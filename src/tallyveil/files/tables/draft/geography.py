@@ -17,8 +17,9 @@ from tallyveil.files.tables.draft.chain import infer_levels
 from tallyveil.files.tables.draft.nesting import Nest, count_paths, follows_from, nest, paths
 from tallyveil.files.tables.draft.notes import Note
 from tallyveil.files.tables.draft.view import Column, View
-from tallyveil.files.tables.draft.words import CODES, LEVELS, is_attribute, is_code_name, is_place, is_unit_name, plain
+from tallyveil.files.tables.draft.words import CODES, LEVELS, is_attribute, is_code_name, is_place, is_unit_name
 from tallyveil.files.tables.geography import CUTS, lost_zeros
+from tallyveil.files.tables.spellings import in_words, plain, second_spellings
 
 GISJOIN_CUTS = {"state": 4, "county": 8, "tract": 14, "block_group": 15, "block": 18}
 FEW_ROWS = 10  # fewer rows show nothing about what follows from what
@@ -77,7 +78,7 @@ def _by_columns(rest: View, levels: Sequence[Column], view: View) -> Geography:
                 text=f"codes repeat under parents: {found_in(*repeated)}, so a unit is known by its path",
             )
         )
-    notes += _taken_as_levels(levels)
+    notes += [*_taken_as_levels(levels), *_spelled_twice(levels)]
     names, name_notes = unit_names(rest, levels)
     fields: dict[str, Any] = {"levels": tuple(level.name for level in levels), "relative": relative, "names": names}
     fields["pad"] = {level.name: _digits(level, relative=relative) for level in levels if _needs_pad(level)}
@@ -157,6 +158,14 @@ def _taken_as_levels(levels: Sequence[Column]) -> list[Note]:
         Note(field=("geography", "levels"), item=above.name, text=f"taken as a level: each {level.name} lies in one")
         for above, level in pairwise(levels)
         if not is_place(above.name) and not above.is_code and not is_code_name(above.name)
+    ]
+
+
+def _spelled_twice(levels: Sequence[Column]) -> list[Note]:
+    """Levels some of whose codes may be spellings of others."""
+    found = {level.name: second_spellings(level.labels, [0] * len(level.labels)) for level in levels}
+    return [
+        Note(field=("geography", "levels"), item=name, text=in_words(pairs)) for name, pairs in found.items() if pairs
     ]
 
 

@@ -11,7 +11,8 @@ from tallyveil.files.tables.codebook import band_labels
 from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.notes import Note
 from tallyveil.files.tables.draft.view import Column, natural
-from tallyveil.files.tables.draft.words import MISSING, is_age, plain
+from tallyveil.files.tables.draft.words import MISSING, is_age
+from tallyveil.files.tables.spellings import plain
 
 NOT_STATED = "not stated"  # the word for empty cells
 BANDS = (0, 15, 65)  # broad age groups of the United Nations

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import cache
 
 from tallyveil.files.tables.codebook import COUNTS, TOTALS
+from tallyveil.files.tables.spellings import plain
 
 # Well-known levels, coarse to fine, and columns with one code to cut into levels.
 LEVELS = (
@@ -14,20 +14,6 @@ LEVELS = (
     *("tract", "block_group", "enumdist", "enumeration_district", "precinct", "block"),
 )
 CODES = ("geoid", "geoid10", "geoid20", "gisjoin", "geocode", "geo_id")
-
-
-WHOLE_LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "\u0131": "i", "ß": "ss", "æ": "ae", "œ": "oe"})
-
-
-@cache
-def plain(text: str) -> str:
-    """A text in lower case and without accents.
-
-    >>> plain("Établissement"), plain("Ogółem")
-    ('etablissement', 'ogolem')
-    """
-    decomposed = unicodedata.normalize("NFKD", text.strip().lower())
-    return "".join(letter for letter in decomposed if not unicodedata.combining(letter)).translate(WHOLE_LETTERS)
 
 
 def _words(text: str) -> frozenset[str]:
