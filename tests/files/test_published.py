@@ -108,6 +108,19 @@ def test_a_workbook_begins_with_the_guarantee_in_words(folder, tmp_path):
     assert (tmp_path / "x" / "README.txt").read_text().startswith("Tables of release\n")
 
 
+def test_tables_say_what_was_released_and_by_whom(people, tmp_path):
+    strategy = tv.Strategy.default(people.spine, people.schema, epsilon=4)
+    about = tv.About(
+        title="Measles, 2024", organisation="Ministry of Health", population="cases of 2024", date="2025-02-01"
+    )
+    tv.write_release(tv.protect(people, strategy, seed=1, threads=1, about=about), tmp_path / "release")
+    write_tables(tmp_path / "release", tmp_path / "out", format="csv")
+    lines = (tmp_path / "out" / "README.txt").read_text().splitlines()
+    assert lines[:5] == [
+        "Measles, 2024", "Released by: Ministry of Health", "People counted: cases of 2024", "Date: 2025-02-01", ""
+    ]  # fmt: skip
+
+
 def test_a_table_longer_than_a_sheet_continues_with_the_next_parent(folder, tmp_path, monkeypatch):
     from tallyveil.files.published import level_tables as module
 

@@ -13,7 +13,7 @@ def readme_lines(release: Release, tables: Sequence[LevelTables], *, name: str) 
     """The lines of the file (or sheet) called README."""
     people = release.histogram
     levels = ", ".join(f"{one.level} {one.units:,}" for one in tables)
-    lines = [f"Tables of {name}", "", f"{people.total():,} people. Number of units: {levels}.", ""]
+    lines = [*_about(release, name), "", f"{people.total():,} people. Number of units: {levels}.", ""]
     lines += [*_promise(release), ""]
     if people.stamps:
         lines += [*(f"Stamped: {stamp}" for stamp in people.stamps), ""]
@@ -41,6 +41,20 @@ def readme_lines(release: Release, tables: Sequence[LevelTables], *, name: str) 
     else:
         lines.append("Margins of error were not computed. The command tallyveil uncertainty computes them.")
     return lines
+
+
+def _about(release: Release, name: str) -> list[str]:
+    """What was released and by whom, in the words of its certificate."""
+    if release.certificate is None:
+        return [f"Tables of {name}"]
+    said = release.certificate.declared
+    words = {
+        "Released by": said.organisation,
+        "People counted": said.population,
+        "Reference": said.reference,
+        "Date": said.date,
+    }
+    return [said.title or f"Tables of {name}", *(f"{what}: {value}" for what, value in words.items() if value)]
 
 
 def _words(query: Query) -> str:
