@@ -99,12 +99,11 @@ def fact_about_units(geography: Geography, column: Column) -> str | None:
     named = is_count(column.name) or is_total(column.name)
     if named or column.size < 2 or geography.view.rows < FEW_ROWS or len(known) < len(levels) or not known:
         return None
-    if identify_rows(geography.path, []):  # one row per leaf: what is the same for all leaves of a parent?
-        known = known[:-1]
-    path = paths(known) if known else None
-    if path is None or len(path) < 2 * (int(path.max()) + 1) or not follows_from(path, column):
-        return None
-    return f"the same in all rows of each {known[-1].name}{_FACT}"
+    for depth in range(len(known), 0, -1):  # most leaves may have one row: what is the same for all rows of a parent?
+        path = paths(known[:depth])
+        if len(path) >= 2 * (int(path.max()) + 1) and follows_from(path, column):
+            return f"the same in all rows of each {known[depth - 1].name}{_FACT}"
+    return None
 
 
 def _is_coded(column: Column) -> bool:

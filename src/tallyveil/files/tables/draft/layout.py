@@ -13,7 +13,7 @@ from tallyveil.files.tables.draft.attributes import MOST_CODES, Sorted, may_be_c
 from tallyveil.files.tables.draft.cells import Reading, are_alike, are_two_sets, attribute_names, read_cells
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
 from tallyveil.files.tables.draft.labels import in_years, may_be_years, names_from_dictionary, spoken, spoken_rows
-from tallyveil.files.tables.draft.nesting import identify_rows
+from tallyveil.files.tables.draft.nesting import identify_rows, most_have_one_row
 from tallyveil.files.tables.draft.notes import Note, toml_key
 from tallyveil.files.tables.draft.view import Column
 from tallyveil.files.tables.draft.words import is_count, is_time, is_total, says_total
@@ -53,6 +53,8 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
         return _wide(columns, asked, numbers, in_rows=[], aside=facts)
     if len(numbers) > 1 and labels and _is_crossed(geography, labels):
         return _wide(columns, asked, numbers, in_rows=labels, aside={})
+    if len(numbers) > 2 and most_have_one_row(path) and read_cells(numbers).total is not None:
+        return _wide(columns, asked, numbers, in_rows=labels, aside={})  # a few units have several rows
     in_rows = [*labels, *(column for column in numbers if may_be_codes(column))]
     cells = [column for column in numbers if not may_be_codes(column)]
     if len(cells) > 1 and in_rows and _is_crossed(geography, in_rows):

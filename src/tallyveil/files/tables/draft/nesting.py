@@ -76,6 +76,11 @@ def identify_rows(path: Integers, columns: Sequence[Column]) -> bool:
     return int(number.max(initial=-1)) + 1 >= 0.98 * len(path)
 
 
+def most_have_one_row(path: Integers) -> bool:
+    """Whether most paths are of one row: units have several rows if labels of people are in the rows."""
+    return bool(np.mean(np.bincount(path) == 1) > 0.8) if len(path) else False
+
+
 def longest_chain(
     view: View,
     candidates: Sequence[Column],
