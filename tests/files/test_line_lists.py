@@ -142,3 +142,23 @@ def test_names_that_repeat_in_different_parents_are_no_second_spellings():
     people = cases()
     people["Village"] = people["Village"].where(people["County"] == "County A", people["Village"].str.upper())
     assert read_counts(people, draft_table(people).book).spine.size("Village") == people.groupby(list(LEVELS)).ngroups
+
+
+def test_a_frame_with_numbers_and_texts_in_a_column_reads_as_the_sheet_it_came_from(workbook):
+    people = cases()
+    ages = people["Age (years)"].astype(int).astype(object)
+    ages[[0, 5]] = ["NK", None]
+    people = people.assign(**{"Age (years)": ages})
+    file = workbook(people)
+    frame = pd.read_excel(file, header=3)
+    assert {type(age) for age in frame["Age (years)"]} >= {int, str}
+    draft = draft_table(file)
+    assert draft_table(frame).book.attributes == draft.book.attributes
+    assert read_counts(frame, draft.book) == read_counts(file, draft.book)
+
+
+def test_a_frame_with_things_that_are_no_values_is_refused():
+    people = cases(20)
+    people["Sex"] = [["F"], 3, *["F"] * 18]
+    with pytest.raises(DataError, match="a column cannot be read .* Give each column one kind of value"):
+        draft_table(people)

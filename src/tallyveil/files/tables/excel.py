@@ -73,7 +73,7 @@ def sheet_rows(path: Path, name: str | None) -> Iterator[Row]:
     try:
         for row in _chosen(path, book, name).iter_rows(values_only=True):
             if _is_filled(row):
-                yield [_text(value) for value in row]
+                yield [cell_text(value) for value in row]
     finally:
         book.close()
 
@@ -113,7 +113,7 @@ def _is_filled(row: Sequence[Any]) -> bool:
     return any(value is not None and value != "" for value in row)
 
 
-def _text(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """A cell as text: text as it is, with its leading zeros, and whole numbers without a decimal point."""
     if value is None:
         return ""

@@ -6,7 +6,9 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from itertools import chain, islice
+from numbers import Real
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import pyarrow.parquet
 
 from tallyveil.errors import DataError
 from tallyveil.files.tables.columns import Batch, first_line
-from tallyveil.files.tables.excel import is_workbook, read_sheet
+from tallyveil.files.tables.excel import cell_text, is_workbook, read_sheet
 from tallyveil.files.tables.form import PLAIN, FileForm, Row, formed, table_of_rows
 
 Source = str | PathLike[str] | Any  # a path, an OpenTable, or a pandas, polars or Arrow table
@@ -120,7 +122,7 @@ def _arrow(source: Any) -> pa.Table:
         if isinstance(source, pa.Table):
             return source
         if type(source).__module__.partition(".")[0] == "pandas":
-            return pa.Table.from_pandas(source, preserve_index=False)
+            return _from_pandas(source)
         return pa.table(source)
     except (pa.ArrowException, OverflowError) as problem:
         raise DataError(
@@ -130,6 +132,19 @@ def _arrow(source: Any) -> pa.Table:
         raise DataError(
             f"{type(source).__name__} is not a table. Give a path, or a pandas, polars or Arrow table."
         ) from None
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    """A frame as an Arrow table. Columns with numbers and texts, as sheets have, are text, as if the sheet were read."""
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except pa.ArrowException:
+        frame = frame.copy(deep=False)
+        for name in [name for name in frame.columns if frame[name].dtype == object]:
+            values, gaps = frame[name].tolist(), frame[name].isna().tolist()
+            if all(gap or isinstance(value, str | Real | date) for value, gap in zip(values, gaps, strict=True)):
+                frame[name] = [cell_text(None if gap else value) for value, gap in zip(values, gaps, strict=True)]
+        return pa.Table.from_pandas(frame, preserve_index=False)
 
 
 def _plain_text(table: pa.Table) -> pa.Table:
