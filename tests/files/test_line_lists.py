@@ -29,6 +29,11 @@ def cases(rows: int = 600, *, seed: int = 4) -> pd.DataFrame:
     )
 
 
+def comments(draft, item: str) -> str:
+    """What a draft says about an item."""
+    return "; ".join(note.text for note in draft.notes if note.item == item)
+
+
 LEVELS = ("County", "Sub-county", "Ward", "Village")
 
 
@@ -160,5 +165,14 @@ def test_a_frame_with_numbers_and_texts_in_a_column_reads_as_the_sheet_it_came_f
 def test_a_frame_with_things_that_are_no_values_is_refused():
     people = cases(20)
     people["Sex"] = [["F"], 3, *["F"] * 18]
-    with pytest.raises(DataError, match="a column cannot be read .* Give each column one kind of value"):
+    with pytest.raises(DataError, match=r"a column cannot be read .* Give each column one kind of value"):
         draft_table(people)
+
+
+def test_clinics_that_divide_wards_as_villages_do_are_no_level_below_the_villages():
+    people = cases()
+    kinds = np.random.default_rng(8).choice(["dispensary", "health centre"], len(people))
+    people["Reporting facility"] = people["Ward"] + " " + kinds
+    draft = draft_table(people)
+    assert (draft.book.levels, draft.book.ignore) == (LEVELS, ("Reporting facility",))
+    assert comments(draft, "Reporting facility") == "divides Ward as Village does: could be a level in place of it"

@@ -135,7 +135,7 @@ def _arrow(source: Any) -> pa.Table:
 
 
 def _from_pandas(frame: Any) -> pa.Table:
-    """A frame as an Arrow table. Columns with numbers and texts, as sheets have, are text, as if the sheet were read."""
+    """A frame as an Arrow table. Columns with numbers and texts are text, as if the sheet they come from were read."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except pa.ArrowException:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
-from tallyveil.files.tables.draft.nesting import count_paths, follows_from, identify_rows, nest, paths, same_units
+from tallyveil.files.tables.draft.nesting import count_paths, follows_from, nest, paths, same_units
 from tallyveil.files.tables.draft.view import Column
 from tallyveil.files.tables.draft.words import (
     is_age,
@@ -147,6 +147,8 @@ def _says_nothing_new(geography: Geography, column: Column, labels: Sequence[Col
         return None
     if geography.is_found and not is_attribute(column.name) and follows_from(geography.path, column):
         return f"follows from {geography.fields['levels'][-1]}: a fact about units rather than people"
+    if above := _level_that_it_divides(geography, column):
+        return f"divides {above} as {geography.fields['levels'][-1]} does: could be a level in place of it"
     for other in labels:
         if other is column or rows < 5 * max(column.size, other.size):
             continue
@@ -158,6 +160,16 @@ def _says_nothing_new(geography: Geography, column: Column, labels: Sequence[Col
         elif _groups(other, column) and column.size > MOST_CODES:
             return f"{column.size:,} different values, which {other.name} groups"
     return None
+
+
+def _level_that_it_divides(geography: Geography, column: Column) -> str | None:
+    """The finest level above the leaves in whose units a column of other places lies, if there is any."""
+    names = geography.fields["levels"][:-1]
+    levels = [geography.view.columns[name] for name in names if name in geography.view.columns]
+    if not is_place(column.name) or is_attribute(column.name):
+        return None
+    finer = (level.name for level in levels[::-1] if 1 < level.size < column.size and nest(column, level).holds)
+    return next(finer, None)
 
 
 def _groups(coarse: Column, fine: Column) -> bool:

@@ -160,8 +160,23 @@ def _with_repeated_codes(
         and (is_place(column.name) or _has_more_names(view, column))
         and not (chain and nest(chain[-1], column).holds)
     ]
-    levels = _ordered(view, chain, missing)
+    levels = _without_crossed(_ordered(view, chain, missing), missing)
     return _ordered(view, levels, _key(view, levels, labels))
+
+
+def _without_crossed(levels: Sequence[Column], repeated: Sequence[Column]) -> list[Column]:
+    """The levels without those below a column of repeated codes that divide its parents in another way, if coarser.
+
+    Villages and clinics may both divide wards, but clinics are not below villages if people of a village go to several.
+    """
+    for depth, column in enumerate(levels):
+        below = [lower for lower in levels[depth + 1 :] if lower not in repeated]
+        if column not in repeated or depth == 0 or not below:
+            continue
+        here, there = count_paths(levels[: depth + 1]), count_paths([*levels[:depth], *below])
+        if count_paths([*levels[: depth + 1], *below]) > here >= there:
+            return _without_crossed([level for level in levels if level not in below], repeated)
+    return list(levels)
 
 
 def _has_more_names(view: View, code: Column) -> bool:
