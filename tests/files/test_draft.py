@@ -567,16 +567,18 @@ def catchments():
 
 
 def test_numbers_that_are_the_same_in_all_rows_of_a_unit_are_no_counts():
-    draft = draft_table(catchments())
-    assert "Distr_No" in draft.book.ignore
+    table = catchments().rename(columns={"Distr_No": "Doctors"})
+    draft = draft_table(table)
+    assert "Doctors" in draft.book.ignore
     assert draft.book.attributes["Sex"] == ("F", "M")
     assert "the same in all rows of each Facility ID: a fact about units, not a count" in draft.to_toml()
-    assert reads(catchments(), draft, int(catchments()[["<5", "5-14", "15+"]].to_numpy().sum()))
+    assert reads(table, draft, int(table[["<5", "5-14", "15+"]].to_numpy().sum()))
 
 
-def test_a_level_whose_codes_repeat_has_the_names_of_its_paths():
-    draft = draft_table(catchments().astype({"Distr_No": str}), levels=["Region", "Distr_No", "Facility ID"])
-    assert draft.book.relative
+@pytest.mark.parametrize("levels", [(), ["Region", "Distr_No", "Facility ID"]])
+def test_a_level_whose_codes_repeat_has_the_names_of_its_paths(levels):
+    draft = draft_table(catchments().astype({"Distr_No": str}), levels=levels)
+    assert (draft.book.levels, draft.book.relative) == (("Region", "Distr_No", "Facility ID"), True)
     assert draft.book.names == {"Distr_No": "District", "Facility ID": "Facility"}
 
 
@@ -703,6 +705,55 @@ def test_codes_that_begin_again_under_parents_are_levels_with_their_names(unique
     assert book.levels == ("kód kraje", "kód okresu", "kód obce")
     assert book.relative
     assert book.names == {"kód kraje": "kraj", "kód okresu": "okres", "kód obce": "obec"}
+
+
+def _same_codes_in_every_parent(*, codes_first: bool = True, towns: str = "u3") -> pd.DataFrame:
+    """Four regions with districts 001 to 005 each, whose names are all different, and towns 0001 to 0009 at most."""
+    order = ["u2", "u2 text"] if codes_first else ["u2 text", "u2"]
+    rows = [
+        {
+            "u1": f"{r:02d}",
+            "u1 text": f"Reg {'ABCD'[r - 1]}",
+            "u2": f"{d:03d}",
+            "u2 text": f"Dis {'abcde'[d - 1]} {'ABCD'[r - 1]}",
+            towns: f"{t:04d}",
+            "parish": f"Par {'xyz'[t % 3]}",  # follows from the code of a town alone
+            "sexe": sex,
+            "0-14": (97 * r + 51 * d + 33 * t + 17 * (sex == "femme")) % 61,
+            "15+": 20 + (37 * r + 113 * d + 71 * t + 29 * (sex == "femme")) % 301,
+        }
+        for r in range(1, 5)
+        for d in range(1, 6)
+        for t in range(1, 5 + (r + 2 * d) % 6)
+        for sex in ("homme", "femme")
+    ]
+    table = pd.DataFrame(rows)
+    table = table[["u1", "u1 text", *order, *table.columns[4:]]]
+    return table.assign(total=table["0-14"] + table["15+"])
+
+
+@pytest.mark.parametrize("codes_first", [True, False])
+def test_codes_that_every_parent_has_are_levels_if_each_path_has_a_name_of_its_own(codes_first):
+    table = _same_codes_in_every_parent(codes_first=codes_first)
+    draft = draft_table(table)
+    assert draft.book.levels == ("u1", "u2", "u3")
+    assert draft.book.relative
+    assert draft.book.names == {"u1": "u1 text", "u2": "u2 text"}
+    assert list(draft.book.attributes) == ["sexe", "age"]
+    assert reads(table, draft, table["total"].sum())
+
+
+def test_levels_in_the_reverse_order_are_refused_also_if_every_parent_has_the_same_codes():
+    table = _same_codes_in_every_parent()
+    with pytest.raises(InputError, match=r"the order may be reversed.*--levels 'u1,u2,u3'"):
+        draft_table(table, levels=("u3", "u2", "u1"))
+
+
+def test_codes_of_nearly_every_parent_are_levels_if_their_column_is_called_a_place():
+    table = _same_codes_in_every_parent(towns="Setor")
+    table = table[(table["Setor"] > "0004") | (table["Setor"] < "0004")]  # parents differ less
+    table.loc[table["Setor"] > "0004", "Setor"] = "0004"
+    assert draft_table(table.drop_duplicates(["u1", "u2", "Setor", "sexe"])).book.levels == ("u1", "u2", "Setor")
 
 
 @pytest.mark.parametrize("reverse", [False, True])

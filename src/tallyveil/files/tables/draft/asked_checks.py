@@ -21,7 +21,7 @@ _PERSONS = "If each row is one person, draft with --persons; otherwise name the 
 
 def check_asked(view: View, asked: Asked) -> None:
     """Refuse levels in the reverse order, and a count that is none by its values."""
-    if looks_reversed([view.columns[name] for name in asked.levels]):
+    if looks_reversed(view, [view.columns[name] for name in asked.levels]):
         backwards = ",".join(reversed(asked.levels))
         raise InputError(
             f"--levels {','.join(asked.levels)!r}: the order may be reversed, since units of {asked.levels[-1]} do not "

@@ -21,7 +21,8 @@ def _words(text: str) -> frozenset[str]:
 
 
 _PLACES = _words("""
-    country pays pais land region rgn regiao regione division zone zona sector secteur state etat estado bundesland
+    country pays pais land region rgn regiao mesorregiao microrregiao regione division zone zona sector secteur setor
+    state etat estado bundesland
     province provincia provinz prov canton kanton prefecture departement departamento county comte condado kreis
     landkreis comarca lad ltla utla district distrito distretto bezirk distrikt arrondissement chiefdom township
     subdistrict commune comune municipio municipality gemeinde concelho freguesia parish paroisse town city ville stadt
