@@ -743,6 +743,13 @@ def test_codes_that_every_parent_has_are_levels_if_each_path_has_a_name_of_its_o
     assert reads(table, draft, table["total"].sum())
 
 
+def test_a_name_for_what_the_columns_count_leaves_the_attributes_in_rows_as_they_are():
+    table = _same_codes_in_every_parent()
+    book = draft_table(table, attributes=["tranche d'âge"]).book
+    assert (list(book.attributes), book.column) == (["sexe", "tranche d'âge"], "{tranche d'âge}")
+    assert read_counts(table, book).total() == table["total"].sum()
+
+
 def test_levels_in_the_reverse_order_are_refused_also_if_every_parent_has_the_same_codes():
     table = _same_codes_in_every_parent()
     with pytest.raises(InputError, match=r"the order may be reversed.*--levels 'u1,u2,u3'"):

@@ -70,11 +70,12 @@ def sort_columns(geography: Geography, asked: Asked) -> Sorted:
     rest = [column for name, column in geography.view.columns.items() if name not in geography.columns]
     aside: dict[str, str] = {}
     labels, numbers = [], []
+    only = any(name in geography.view.columns for name in asked.attributes)  # others are names for the cells' labels
     for column in rest:
         forced = column.name in asked.attributes or column.name in asked.words
         if column.name == asked.count:
             numbers.append(column)
-        elif reason := _no_use(column, forced=forced, only=bool(asked.attributes)):
+        elif reason := _no_use(column, forced=forced, only=only):
             aside[column.name] = reason
         elif forced or not column.is_number or _is_coded(column):
             labels.append(column)
