@@ -81,6 +81,28 @@ def test_a_municipal_table_in_latin_1_with_all_its_ornaments_is_read_as_it_is(tm
     assert read_spine(file, again).size("Bairro") == 12
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-8", "utf-8-sig"])
+def test_a_list_of_units_is_read_in_utf_8_or_in_the_encoding_of_the_table(tmp_path, encoding):
+    file, listed = tmp_path / "populacao.csv", tmp_path / "bairros.csv"
+    file.write_bytes(as_published(people()).encode("cp1252"))
+    rows = [*people()[["Região", "Município", "Bairro"]].drop_duplicates().to_numpy(), ["Sul", "Chapecó", "São João"]]
+    lines = [";".join(row) for row in (["Região", "Município", "Bairro"], *rows)]
+    listed.write_bytes("\r\n".join(lines).encode(encoding))
+    book = draft_table(file).book
+    counts = read_counts(file, book, units=listed)
+    assert counts.spine.size("Bairro") == 13  # one of them is empty
+    equal(counts, people())
+    assert read_spine(listed, book).size("Bairro") == 13
+
+
+def test_a_list_of_units_in_an_encoding_that_nothing_names_is_refused_with_both_remedies(tmp_path):
+    listed = tmp_path / "bairros.csv"
+    listed.write_bytes("Região;Município;Bairro\nSul;Chapecó;Centro\n".encode("cp1252"))
+    book = draft_table(people()).book
+    with pytest.raises(DataError, match=r"not UTF-8 text. Save it again as UTF-8; or, if a codebook describes it"):
+        read_counts(people(), book, units=listed)
+
+
 @settings(max_examples=25)
 @given(
     st.sampled_from([".", " ", "\u00a0", "'"]),

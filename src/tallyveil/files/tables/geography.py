@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,8 @@ from tallyveil._arrays import Integers
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.columns import Batch
-from tallyveil.files.tables.sources import Source, batches, column_names
+from tallyveil.files.tables.form import PLAIN, FileForm
+from tallyveil.files.tables.sources import Source, batches, column_names, is_utf8
 from tallyveil.nouns.spine import Spine, UnitNames
 
 CUTS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}  # digits of a GEOID
@@ -25,7 +27,7 @@ def read_units(units: Source | Spine, codebook: Codebook) -> Spine:
     """The spine of a public list of units: a table with the codebook's geographic columns, one row per leaf."""
     if isinstance(units, Spine):
         return units
-    paths = pa.concat_tables([named_paths(batch, codebook) for batch in batches(units)])
+    paths = pa.concat_tables([named_paths(batch, codebook) for batch in batches(units, list_form(units, codebook))])
     try:
         return with_names(spine_from_paths(paths, codebook), paths, codebook)
     except InputError as problem:
@@ -57,7 +59,15 @@ def _described(table: Source, book: Codebook) -> Iterator[Batch]:
         names = column_names(table, book.form, sheet=book.sheet)
     except DataError:
         names = []
-    return batches(table, book.form, sheet=book.sheet) if set(book.geography) <= set(names) else batches(table)
+    if set(book.geography) <= set(names):
+        return batches(table, book.form, sheet=book.sheet)
+    return batches(table, list_form(table, book))
+
+
+def list_form(units: Source, book: Codebook) -> FileForm:
+    """The form of a list of units: plain, and in the encoding that the codebook names unless it is UTF-8."""
+    named = book.form.encoding is not None and isinstance(units, str | PathLike)
+    return FileForm(encoding=book.form.encoding) if named and not is_utf8(Path(units)) else PLAIN
 
 
 def paths_of(batch: Batch, book: Codebook) -> pa.Table:

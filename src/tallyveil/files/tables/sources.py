@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from tallyveil.files.tables.form import PLAIN, FileForm, Row, formed, table_of_r
 
 Source = str | PathLike[str] | Any  # a path, an OpenTable, or a pandas, polars or Arrow table
 DELIMITERS = ",;\t|"
+_PIECE = 1 << 20  # bytes that are decoded at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,21 @@ def is_parquet(path: Path) -> bool:
     """Whether a file is a Parquet file."""
     with path.open("rb") as file:
         return file.read(4) == b"PAR1"
+
+
+def is_utf8(path: Path) -> bool:
+    """Whether a file is text in UTF-8, or none whose encoding matters."""
+    if not path.is_file() or is_workbook(path) or is_parquet(path):
+        return True
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with pa.input_stream(str(path)) as file:  # unpacks .gz
+            while piece := file.read(_PIECE):
+                decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _refuse_repeated(name: str, names: Sequence[str]) -> None:
@@ -218,8 +235,8 @@ def _reason(problem: Exception) -> str:
     text = first_line(problem)
     if "UTF8" in text or "utf-8" in text:
         return (
-            'not UTF-8 text. Name its encoding in the codebook ([file] encoding = "cp1252"), as "tallyveil codebook" '
-            "does, or save it again as UTF-8."
+            "not UTF-8 text. Save it again as UTF-8; or, if a codebook describes it, name its encoding there "
+            '([file] encoding = "cp1252"), as "tallyveil codebook" does.'
         )
     if "Expected" in text and "columns" in text:
         return (
