@@ -57,6 +57,7 @@ def test_the_file_is_a_strategy_that_protect_takes_and_nothing_is_overwritten(pl
     assert done.returncode == 0, done.stderr
     assert "every level and query" in done.stdout
     assert "rise; total@county gains most" in done.stdout
+    assert f" --units {place / 'units.csv'} --strategy {place / 'new.toml'} --plan" in done.stdout
     plan = Strategy.read(place / "new.toml")
     assert plan.levels["county"] > Fraction(4, 5)
     again = ask(place, "--weight", "total@county=1", "-o", str(place / "new.toml"))

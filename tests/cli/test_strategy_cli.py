@@ -114,6 +114,17 @@ def test_the_strategy_follows_from_names_and_units_and_no_count_is_read(land, tm
     assert texts[0] == texts[1] == texts[2]
 
 
+def test_the_next_command_names_the_data_or_the_list_of_units_that_was_given(land, tmp_path):
+    for table, words in (
+        ("units.csv", "DATA --codebook {book} --units {table}"),
+        ("counts.csv", "{table} --codebook {book}"),
+    ):
+        file = tmp_path / f"{table}.toml"
+        done = on(land, "strategy", table, "--epsilon", "1", "-o", str(file))
+        given = words.format(book=land / "book.toml", table=land / table)
+        assert done.stdout.splitlines()[-1] == f"  tallyveil protect {given} --strategy {file} --plan"
+
+
 def test_every_line_of_a_strategy_has_a_comment_and_every_query_its_noise(land, tmp_path):
     file = tmp_path / "mine.toml"
     words = ["--epsilon", "1", "--invariant", "detailed@region", "-o", str(file)]

@@ -156,7 +156,8 @@ def allocate(
         options.emit_json(allocated_as_json(made) | ({} if output is None else {"file": str(output)}))
         return
     show_allocated(made)
-    _say_next(made, output, codebook)
+    listed = "" if units is None or units.is_dir() else f" --units {units}"
+    _say_next(made, output, f"{codebook or 'CODEBOOK'}{listed}")
 
 
 def _settings(
@@ -186,7 +187,7 @@ def _settings(
     return {"weights": weights or None, "facilities": table}
 
 
-def _say_next(made: Allocated, output: Path | None, codebook: Path | None) -> None:
+def _say_next(made: Allocated, output: Path | None, inputs: str) -> None:
     from tallyveil.cli.allocate_output import conclusion
 
     typer.echo(conclusion(made))
@@ -194,7 +195,7 @@ def _say_next(made: Allocated, output: Path | None, codebook: Path | None) -> No
         typer.echo("Nothing was written. Add -o FILE for a commented strategy file.")
     else:
         typer.echo(f"{output} was written. Use it:")
-        typer.echo(f"  tallyveil protect DATA --codebook {codebook or 'CODEBOOK'} --strategy {output} --plan")
+        typer.echo(f"  tallyveil protect DATA --codebook {inputs} --strategy {output} --plan")
 
 
 def _write_plots(

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tallyveil.files.tables.codebook import Codebook
     from tallyveil.nouns.histogram import Histogram
     from tallyveil.nouns.schema import Schema
@@ -112,20 +114,39 @@ def _known_schema(strategy: Strategy) -> Schema:
     )
 
 
-def _refuse_counts(units: Path, book: Codebook) -> None:
-    """Refuse a table of people or counts as a list of units: nobody said that it is public."""
-    from tallyveil.files.tables.codebook import COUNTS, TOTALS
-    from tallyveil.files.tables.entries import wide_columns
+def is_list_of_units(table: Path, book: Codebook) -> bool:
+    """Whether a table has the codebook's geographic columns, and none of counts or attributes."""
+    from tallyveil.files.tables.geography import list_form
     from tallyveil.files.tables.sources import column_names
 
-    geography = {*book.geography, *book.levels, *book.names.values(), *book.where}
-    cells: set[str] = {*book.in_rows, *COUNTS, *TOTALS, *filter(None, (book.count, book.total))}
-    if book.layout == "wide" and book.column is not None:
-        cells |= {*wide_columns(book)}
-    found = [name for name in column_names(units) if name in cells - geography]
+    try:
+        names = column_names(table, list_form(table, book))
+    except DataError:  # titles above a table, for example: it is the one that the codebook describes
+        return False
+    return {*book.geography} <= {*names} and not _of_people(names, book)
+
+
+def _refuse_counts(units: Path, book: Codebook) -> None:
+    """Refuse a table of people or counts as a list of units: nobody said that it is public."""
+    from tallyveil.files.tables.geography import list_form
+    from tallyveil.files.tables.sources import column_names
+
+    found = _of_people(column_names(units, list_form(units, book)), book)
     if found:
         raise InputError(
             f"{units} holds counts or attributes of people (column {found[0]!r}), and shares are chosen from public "
             f"inputs. Keep only the columns {', '.join(book.geography)}, or declare the counts public: "
             f"--public-counts {units.name}."
         )
+
+
+def _of_people(names: Sequence[str], book: Codebook) -> list[str]:
+    """Those columns that hold counts or attributes of people."""
+    from tallyveil.files.tables.codebook import COUNTS, TOTALS
+    from tallyveil.files.tables.entries import wide_columns
+
+    geography = {*book.geography, *book.levels, *book.names.values(), *book.where}
+    cells: set[str] = {*book.in_rows, *COUNTS, *TOTALS, *filter(None, (book.count, book.total))}
+    if book.layout == "wide" and book.column is not None:
+        cells |= {*wide_columns(book)}
+    return [name for name in names if name in cells - geography]

@@ -60,6 +60,7 @@ def strategy(
 
       tallyveil strategy oas.csv --codebook oas.toml --preset pl94-2020-us-persons --map names.toml -o mine.toml
     """
+    from tallyveil.cli.allocate_inputs import is_list_of_units
     from tallyveil.cli.presets import print_noise, write_new
     from tallyveil.cli.strategies import parse_invariants
     from tallyveil.files.tables.codebook_toml import read_codebook
@@ -84,7 +85,8 @@ def strategy(
     for note in notes:
         typer.echo(note)
     typer.echo(f"{output} was written from names and units alone; no count was read. Edit it, then use it:")
-    typer.echo(f"  tallyveil protect DATA --codebook {codebook} --strategy {output} --plan")
+    data, units = ("DATA", f" --units {table}") if is_list_of_units(table, book) else (table, "")
+    typer.echo(f"  tallyveil protect {data} --codebook {codebook}{units} --strategy {output} --plan")
 
 
 def _made(
