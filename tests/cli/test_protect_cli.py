@@ -400,3 +400,18 @@ def test_more_steps_than_estimated_are_told_once(capsys, monkeypatch):
         for _ in range(9):
             steps.step()
     assert capsys.readouterr().err.count("3 of 3 kernels done") == 1
+
+
+def test_the_time_left_is_told_without_what_is_done_once(capsys, monkeypatch):
+    now = iter([0, 100, 100, 106, 112, 118])  # two at a time: both start slowly, then one is done every six seconds
+    monkeypatch.setattr("time.monotonic", now.__next__)
+    with Steps("batches", 7, abreast=2, terminal=False) as steps:
+        for _ in range(5):
+            steps.step()
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "1 of 7 batches done, at most 5 minutes left",
+        "3 of 7 batches done, about 24 seconds left",
+        "4 of 7 batches done, about 18 seconds left",
+        "5 of 7 batches done, about 12 seconds left",
+    ]

@@ -58,9 +58,10 @@ class Batches:
         seconds = self._seconds_per_run() * runs / cores
         _announce(seconds, so_many, remedy, long=long)
         unit = f"batches of {self.size:,} runs"
+        alone = elsewhere is None and (cores == 1 or seconds <= POOL)
         with (
-            _pool(cores, seconds=seconds) if elsewhere is None else nullcontext(elsewhere.map) as pool_map,
-            Steps(unit, total, done=self.done, resumable=self.resumable) as steps,
+            _pool(1 if alone else cores) if elsewhere is None else nullcontext(elsewhere.map) as pool_map,
+            Steps(unit, total, done=self.done, abreast=1 if alone else cores, resumable=self.resumable) as steps,
         ):
             yield pool_map, _follow(steps, total)
 
@@ -108,9 +109,9 @@ def _follow(steps: Steps, total: int) -> Callable[[int, int], None]:
 
 
 @contextmanager
-def _pool(workers: int, *, seconds: float) -> Iterator[Map]:
+def _pool(workers: int) -> Iterator[Map]:
     """The built-in map, or that of a pool of processes; waiting work is cancelled when something goes wrong."""
-    if workers == 1 or seconds <= POOL:
+    if workers == 1:
         yield map
         return
     from concurrent.futures import ProcessPoolExecutor

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 28  # bytes from which reading shows progress
 PATIENCE = 2.0  # seconds; small work that takes longer is being compiled
-TELLING = 0.1  # of the steps, after which the time left is told: the first ones include what is done once
+TELLING = 0.1  # of the steps, after which the time left is told
 
 
 class LevelProgress:
@@ -71,17 +71,29 @@ class LevelProgress:
 
 
 class Steps:
-    """Follows work that consists of equal steps, some of which may have been done before."""
+    """Follows work that consists of equal steps, some of which may have been done before.
+
+    ``abreast`` steps are made at a time. The first ones include what is done once (processes start, kernels are
+    loaded), so the time left is told from the steps after them, and until then as a bound.
+    """
 
     def __init__(
-        self, what: str, total: int, *, done: int = 0, resumable: bool = False, terminal: bool | None = None
+        self,
+        what: str,
+        total: int,
+        *,
+        done: int = 0,
+        abreast: int = 1,
+        resumable: bool = False,
+        terminal: bool | None = None,
     ) -> None:
         self._what, self._total, self._known, self._done = what, total, done, 0
+        self._abreast = max(1, min(abreast, total - done))
         self._resumable, self._ended = resumable, False
         self._terminal = sys.stderr.isatty() if terminal is None else terminal
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._started = self._reported = time.monotonic()
+        self._started = self._reported = self._begun = time.monotonic()
 
     def __enter__(self) -> Steps:
         if self._known:
@@ -104,15 +116,22 @@ class Steps:
         """Record that one more step is done; where there is no terminal, print a line every five seconds."""
         self._done = min(self._done + 1, self._total)  # the number of steps may be an estimate
         now = time.monotonic()
+        if self._done - self._known == self._abreast:
+            self._begun = now
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done, description=f"{self._done:,} of {self._total:,}")
         elif not self._ended and (now - self._reported > 5 or self._done == self._total):
             self._reported, self._ended = now, self._done == self._total
-            new = max(1, self._done - self._known)
-            left = (now - self._started) / new * (self._total - self._done)
-            told = new >= TELLING * (self._total - self._known) and self._done < self._total
-            words = f", about {human_seconds(left)} left" if told else ""
-            typer.echo(f"{self._done:,} of {self._total:,} {self._what} done{words}", err=True)
+            typer.echo(f"{self._done:,} of {self._total:,} {self._what} done{self._left(now)}", err=True)
+
+    def _left(self, now: float) -> str:
+        """The time left in words; none if too few steps are done to tell."""
+        new, left = self._done - self._known, self._total - self._done
+        if new < max(1, TELLING * (self._total - self._known)) or not left:
+            return ""
+        if new <= self._abreast:
+            return f", at most {human_seconds((now - self._started) / self._abreast * left)} left"
+        return f", about {human_seconds((now - self._begun) / (new - self._abreast) * left)} left"
 
 
 @contextmanager
