@@ -94,7 +94,8 @@ def test_evaluate_prints_tables_a_demographer_can_read(town):
         "Absolute error, in persons",
         "Error by true size",
         "Bias of totals by homogeneity",
-        "Withheld where fewer than 100 counts were compared",
+        "Withheld: the interval of a bias of fewer than 10 counts",
+        "Withheld: the empirical privacy loss of too few counts to tell it from chance: us (total);",
     ):
         assert words in done.stdout
     assert done.stdout.splitlines()[-1].startswith("r1: at level enumdist, half of the totals (median ")
@@ -183,6 +184,23 @@ def test_areas_off_the_spine_are_evaluated_beside_the_levels(town, tmp_path):
     true = truth.answer("total", level="enumdist").dense()[:, 0]
     apart = [abs(noisy[:2].sum() - true[:2].sum()), abs(noisy[2] - true[2])]
     assert next(r["value"] for r in rows if (r["level"], r["statistic"]) == ("area", "max_abs")) == max(apart)
+
+
+def test_two_areas_have_neither_a_95th_percentile_nor_an_interval_nor_one_in_twenty(town, tmp_path):
+    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "town.units.parquet")
+    codes = truth.spine.labels("enumdist")
+    areas = tmp_path / "areas.csv"
+    pd.DataFrame({"enumdist": codes[:4], "area": ["Troy", "Troy", "Ithaca", "Ithaca"]}).to_csv(areas, index=False)
+    done = ask(town, "evaluate", str(town / "r1"), "--query", "total", "--areas", str(areas))
+    lines = done.stdout.splitlines()
+    assert "Withheld: the 95th percentile of fewer than 20 counts, none of which is one in twenty." in lines
+    assert " to " not in "".join(lines[lines.index("Bias of totals by homogeneity, level area") :][:4])
+    (row,) = (line.split() for line in lines if line.startswith("area"))
+    heading = next(line for line in lines if "95th pct." in line)
+    assert row[heading.replace("median true", "true").replace("95th pct.", "p95").split().index("p95")] == "-"
+    assert "one in twenty" not in lines[-1]
+    assert lines[-1].startswith("r1: at level area, half of the 2 totals (median ")
+    assert "; the largest error is " in lines[-1]
 
 
 def test_tables_and_plots_go_to_a_new_folder_and_an_existing_one_is_refused(town, tmp_path):

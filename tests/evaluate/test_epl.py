@@ -454,3 +454,10 @@ def test_one_cluster_is_taken_as_independent_residuals_and_two_bound_next_to_not
     assert (sure.epl_low, sure.epl_high) == (0, None)
     assert "too few clusters" in sure.note
     assert "residuals come in 2 clusters, and 8 are needed" in two.note
+
+
+@pytest.mark.parametrize(("number", "tells"), [(136, False), (20_000, True)])
+def test_few_residuals_tell_nothing_about_the_loss_and_many_do(number, tells):
+    rng = np.random.default_rng(3)
+    noise = rng.geometric(1 - np.exp(-0.05), number) - rng.geometric(1 - np.exp(-0.05), number)
+    assert epl(noise).tells is tells

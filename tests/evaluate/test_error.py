@@ -215,6 +215,19 @@ def test_bias_by_homogeneity_is_the_mean_by_group():
         assert row.n == 3 * (index == row.group).sum()
 
 
+@pytest.mark.parametrize(("tracts", "has_interval"), [(9, False), (10, True)])
+def test_a_bias_of_fewer_than_ten_counts_has_no_interval(tracts, has_interval):
+    spine = Spine.from_columns({"tract": [f"{i:02}" for i in range(tracts)]}, root="land")
+    schema = Schema(attributes={"age": ["child", "adult"]})
+    unit, cell = np.arange(tracts), np.zeros(tracts, dtype=np.int64)
+    truth, released = (
+        Histogram.from_entries(spine, schema, unit=unit, cell=cell, count=50 + moved) for moved in (0 * unit, unit % 3)
+    )
+    row = bias(truth, released, level="tract").iloc[0]
+    assert (row.n, bool(row.low < row.bias < row.high)) == (tracts, has_interval)
+    assert bool(np.isnan(row.low) and np.isnan(row.high)) is not has_interval
+
+
 def test_segregation_indices_by_brute_force_within_counties():
     a, b = TRUE[:, 0].astype(float), TRUE[:, 1].astype(float)
     above = np.repeat(np.arange(PARENTS), CHILDREN)

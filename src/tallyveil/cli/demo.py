@@ -70,12 +70,15 @@ def print_errors(truth: Histogram, published: Histogram) -> None:
     """Print absolute errors of totals and of stratified counts (those above 0 in the truth or the release)."""
     from tallyveil.cli.tables import print_table
     from tallyveil.evaluate import error
+    from tallyveil.evaluate.error import shown_tail
 
     table = error(truth, published, queries=["total", STRATIFIED])
     wide = table.pivot(index=["level", "query", "n"], columns="statistic", values="value")
     wide = wide.loc[list(truth.spine.levels)].reset_index()
     wide = wide.assign(
-        median=wide.median_abs.round(), p95=wide.p95_abs.round(), exact=[f"{share:.0%}" for share in wide.share_exact]
+        median=wide.median_abs.round(),
+        p95=shown_tail(wide).round(),
+        exact=[f"{share:.0%}" for share in wide.share_exact],
     )
     headings = {"level": "level", "query": "query", "n": "counts", "median": "median", "p95": "95th percentile"}
     print_table(wide, title="Absolute error, in persons", headings=headings | {"exact": "exact"})

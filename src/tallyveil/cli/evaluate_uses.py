@@ -152,9 +152,11 @@ def show_uses(frames: dict[str, pd.DataFrame]) -> None:
 
 def _show_segregation(rows: pd.DataFrame) -> None:
     from tallyveil.cli.tables import figure, print_table
+    from tallyveil.evaluate.error import shown_tail
 
     headings = {"level": "level", "index": "index", "n": "units", "undefined": "undefined", "mean_true": "mean true"}
     headings |= {"bias": "bias", "median_abs": "median error", "p95_abs": "95th pct.", "moe90": "90% margin"}
+    rows = rows.assign(p95_abs=shown_tail(rows))
     for (query, group, other), part in rows.groupby(["query", "group", "other"], sort=False):
         print_table(part, title=f"Segregation indices, {query}: {group} and {other}", headings=headings)
     known = rows[rows.n > 0]

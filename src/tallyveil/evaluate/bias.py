@@ -25,6 +25,7 @@ from tallyveil.nouns.population import Population
 Definition = Literal["cells", "product"]
 HOMOGENEITY, SIZE = "homogeneity", "size"
 FEWEST_CLUSTERS = 10  # with fewer parents, units are treated as independent
+ENOUGH_FOR_INTERVAL = 10  # counts: a mean of fewer gets no interval, because their spread is mostly chance
 
 
 def bias(
@@ -62,7 +63,7 @@ def bias(
     DataFrame
         ``level``, ``query``, ``by``, ``group``, ``n``, ``bias``, ``standard_error``, ``low``, ``high``. Siblings share
         an error, so standard errors treat parents (and replicates), not units, as independent; with fewer than ten
-        parents, units.
+        parents, units. ``low`` and ``high`` are missing for a mean of fewer than ten counts.
 
     Examples
     --------
@@ -118,7 +119,7 @@ def homogeneity(
 def mean_by(
     compared: Residuals, group: Integers, names: list[str] | None, *, by: str, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """The mean residual of each group, with its interval; groups without residuals are left out."""
+    """The mean residual of each group, with its interval if it has enough counts; empty groups are left out."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence must be between 0 and 1. Got {confidence!r} instead.")
     groups = int(group.max(initial=-1)) + 1
@@ -126,6 +127,7 @@ def mean_by(
     mean = np.bincount(group, weights=compared.value, minlength=groups) / np.maximum(n, 1)
     spread, clusters = _standard_errors(compared, group, mean, n)
     reach = stats.t.ppf((1 + confidence) / 2, np.maximum(clusters - 1, 1)) * spread
+    reach[n < ENOUGH_FOR_INTERVAL] = np.nan
     kept = np.flatnonzero(n)
     return pd.DataFrame(
         {

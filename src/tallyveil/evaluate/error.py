@@ -25,6 +25,7 @@ from tallyveil.nouns.population import Population
 from tallyveil.nouns.schema import DETAILED, TOTAL, Schema
 
 STATISTICS = ("median_abs", "mean_abs", "p95_abs", "max_abs", "rmse", "bias", "share_exact")
+ENOUGH_FOR_TAIL = 20  # counts: of fewer, none is one in twenty
 
 
 def error(
@@ -249,3 +250,12 @@ def _frame(compared: Residuals, figures: dict[str, float], *, n: int) -> pd.Data
 
 def _standard_error(figures: Sequence[float]) -> float:
     return float(np.std(figures, ddof=1) / np.sqrt(len(figures)))
+
+
+def shown_tail(table: pd.DataFrame) -> pd.Series[float]:
+    """The column ``p95_abs`` of a table with ``n``, missing where too few counts have one; 0 where all are exact.
+
+    >>> shown_tail(pd.DataFrame({"n": [1, 19, 20], "p95_abs": [0.0, 7.5, 7.5]})).tolist()
+    [0.0, nan, 7.5]
+    """
+    return table.p95_abs.mask((table.n < ENOUGH_FOR_TAIL) & (table.p95_abs > 0))

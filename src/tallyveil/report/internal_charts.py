@@ -16,8 +16,9 @@ HEIGHT = 240
 
 
 def error_grid(table: pd.DataFrame, levels: Sequence[str]) -> Any:
-    """Median and 95th percentile of the absolute error by level and query."""
-    label = [f"{people(row.median_abs)} ({people(row.p95_abs)})" for row in table.itertuples()]
+    """Median and, where it is known, 95th percentile of the absolute error by level and query."""
+    tails = ["" if tail != tail else f" ({people(tail)})" for tail in table.p95_abs]
+    label = [f"{people(median)}{tail}" for median, tail in zip(table.median_abs, tails, strict=True)]
     return grid(table.assign(label=label), levels=levels, value="median_abs", words="median error")
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 
 from tallyveil.errors import InputError
-from tallyveil.evaluate.bias import bias
+from tallyveil.evaluate.bias import ENOUGH_FOR_INTERVAL, bias
 from tallyveil.evaluate.compare import like_a_sample
-from tallyveil.evaluate.error import error
+from tallyveil.evaluate.error import ENOUGH_FOR_TAIL, error, shown_tail
 from tallyveil.evaluate.evaluation import Evaluation, evaluation
 from tallyveil.evaluate.residuals import residuals
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED, TOTAL
-from tallyveil.release.certificate_page import figures, number, percent
+from tallyveil.release.certificate_page import number, percent
 from tallyveil.release.release import Release
 from tallyveil.report import internal_charts as charts
 from tallyveil.report.exhibit import Exhibit, people
@@ -29,8 +29,6 @@ from tallyveil.risk.scan.saved import ReleaseNoise, check_counts_match
 from tallyveil.risk.scan.scan import scan
 
 ENOUGH = 20  # units of a level that is compared with samples
-FEWEST = 10  # units of a group whose bias is drawn
-FEWEST_IN_INTERVAL = 5  # counts whose mean gets an interval
 STANDS_OUT = 0.02  # by which a unit's posterior exceeds the average
 POINTS = 400  # of a curve that is drawn
 MOST_EXPOSED = 15  # units that are listed
@@ -66,6 +64,7 @@ def _errors(result: Evaluation, expected: Expected) -> Exhibit:
     table = result.error.pivot_table(index=["level", "query", "n"], columns="statistic", values="value", sort=False)
     table = table.reset_index().merge(result.median_true)
     table.columns.name = None
+    table = table.assign(p95_abs=shown_tail(table))
     leaf = expected.totals.level.iloc[-1]
     own = table[(table.level == leaf) & (table["query"] == TOTAL)].iloc[0]
     headings = {"level": "level", "query": "counts by", "n": "counts", "median_true": "median true count"}
@@ -73,13 +72,13 @@ def _errors(result: Evaluation, expected: Expected) -> Exhibit:
     return Exhibit(
         key="measured-errors",
         title="How far are published counts from the truth?",
-        says=f"Half of the totals at level {leaf} are off by {people(own.median_abs)} people or more, and one in "
-        f"twenty by {people(own.p95_abs)} or more.",
+        says=_error_words(own, leaf),
         alt="A grid with a row for each kind of count and a column for each level, with the median and the 95th "
         "percentile of the absolute error.",
         definition="The error is the published minus the true count. Cells show the median of its absolute "
         "value, and in "
-        "brackets its 95th percentile, over the counts that are not zero in the truth or in the release.",
+        "brackets its 95th percentile, over the counts that are not zero in the truth or in the release. Fewer than "
+        f"{ENOUGH_FOR_TAIL} counts have no 95th percentile.",
         chart=charts.error_grid(table, list(expected.totals.level)),
         table=table,
         headings=headings,
@@ -87,17 +86,26 @@ def _errors(result: Evaluation, expected: Expected) -> Exhibit:
     )
 
 
+def _error_words(own: Any, level: str) -> str:
+    if own.n < ENOUGH_FOR_TAIL:
+        return f"The largest error of the {number(int(own.n))} totals at level {level} is {people(own.max_abs)} people."
+    return (
+        f"Half of the totals at level {level} are off by {people(own.median_abs)} people or more, and one in twenty by "
+        f"{people(own.p95_abs)} or more."
+    )
+
+
 def _bias_section(truth: Histogram, release: Release, result: Evaluation) -> Section:
     leaf = truth.spine.leaf
-    by_empty = result.bias[(result.bias.level == leaf) & result.bias.low.notna() & (result.bias.n >= FEWEST)]
-    by_size = _with_intervals(bias(truth, release, level=leaf, by="size"))
-    shown = by_size[by_size.low.notna() & (by_size.n >= FEWEST)]
+    by_empty = result.bias[(result.bias.level == leaf) & result.bias.low.notna()]
+    by_size = bias(truth, release, level=leaf, by="size")
+    shown = by_size[by_size.low.notna()]
     exhibits, words = [], []
     headings = {"group": "group", "n": "counts", "bias": "bias", "low": "95% interval from", "high": "to"}
     what = (
         "The bias is the mean of published minus true totals, with its 95% interval; siblings share errors, so parents "
     )
-    what += f"are the independent units. Groups of fewer than {FEWEST} are not drawn."
+    what += f"are the independent units. Groups of fewer than {ENOUGH_FOR_INTERVAL} are not drawn."
     if len(by_empty) > 1:
         exhibits.append(
             Exhibit(
@@ -107,7 +115,7 @@ def _bias_section(truth: Histogram, release: Release, result: Evaluation) -> Sec
                 alt=f"Dots with intervals: the bias of totals at level {leaf} by the number of empty cells of a unit.",
                 definition=f"The homogeneity of a unit is the number of its cells that are empty in the truth. {what}",
                 chart=charts.bias_chart(by_empty, "empty cells of a unit (homogeneity)", numbers=True),
-                table=_with_intervals(result.bias),
+                table=result.bias,
                 headings={"level": "level", **headings, "group": "empty cells"},
                 internal=True,
             )
@@ -129,11 +137,6 @@ def _bias_section(truth: Histogram, release: Release, result: Evaluation) -> Sec
     if not exhibits:
         words.append(f"Too few groups of units at level {leaf} have enough units to compare their biases.")
     return Section(key="bias", title="Bias", words=words, exhibits=exhibits)
-
-
-def _with_intervals(table: pd.DataFrame) -> pd.DataFrame:
-    """Biases with intervals only where they are means of enough counts to have one."""
-    return table.assign(**{name: table[name].where(table.n >= FEWEST_IN_INTERVAL) for name in ("low", "high")})
 
 
 def _bias_words(rows: pd.DataFrame, level: str, of: str) -> str:
@@ -161,19 +164,18 @@ def _signed(value: float) -> str:
 
 def _loss_section(result: Evaluation) -> Section:
     title = "Empirical privacy loss"
-    known = {place: loss for place, loss in result.losses.items() if loss.undefined is None}
+    known = {place: loss for place, loss in result.losses.items() if loss.tells}
     if not known:
-        reasons = "; ".join(dict.fromkeys(str(loss.undefined) for loss in result.losses.values()))
-        return Section(key="loss", title=title, words=[f"It is not defined for any of the counts: {reasons}."])
+        return Section(key="loss", title=title, words=["Too few counts were compared to tell it from chance."])
     level = list(known)[-1][0]
     query = DETAILED if (level, DETAILED) in known else next(q for place, q in known if place == level)
     loss = known[level, query]
     curve = loss.curve.iloc[:: max(1, len(loss.curve) // POINTS)]
     assert loss.epl is not None
-    known_maximum = "" if loss.corrected is None else figures(loss.corrected)
-    moved = known_maximum not in ("", figures(loss.epl))
+    known_maximum = "" if loss.corrected is None else f"{loss.corrected:.2g}"
+    moved = known_maximum not in ("", f"{loss.epl:.2g}")
     corrected = f" ({known_maximum} corrected for the noise of a maximum)" if moved else ""
-    theory = "" if loss.theory is None else f" The noise alone has {figures(loss.theory)}."
+    theory = "" if loss.theory is None else f" The noise alone has {loss.theory:.2g} (dashed)."
     return Section(
         key="loss",
         title=title,
@@ -184,7 +186,7 @@ def _loss_section(result: Evaluation) -> Section:
             Exhibit(
                 key="loss-curve",
                 title=f"Log ratio of errors one person apart: {query} at level {level}",
-                says=f"The largest log ratio is {figures(loss.epl)}{corrected}.{theory}",
+                says=f"The largest log ratio is {loss.epl:.2g}{corrected}.{theory}",
                 alt="A line of the log ratio by the size of the error, with its simultaneous 95% band.",
                 definition="For each error x, the logarithm of how much more frequent x is than x + 1 among the "
                 "errors of "

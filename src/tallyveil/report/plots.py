@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from tallyveil.errors import InputError
+from tallyveil.evaluate.error import ENOUGH_FOR_TAIL
 
 INK, BLUE, ORANGE, GREY = "#222222", "#0072b2", "#d55e00", "#999999"  # distinguishable for colour-blind readers
 WIDTH, HEIGHT = 420, 260
@@ -31,9 +32,13 @@ def altair() -> Any:
 
 
 def error_plot(table: pd.DataFrame, *, title: str = "") -> Any:
-    """Absolute error by level: the median as a dot, up to the 95th percentile as a line; a panel for each query."""
+    """Absolute error by level: the median as a dot, up to the 95th percentile as a line; a panel for each query.
+
+    Fewer counts than have a 95th percentile get no line.
+    """
     alt = altair()
-    wide = table[table.statistic.isin(["median_abs", "p95_abs"])]
+    few = (table.n < ENOUGH_FOR_TAIL) & (table.statistic == "p95_abs")
+    wide = table[table.statistic.isin(["median_abs", "p95_abs"])].assign(value=table.value.mask(few))
     keys = ["level", "query"] + (["release"] if "release" in wide else [])
     wide = wide.pivot_table(index=keys, columns="statistic", values="value", sort=False).reset_index()
     levels = list(dict.fromkeys(table.level))
@@ -45,7 +50,8 @@ def error_plot(table: pd.DataFrame, *, title: str = "") -> Any:
     base = alt.Chart(wide).encode(**place)
     scale = alt.Scale(type="symlog", constant=1)
     ticks = alt.Axis(values=TICKS, labelOverlap=True, format=",d")
-    line = base.mark_rule(strokeWidth=2).encode(
+    line = base.transform_filter("isValid(datum.p95_abs)").mark_rule(strokeWidth=2)
+    line = line.encode(
         x=alt.X("median_abs:Q", scale=scale, axis=ticks, title="absolute error, persons (median to 95th percentile)"),
         x2="p95_abs:Q",
     )

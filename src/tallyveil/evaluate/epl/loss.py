@@ -83,6 +83,11 @@ class EmpiricalLoss:
     note: str = NOTE
     curve: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(np.zeros((0, 4)), columns=CURVE), repr=False)
 
+    @property
+    def tells(self) -> bool:
+        """Whether the residuals bound the loss from above: by a corrected maximum, or by an interval with two ends."""
+        return self.corrected is not None or self.epl_high is not None
+
     def as_json(self) -> Mapping[str, Any]:
         """The figures by name, without the curve."""
         names = ("epl", "median", "epl_low", "epl_high", "n", "corrected", "theory", "search_range")
