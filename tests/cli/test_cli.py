@@ -306,3 +306,8 @@ def test_a_lack_of_memory_is_one_line(monkeypatch):
     done = run("cite")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == ("tallyveil: there is not enough memory. Use a machine with more, or a smaller table.\n")
+
+
+def test_help_leaves_the_breaking_of_lines_to_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "lies in one value of the coarser one. Column names can be in any language." in run("codebook", "-h").stdout

@@ -46,6 +46,7 @@ from tallyveil.cli import (
     uncertainty,
     verify,
 )
+from tallyveil.cli.help_text import unwrap_help
 from tallyveil.cli.stderr import keep_stderr
 from tallyveil.errors import InputError, TallyveilError, one_line
 
@@ -110,6 +111,7 @@ app.command("account")(account.account)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(presets.app, name="presets", no_args_is_help=True)
 app.command("cite")(cite.cite)
+unwrap_help(app)
 
 
 def _print_version(wanted: bool) -> None:
