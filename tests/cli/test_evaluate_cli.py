@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from command_line import Done, run
-from tallyveil.cli.sweep import conclusion
+from tallyveil.cli.sweep import _show, conclusion
 from tallyveil.evaluate import error, funds, funds_by_group, segregation, survey
 from tallyveil.files import read_counts, read_release
 from tallyveil.report import plots
@@ -294,6 +294,16 @@ def test_the_conclusion_of_a_sweep_compares_the_same_counts():
     table = pd.DataFrame(rows, columns=["level", "query", "budget", "rmse", "epl"]).assign(allocation="a", unit="rho")
     words = "smallest RMSE of age at block: 5 (a, rho 2); smallest privacy loss: 0.2 (a, rho 1)"
     assert conclusion(table) == words
+
+
+def test_the_table_of_a_sweep_fits_a_hundred_columns_and_says_what_its_columns_are(capsys):
+    row = {"allocation": "equal shares", "unit": "epsilon", "budget": 0.25, "level": "enumdist", "query": "votingage"}
+    figures = {"median_abs": 10.25, "rmse": 1234.5, "bias": -1.234, "small_bias": -12.34, "epl": 0.1234}
+    _show(pd.DataFrame([{**row, **figures, "fraction": 0.15, "risk": 1.234, "replicates": 4}]))
+    printed = capsys.readouterr().out
+    assert max(len(line.rstrip()) for line in printed.splitlines()) <= 100
+    assert " 15% " in printed
+    assert "R is an intruder's average posterior divided by a prior of 1/2" in printed
 
 
 def test_a_sweep_writes_one_table_and_goes_on_when_asked_for_more(town, tmp_path):

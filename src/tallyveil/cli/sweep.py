@@ -223,11 +223,18 @@ def _show(table: pd.DataFrame) -> None:
 
     unit = str(table.unit.iloc[0])
     headings = {"allocation": "allocation", "budget": unit, "level": "level", "query": "query"}
-    more = {"median_abs": "median error", "rmse": "RMSE", "bias": "bias", "small_bias": "bias, 1 to 10"}
-    rest = {"epl": "privacy loss", "fraction": "like a sample of", "risk": "risk"}
+    more = {"median_abs": "median", "rmse": "RMSE", "bias": "bias", "small_bias": "of 1-10"}
+    rest = {"epl": "loss", "sample": "sample", "risk": "R"}
     runs = int(table.replicates.iloc[0])
     pooled = "one run each" if runs == 1 else f"{runs} runs each, pooled"
-    print_table(table, title=f"Error, loss and risk ({pooled})", headings=headings | more | rest)
+    table = table.assign(sample=["-" if share != share else f"{share:.0%}" for share in table.fraction.astype(float)])
+    print_table(table, title=f"Error, privacy loss and risk ({pooled})", headings=headings | more | rest)
+    typer.echo(
+        "Median, RMSE and bias are errors in persons; of 1-10 is the bias of true counts from 1 to 10.\n"
+        "Loss is the empirical privacy loss, and sample the fraction of the sample that is nearest in\n"
+        "error and loss. R is an intruder's average posterior divided by a prior of 1/2, before\n"
+        "post-processing: 1 means that nothing is learned.\n"
+    )
 
 
 def conclusion(table: pd.DataFrame) -> str:
