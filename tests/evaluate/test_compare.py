@@ -2,11 +2,12 @@
 
 from fractions import Fraction
 
+import pandas as pd
 import pytest
 
 from tallyveil import Histogram, Strategy, protect
 from tallyveil.errors import InputError
-from tallyveil.evaluate.compare import FRACTIONS, like_a_sample
+from tallyveil.evaluate.compare import FRACTIONS, Likeness, like_a_sample
 from tallyveil.evaluate.likeness_interval import distance
 from tallyveil.evaluate.sweep import Trial, sweep, trials
 from tallyveil.mechanisms.sampling import sample
@@ -47,6 +48,22 @@ def test_a_sample_is_like_a_sample_of_its_own_size(people, percent):
     assert told["low"] <= percent / 100 <= told["high"] <= told["low"] + 0.2
     assert told["table"][0]["method"] == "release"
     assert told["table"][0]["fraction"] is None
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(5, "like a sample of 50%, "), (9, "no sample is like it; the nearest is one of 50%, ")]
+)
+def test_a_release_far_from_every_sample_is_not_called_like_the_nearest(error, said):
+    rows = [
+        {"method": method, "fraction": fraction, "median_abs": median, "epl": 0.2}
+        for method, fraction, median in (
+            *(("release", None, error), ("sample", 0.25, 7)),
+            *(("sample", 0.5, 5.5), ("sample", 0.75, 3)),
+        )
+    ]
+    table = pd.DataFrame(rows).assign(distance=[distance(rows[0], row) for row in rows])
+    like = Likeness(level="block", query="total", table=table, fraction=0.5, low=0.4, high=0.6)
+    assert like.words().startswith(f"counts of 'total' at level 'block': {said}90% interval 40% to 60% (median error ")
 
 
 def test_several_releases_are_compared_with_as_many_samples(people):

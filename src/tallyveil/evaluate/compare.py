@@ -8,6 +8,7 @@ the units that were compared and with the samples that were drawn.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -30,6 +31,7 @@ from tallyveil.nouns.population import Population
 FRACTIONS = tuple(Fraction(step, 20) for step in range(1, 20))  # 5%, 10%, ..., 95%
 SAMPLES = 4  # of each fraction: a single one may by chance be far from what samples are like
 WIDE = 0.4  # an interval this wide says that the comparison cannot tell
+FAR = math.log(1.5)  # distance beyond which the nearest sample is not like the release: together, a factor of 1.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,6 +83,8 @@ class Likeness:
         if not self.tells:
             return f"{of}: too few units to tell which sample it is like, anything from {between} ({figures})"
         interval = f"{CONFIDENCE:.0%} interval {between}"
+        if near.distance > FAR and not self._beyond():
+            return f"{of}: no sample is like it; the nearest is one of {100 * self.fraction:g}%, {interval} ({figures})"
         return f"{of}: like a sample of {100 * self.fraction:g}%{self._beyond()}, {interval} ({figures})"
 
     def _beyond(self) -> str:
