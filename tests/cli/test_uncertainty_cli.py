@@ -51,7 +51,7 @@ def test_margins_are_printed_and_put_beside_the_counts_and_the_release_still_hol
     done = run(folder)
     assert "2 of 2 re-runs done" in done.stderr
     assert "Margins of error, in persons, from 2 re-runs" in done.stdout
-    assert "No bias is larger than the standard deviation of the noise, so none can be told from 0." in done.stdout
+    assert "No bias in the re-runs is larger than the standard deviation of the noise." in done.stdout
     assert done.stdout.splitlines()[-1].startswith("At level tract, about nine in ten totals are within ")
     assert "noise and post-processing only. Errors of the census itself" in done.stdout
     assert "computed from the release alone: no budget was spent" in done.stdout

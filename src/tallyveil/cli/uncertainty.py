@@ -225,9 +225,12 @@ def _show(margins: Margins | PublishedMargins, notes: list[str]) -> None:
     for note in notes:
         typer.echo(note)
     if not is_biased:
-        typer.echo("No bias is larger than the standard deviation of the noise, so none can be told from 0.")
+        typer.echo(
+            "No bias in the re-runs is larger than the standard deviation of the noise. Smaller ones are unreliable "
+            "and not shown."
+        )
     elif known.isna().any():
-        typer.echo("A bias smaller than the standard deviation of the noise cannot be told from 0 and is not shown.")
+        typer.echo("A bias smaller than the standard deviation of the noise is unreliable and not shown.")
 
 
 def _conclusion(margins: Margins | PublishedMargins) -> str:
