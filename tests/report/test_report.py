@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from report_town import BLOCKS, SPINE, digits_of, town, town_release, words_of, write_areas
 
@@ -18,6 +19,7 @@ from tallyveil.blue.published import published_margins
 from tallyveil.errors import DataError, FolderError, InputError
 from tallyveil.files.release_folder.margin_columns import write_margins
 from tallyveil.release.reader_words import NINE_IN_TEN
+from tallyveil.report import internal_charts
 from tallyveil.report.expected import expected_of, nine_in_ten
 from tallyveil.report.geojson import read_shapes
 from tallyveil.report.internal_exhibits import measured_totals
@@ -439,4 +441,22 @@ def test_the_first_screen_says_how_many_counts_of_groups_are_smaller_than_their_
     assert expected.precise["age"].sum() == there.sum()
     words = words_of(report_html(release))
     assert "Counts of groups are less certain: " in words
-    assert "in a block, zeros aside, are smaller than their margin." in words
+    assert f"{smaller / there.sum():.0%} of the counts by age in a block, zeros aside, are smaller" in words
+    assert f"Share of the counts that are smaller than their margin: {smaller / there.sum():.0%} by age" in words
+
+
+def test_homogeneity_has_ticks_at_whole_numbers_of_cells_alone():
+    rows = pd.DataFrame({"group": [6, 7], "n": [90, 12], "bias": [0.1, 2.0], "low": [-1.0, -3.0], "high": [1.0, 7.0]})
+    drawn = internal_charts.bias_chart(rows, "empty cells", numbers=True).to_dict()
+    axes = [layer["encoding"]["x"]["axis"] for layer in drawn["layer"] if "x" in layer["encoding"]]
+    assert [axis["values"] for axis in axes] == [[6, 7], [6, 7]]
+
+
+def test_the_name_of_the_release_and_those_of_samples_do_not_cover_each_other():
+    fraction = [0.05, 0.25, 0.5, 0.75, 0.95]
+    median, loss = [10.0, 4.0, 2.0, 1.3, 0.5], [0.14, 0.24, 0.4, 0.7, 1.9]
+    samples = pd.DataFrame({"method": "sample", "fraction": fraction, "median_abs": median, "epl": loss})
+    own = pd.DataFrame({"method": ["release"], "fraction": [None], "median_abs": [9.0], "epl": [0.27]})
+    known = pd.concat([own, samples], ignore_index=True).astype({"fraction": float})
+    assert internal_charts._named_samples(known).fraction.tolist() == [0.05, 0.5, 0.75, 0.95]
+    assert internal_charts._is_above(known)

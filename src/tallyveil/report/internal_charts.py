@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tallyveil.report.exhibit import people, records
@@ -13,6 +14,12 @@ from tallyveil.report.plots import altair
 from tallyveil.report.theme import BAND, ERROR, INK, MEASURED, PAPER, PLACE, SOFT, people_axis
 
 HEIGHT = 240
+FEW_TICKS = 20
+FROM_TO = (  # a class of large sizes in two lines
+    "length(datum.label) > 9 ? split(replace(datum.label, ' - ', ' -\\n'), '\\n') : datum.label"
+)
+NAMED = (0.05, 0.25, 0.5, 0.75, 0.95)  # samples whose fraction is written beside them
+NEAR = (0.35, 0.1)  # of width and height: a fraction this near the release would cover its name
 
 
 def error_grid(table: pd.DataFrame, levels: Sequence[str]) -> Any:
@@ -25,7 +32,7 @@ def error_grid(table: pd.DataFrame, levels: Sequence[str]) -> Any:
 def bias_chart(rows: pd.DataFrame, title: str, *, numbers: bool) -> Any:
     """Bias by group, with intervals."""
     alt = altair()
-    axis = alt.Axis(tickMinStep=1, grid=False) if numbers else alt.Axis(labelAngle=-30, grid=False)
+    axis = _whole_numbers(rows["group"]) if numbers else alt.Axis(labelAngle=0, labelExpr=FROM_TO, grid=False)
     kind = {"scale": alt.Scale(zero=False, nice=False, padding=12)} if numbers else {}
     base = alt.Chart(alt.Data(values=records(rows))).encode(
         x=alt.X(f"group:{'Q' if numbers else 'N'}", sort=None, title=title, axis=axis, **kind),
@@ -41,6 +48,14 @@ def bias_chart(rows: pd.DataFrame, title: str, *, numbers: bool) -> Any:
     lines = base.mark_rule(color=MEASURED, strokeWidth=2).encode(y=alt.Y("low:Q", title="bias, people"), y2="high:Q")
     dots = base.mark_point(filled=True, size=70, opacity=1, color=MEASURED).encode(y="bias:Q")
     return (zero + lines + dots).properties(height=HEIGHT)
+
+
+def _whole_numbers(values: pd.Series[int]) -> Any:
+    """An axis with ticks at whole numbers alone, at every one where they are few."""
+    alt = altair()
+    low, high = int(values.min()), int(values.max())
+    ticks = {"values": list(range(low, high + 1))} if high - low < FEW_TICKS else {"tickMinStep": 1}
+    return alt.Axis(**ticks, format="d", grid=False, labelOverlap=True)
 
 
 def loss_chart(curve: pd.DataFrame, theory: float | None) -> Any:
@@ -80,7 +95,8 @@ def sample_chart(table: pd.DataFrame) -> Any:
         ],
     )
     samples, own = (alt.Data(values=records(known[known.method == name])) for name in ("sample", "release"))
-    named = alt.Data(values=records(known[known.fraction.isin([0.05, 0.25, 0.5, 0.75, 0.95])]))
+    named = alt.Data(values=records(_named_samples(known)))
+    own_name = {"dy": -14} if _is_above(known) else {"dx": -4, "dy": 16, "align": "right"}
     beside = {"dx": 9, "dy": -8, "align": "left"}
     layers = [
         base.mark_line(color=SOFT).encode(order="fraction:Q").properties(data=samples),
@@ -90,11 +106,25 @@ def sample_chart(table: pd.DataFrame) -> Any:
         .properties(data=named),
         base.mark_text(**beside, color=INK).encode(text="sample:N").properties(data=named),
         base.mark_point(filled=True, color=ERROR, size=130, opacity=1).properties(data=own),
-        base.mark_text(dx=-10, align="right", fontWeight="bold", color=INK)
-        .encode(text="sample:N")
-        .properties(data=own),
+        base.mark_text(**own_name, fontWeight="bold", color=INK).encode(text="sample:N").properties(data=own),
     ]
     return alt.layer(*layers).properties(height=300)
+
+
+def _named_samples(known: pd.DataFrame) -> pd.DataFrame:
+    """The samples to name: some, without those so near the release that the names would overlap."""
+    place = np.log(known[["median_abs", "epl"]].to_numpy(dtype=np.float64))
+    reach = np.maximum(np.ptp(place, axis=0), 1e-9)
+    own = place[(known.method == "release").to_numpy()][0]
+    is_near = (np.abs(place - own) < reach * NEAR).all(axis=1)
+    return known[known.fraction.isin(NAMED) & ~is_near]
+
+
+def _is_above(known: pd.DataFrame) -> bool:
+    """Whether the release lies above the line of the samples, so that its name has room above it."""
+    own = known[known.method == "release"].iloc[0]
+    samples = known[known.method == "sample"].sort_values("median_abs")
+    return bool(own.epl >= np.interp(own.median_abs, samples.median_abs, samples.epl))
 
 
 def posterior_chart(rows: pd.DataFrame) -> Any:

@@ -32,6 +32,7 @@ ENOUGH = 20  # units of a level that is compared with samples
 STANDS_OUT = 0.02  # by which a unit's posterior exceeds the average
 POINTS = 400  # of a curve that is drawn
 MOST_EXPOSED = 15  # units that are listed
+LEAST_TIES = 0.01  # of the people, about whom an intruder cannot decide
 SAME = 1e-3  # posteriors that differ by less are drawn at the same place
 AFTER = {"before": "expected over the noise", "after": "given the noise that was drawn"}
 
@@ -279,12 +280,13 @@ def _posteriors(found: Scan, level: str) -> Exhibit:
     rows = found.posteriors[found.posteriors.level == level]
     own = found.levels[found.levels.level == level].iloc[0]
     given = int(own.certain) if "certain" in own else 0
+    undecided = f" and cannot decide about {own.tie:.0%}" if own.tie >= LEAST_TIES else ""
     away = f" {number(given)} people are given away with certainty." if given else ""
     return Exhibit(
         key="posteriors",
         title=f"What an intruder believes about each person, at level {level}",
         says=f"From even odds, the intruder becomes {percent(own.posterior)} sure on average, and guesses right for "
-        f"{percent(own.right_decision)} of the people.{away}",
+        f"{percent(own.right_decision)} of the people{undecided}.{away}",
         alt=f"A histogram of people by the intruder's posterior, at level {level}.",
         definition="The posterior is the probability that the person is counted in their own cell, given the "
         "noisy counts "
@@ -321,6 +323,12 @@ def _units(found: Scan) -> Exhibit:
             f"the units at level {level}, these have the most people who are alone in their cell."
         )
         alt = "Bars: the number of people who are alone in their cell, in the units that have the most."
+    elif largest - float(finest.posterior.min()) < SAME:
+        says = (
+            f"At level {level}, {len(finest)} or more units have the largest posterior, {percent(largest)}. These are "
+            f"{len(finest)} of them."
+        )
+        alt = "Dots: the largest posterior in some of the most exposed units, the same in all of them."
     else:
         says = f"Of the units at level {level}, these have the largest posteriors; the largest is {percent(largest)}."
         alt = "Dots: the largest posterior in each of the most exposed units."

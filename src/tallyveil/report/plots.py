@@ -70,7 +70,7 @@ def bias_plot(table: pd.DataFrame, *, title: str = "", fewest: int = 10) -> Any:
     number = pd.api.types.is_numeric_dtype(known["group"])
     by = str(table["by"].iloc[0])
     axis = {"homogeneity": "homogeneity index (number of empty cells of a unit)"}.get(by, by)
-    whole = {"axis": alt.Axis(tickMinStep=1), "scale": alt.Scale(padding=12, nice=False)} if number else {}
+    whole = {"axis": alt.Axis(tickMinStep=1), "scale": alt.Scale(padding=12, nice=False, zero=False)} if number else {}
     x = alt.X(f"group:{'Q' if number else 'N'}", title=axis, sort=None, **whole)
     base = alt.Chart(known)
     zero = base.mark_rule(color=GREY, strokeDash=[4, 3]).encode(y=alt.datum(0))

@@ -16,10 +16,6 @@ from tallyveil.report.precision_exhibits import exceeded, fit_levels, level_word
 
 TWO_PLACES = math.sqrt(2)  # the margin of a difference of two independent counts, in margins of one
 LEAST_TOLD = 0.05  # of the counts of an attribute, that are smaller than their margin
-IN_TEN = (
-    *("", "one in ten", "two in ten", "three in ten", "four in ten", "half of the"),
-    *("six in ten", "seven in ten", "eight in ten", "nine in ten", "nearly all"),
-)
 PIECES = 100  # places that are added up to an area, for an example
 
 
@@ -59,9 +55,8 @@ def _groups_are_less_certain(expected: Expected) -> str:
     worst = max(of, key=of.__getitem__, default=None)
     if worst is None or of[worst] < LEAST_TOLD:
         return ""
-    share = IN_TEN[max(round(10 * of[worst]), 1)]
     return (
-        f" Counts of groups are less certain: {share} counts by {plain(worst)} in "
+        f" Counts of groups are less certain: {of[worst]:.0%} of the counts by {plain(worst)} in "
         f"{a(expected.totals.level.iloc[-1])}, zeros aside, are smaller than their margin."
     )
 
