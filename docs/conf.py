@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 from tallyveil import __version__
 
 project = "tallyveil"
-author = "The tallyveil developers"
+author = project_copyright = "The tallyveil developers"
 release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath"]  # formulas between dollars

@@ -107,8 +107,8 @@ FIGURES = (
         name="sample",
         title="Which sample is it like?",
         words="Error and loss of the release beside those of simple random samples ([compare](evaluate.md)).",
-        command="tallyveil compare town.parquet release --level county --query total \\\n    -o comparison",
-        made="comparison/*county*.svg",
+        command="tallyveil compare town.parquet release --level enumdist --query total \\\n    -o comparison",
+        made="comparison/*enumdist*.svg",
     ),
     Figure(
         name="budgets",
