@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from os import PathLike
 from typing import Any, Literal, final
 
@@ -310,6 +310,17 @@ class Strategy:
 
     def noise(self, level: str, query: str, *, level_share: Fraction | None = None) -> Geometric | DiscreteGaussian:
         """Return the noise of a query at a level. ``level_share`` replaces the level's share, for one unit."""
+        place = level, query, level_share
+        if place not in self._noises:
+            self._noises[place] = self._noise(level, query, level_share)
+        return self._noises[place]
+
+    @cached_property
+    def _noises(self) -> dict[tuple[str, str, Fraction | None], Geometric | DiscreteGaussian]:
+        """The noises that were asked for: a run on a small tree asks a hundred times for a dozen of them."""
+        return {}
+
+    def _noise(self, level: str, query: str, level_share: Fraction | None) -> Geometric | DiscreteGaussian:
         measured = self.written(level, query)
         share = (self.levels[level] if level_share is None else level_share) * self.queries[level][measured]
         changes = 2 if self.neighbours == "replace-one" else 1  # counts of one query that change, by 1 each
