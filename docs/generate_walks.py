@@ -3,7 +3,8 @@
 A page names the files it needs in a comment (``<!-- files: examples/messy/schools.csv -->``). Its ``console`` blocks
 are run in order in one empty folder. Lines that begin with ``$`` are commands, which may go on after a backslash in
 lines that begin with ``>``. What follows is what they print, without the lines about progress. A page that is up to
-date is not changed by this script; a test checks that.
+date is not changed; one that shows something else is written again, and the script fails so that it is read and
+committed. Numbers may differ a little: another machine may round a few counts otherwise.
 """
 
 from __future__ import annotations
@@ -41,6 +42,25 @@ def made(text: str, execute: Execute) -> str:
         return BLOCK.sub(lambda block: f"```console\n{_ran(block[1], execute, Path(folder))}```", text)
 
 
+def is_shown(text: str, printed: str) -> bool:
+    """Whether a page shows what its commands print: the same words, and numbers that differ by little."""
+    mine, theirs = words_of(text), words_of(printed)
+    return len(mine) == len(theirs) and all(map(_alike, mine, theirs))
+
+
+def words_of(text: str) -> list[str | float]:
+    """The words of a text, numbers and percentages as numbers; sizes of files depend on versions of libraries."""
+    text = re.sub(r"[\d.]+ MB", "MB", text)
+    number = re.compile(r"[\d,]+%?")
+    return [float(w.rstrip("%").replace(",", "")) if number.fullmatch(w) else w for w in text.split()]
+
+
+def _alike(mine: str | float, theirs: str | float) -> bool:
+    if isinstance(mine, str) or isinstance(theirs, str):
+        return mine == theirs
+    return abs(theirs - mine) <= max(0.2 * abs(mine), 3)
+
+
 def in_a_shell(command: str, folder: Path) -> str:
     """What a command prints when it is run as a reader would."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -61,11 +81,16 @@ def _tidy(output: str) -> str:
     return f"{text}\n" if text else ""
 
 
-def main() -> None:
-    """Bring all pages up to date."""
+def main() -> str | None:
+    """Bring all pages up to date; returns what to do about those that were not."""
+    changed = []
     for path in pages():
-        path.write_text(made(path.read_text(), in_a_shell))
+        shown = path.read_text()
+        if not is_shown(shown, printed := made(shown, in_a_shell)):
+            path.write_text(printed)
+            changed.append(str(path.relative_to(DOCS.parent)))
+    return f"{', '.join(changed)}: written again. Read what the commands print now, and commit it." if changed else None
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
