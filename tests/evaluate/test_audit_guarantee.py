@@ -184,7 +184,7 @@ def test_no_audit_of_20_000_runs_a_side_exceeds_what_is_declared(case):
 @pytest.mark.parametrize("case", CASES)
 def test_few_runs_do_not_exceed_what_is_declared_either(case):
     run, people, other, proven = case()
-    assert not audited(run, people, other, proven=proven, runs=200).exceeds
+    assert not audited(run, people, other, proven=proven, runs=100).exceeds
 
 
 # -- the old faults are found ------------------------------------------------------------------------------------------
@@ -217,8 +217,8 @@ def bounded() -> tuple[Protected, Histogram, Histogram]:
 
 def test_comparing_the_data_with_bounds_that_neighbours_may_break_is_found():
     run, people, other = bounded()
-    assert audited(replace(run, looks=True), people, other, proven=1, runs=200).exceeds
-    assert not audited(run, people, other, proven=1, runs=200).exceeds
+    assert audited(replace(run, looks=True), people, other, proven=1, runs=100).exceeds
+    assert not audited(run, people, other, proven=1, runs=100).exceeds
 
 
 @pytest.mark.slow
