@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
@@ -16,6 +17,7 @@ SPINE = tv.Spine.from_columns({"county": [block[0] for block in BLOCKS], "block"
 SCHEMA = tv.Schema(attributes={"age": ["child", "adult"], "home": ["house", "flat"]})
 
 
+@cache
 def town() -> tv.Histogram:
     """Blocks of every size, with many small ones; some are empty."""
     rng = np.random.default_rng(7)
@@ -24,6 +26,7 @@ def town() -> tv.Histogram:
     return tv.Histogram.from_entries(SPINE, SCHEMA, unit=unit, cell=cell, count=count[unit, cell])
 
 
+@cache
 def town_release(*, measurements: bool = True, **budget) -> tv.Release:
     strategy = tv.Strategy.default(SPINE, SCHEMA, **(budget or {"rho": 1}))
     kept = {"measurements": None} if measurements else {}

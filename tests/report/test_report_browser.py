@@ -89,8 +89,15 @@ def test_the_browser_itself_refuses_what_a_page_would_load(browser, pages):
     close(one)
 
 
-@pytest.mark.parametrize("audience", ["public", "internal"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("scheme", "audience"),
+    [
+        ("light", "public"),
+        ("dark", "internal"),
+        pytest.param("light", "internal", marks=pytest.mark.slow),
+        pytest.param("dark", "public", marks=pytest.mark.slow),
+    ],
+)
 def test_axe_finds_no_serious_fault(browser, pages, audience, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     one = opened(browser, pages[audience], scheme=scheme, width=NARROW if scheme == "dark" else WIDE)
@@ -159,7 +166,7 @@ def test_charts_are_seen_without_scripts(browser, pages):
     close(one)
 
 
-@pytest.mark.parametrize("paper", ["A4", "Letter"])
+@pytest.mark.parametrize("paper", ["A4", pytest.param("Letter", marks=pytest.mark.slow)])
 def test_paper_has_the_charts_and_an_internal_report_says_so_on_every_page(browser, pages, tmp_path, paper):
     if shutil.which("pdftotext") is None:
         pytest.skip("pdftotext is not installed (apt-get install poppler-utils)")
