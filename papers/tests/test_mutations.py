@@ -55,20 +55,22 @@ def noise_with(monkeypatch, change):
     monkeypatch.setattr(unit_answers, "draw", draw)
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        lambda noise, *_: 1.1 * noise,
-        lambda noise, *_: 0.9 * noise,
-        lambda noise, *_: noise + 20,
-        lambda noise, *_: np.abs(noise),
-        lambda noise, level, _: 1.1 * noise if level == 0 else noise,
-        lambda noise, level, _: 1.1 * noise if level == 3 else noise,
-        lambda noise, _, query: 1.1 * noise if query == 0 else noise,
-        lambda noise, *_: np.clip(noise, -500, 500),
-        lambda noise, *_: np.sign(noise),
+        pytest.param(lambda noise, *_: 1.1 * noise, id="1.1 times", marks=SLOW),
+        pytest.param(lambda noise, *_: 0.9 * noise, id="0.9 times"),
+        pytest.param(lambda noise, *_: noise + 20, id="shifted"),
+        pytest.param(lambda noise, *_: np.abs(noise), id="size", marks=SLOW),
+        pytest.param(lambda noise, level, _: 1.1 * noise if level == 0 else noise, id="nation"),
+        pytest.param(lambda noise, level, _: 1.1 * noise if level == 3 else noise, id="districts", marks=SLOW),
+        pytest.param(lambda noise, _, query: 1.1 * noise if query == 0 else noise, id="one query"),
+        pytest.param(lambda noise, *_: np.clip(noise, -500, 500), id="clipped"),
+        pytest.param(lambda noise, *_: np.sign(noise), id="signs", marks=SLOW),
     ],
-    ids=["1.1 times", "0.9 times", "shifted", "size", "nation", "districts", "one query", "clipped", "signs"],
 )
 def test_other_noise_than_declared_differs(monkeypatch, change):
     noise_with(monkeypatch, change)

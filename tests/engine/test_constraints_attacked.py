@@ -58,15 +58,19 @@ def limits_of(case: Case) -> RunLimits:
     )
 
 
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(range(160), id="some"), pytest.param(range(160, 400), id="the others", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("crowded", [False, True])
-def test_any_run_is_refused_before_noise_for_a_reason_or_keeps_every_constraint(crowded):
+def test_any_run_is_refused_before_noise_for_a_reason_or_keeps_every_constraint(crowded, seeds):
     seen = Counter()
-    for seed in range(400):
+    for seed in seeds:
         case = random_case(np.random.default_rng(seed), crowded=crowded)
         seen[outcome(case, seed)] += 1
         seen["optimised"] += case.optimised is not None
     assert min(seen[how] for how in ("kept", "refused", "not on this spine", "optimised")) >= 5
-    assert seen["relaxed"] >= (4 if crowded else 0)
+    assert seen["relaxed"] >= (2 if crowded else 0)
 
 
 def test_what_the_data_keep_is_never_refused_by_the_program_that_does_not_see_them():
