@@ -59,18 +59,17 @@ def limits_of(case: Case) -> RunLimits:
 
 
 @pytest.mark.parametrize(
-    "seeds",
-    [pytest.param(range(160), id="some"), pytest.param(range(160, 400), id="the others", marks=pytest.mark.slow)],
+    ("seeds", "few"), [pytest.param(160, 2, id="some"), pytest.param(400, 5, id="all", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("crowded", [False, True])
-def test_any_run_is_refused_before_noise_for_a_reason_or_keeps_every_constraint(crowded, seeds):
+def test_any_run_is_refused_before_noise_for_a_reason_or_keeps_every_constraint(crowded, seeds, few):
     seen = Counter()
-    for seed in seeds:
+    for seed in range(seeds):
         case = random_case(np.random.default_rng(seed), crowded=crowded)
         seen[outcome(case, seed)] += 1
         seen["optimised"] += case.optimised is not None
-    assert min(seen[how] for how in ("kept", "refused", "not on this spine", "optimised")) >= 5
-    assert seen["relaxed"] >= (2 if crowded else 0)
+    assert min(seen[how] for how in ("kept", "refused", "not on this spine", "optimised")) >= few
+    assert seen["relaxed"] >= (few - 1 if crowded else 0)
 
 
 def test_what_the_data_keep_is_never_refused_by_the_program_that_does_not_see_them():
