@@ -121,6 +121,16 @@ def test_without_a_strategy_the_default_is_used_and_an_invariant_is_kept(town, t
     assert run("verify", str(tmp_path / "r")).returncode == 0
 
 
+@pytest.mark.parametrize(("epsilon", "cautioned"), [("20", False), ("30", True)])
+def test_an_epsilon_that_promises_nothing_is_called_so(town, tmp_path, epsilon, cautioned):
+    done = protect(town, "--epsilon", epsilon, "-o", str(tmp_path / "r"))
+    assert done.returncode == 0, done.stderr
+    assert ("Such an epsilon promises nothing" in done.stderr) == cautioned
+    page = " ".join((tmp_path / "r" / "certificate.html").read_text().split())
+    assert ("could then be more than a trillion times more or less likely" in page) == cautioned
+    assert ("would then have been at most 486 million times more or less likely" in page) != cautioned
+
+
 def test_units_taken_from_the_data_are_stamped(town, tmp_path):
     done = protect(town, "--epsilon", "1", "-o", str(tmp_path / "r"), units=False)
     assert "stamped: units from data: not covered by the guarantee" in done.stderr

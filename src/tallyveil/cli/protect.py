@@ -273,7 +273,7 @@ def announce(
 def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     """Print where the release is and what it guarantees."""
     from tallyveil.privacy.budget import up_to_digits
-    from tallyveil.release.reader_words import covered
+    from tallyveil.release.reader_words import NO_PROMISE, covered
 
     assert release.certificate is not None
     certificate = release.certificate.to_json()
@@ -291,6 +291,12 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     reasons = ", ".join(stamp.partition(":")[0] for stamp in declared["stamps"])
     what = f"Protected, but stamped ({reasons})" if reasons else "Protected"
     typer.echo(f"{what}: epsilon {up_to_digits(guarantee['epsilon'], 4)}{at}, {held}.", err=True)
+    if guarantee["epsilon"] > NO_PROMISE:
+        typer.echo(
+            "Such an epsilon promises nothing: an observer can become practically certain of a person's record. For "
+            "publication, use a smaller one (see docs/how-to/choose_a_budget.md).",
+            err=True,
+        )
 
 
 def _exceptions(relaxed: int, gap: float | None) -> str:

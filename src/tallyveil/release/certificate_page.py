@@ -22,6 +22,7 @@ from tallyveil.release.canonical import canonical_bytes, certificate_digest, par
 from tallyveil.release.declare import SEEDED
 from tallyveil.release.reader_words import (
     NINE_IN_TEN,
+    NO_PROMISE,
     chance,
     exact_in_words,
     listed,
@@ -142,7 +143,7 @@ def factor(epsilon: float) -> str:
     >>> factor(0.1), factor(1.0), factor(17.1), factor(1e9)
     ('1.11', '2.72', '27 million', 'more than a trillion')
     """
-    if epsilon > math.log(1e12):
+    if epsilon > NO_PROMISE:
         return "more than a trillion"
     value = math.exp(epsilon)
     for size, word in ((1e9, "billion"), (1e6, "million")):
@@ -173,7 +174,7 @@ def page_template(name: str, package: str = "tallyveil.release") -> Template:
         "uncovered": uncovered,
         "stamp_in_words": stamp_in_words,
     }
-    environment.globals |= {"nine_in_ten": NINE_IN_TEN, "seeded": SEEDED}
+    environment.globals |= {"nine_in_ten": NINE_IN_TEN, "no_promise": NO_PROMISE, "seeded": SEEDED}
     return environment.get_template(name)
 
 

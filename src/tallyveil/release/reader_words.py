@@ -96,15 +96,18 @@ def _counts_of(query: str) -> str:
     return query if query == "total" else f"counts by {listed(query.split(' * '))}"
 
 
+NO_PROMISE = math.log(1e12)  # an epsilon above which a guarantee promises nothing: an observer can become certain
+
+
 def most_certain(epsilon: float) -> str:
     """How sure an observer can become who considered two possibilities equally likely: e^epsilon / (1 + e^epsilon).
 
     >>> most_certain(0.1), most_certain(1.0), most_certain(17.15), most_certain(60.0)
     ('52.5%', '73.2%', '99.999997%', 'practically 100%')
     """
-    doubt = 1 / (1 + math.exp(min(epsilon, 700.0)))
-    if doubt < 1e-12:
+    if epsilon > NO_PROMISE:
         return "practically 100%"
+    doubt = 1 / (1 + math.exp(epsilon))
     places = max(1, -math.floor(math.log10(doubt)) - 2)
     return f"{math.ceil((1 - doubt) * 10 ** (places + 2)) / 10**places:.{places}f}%"
 
