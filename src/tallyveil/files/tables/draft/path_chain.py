@@ -69,7 +69,7 @@ def _numbered_chain(view: View, ordered: Sequence[Column]) -> list[Column]:
                 chain[-1] = column
         elif not chain or nest(column, _as_column(path)).holds:
             chain, path = [*chain, column], longer
-        elif _is_code_like(column) and _is_numbered_within(view, path, column, longer):
+        elif _is_code_like(column) and _is_numbered_within(view, chain[-1], path, column, longer):
             chain, path, begins_again = [*chain, column], longer, True
     return chain if begins_again else []
 
@@ -78,7 +78,7 @@ def _is_code_like(column: Column) -> bool:
     return column.is_code or is_code_name(column.name) or (column.is_number and is_place(column.name))
 
 
-def _is_numbered_within(view: View, path: Integers, column: Column, longer: Integers) -> bool:
+def _is_numbered_within(view: View, above: Column, path: Integers, column: Column, longer: Integers) -> bool:
     """Whether each parent has the first ones of a column's codes, and these are no labels that every unit has."""
     if column.missing:
         return False
@@ -91,7 +91,8 @@ def _is_numbered_within(view: View, path: Integers, column: Column, longer: Inte
     holes = int((last - many).sum())
     crossed = _CROSSED_PLACES if is_place(column.name) else _CROSSED
     differ = len(first) <= crossed * len(many) * column.size
-    return holes <= _HOLES * len(first) and (differ or _have_names(view, column, longer))
+    named = _have_names(view, column, longer) and view.position(above.name) < view.position(column.name)
+    return holes <= _HOLES * len(first) and (differ or named)  # names alone do not tell which of two is the parent
 
 
 def _have_names(view: View, code: Column, path: Integers) -> bool:
