@@ -53,6 +53,7 @@ def of_files(place: Path) -> Setting:
     return Setting(replicates=RUNS, seed=SEED, ipums=place / "EXT1940USCB.dat", mdf=place / "mdf")
 
 
+@pytest.mark.slow
 def test_every_figure_of_every_item_comes_out_as_from_the_arrays(place, town, monkeypatch):
     monkeypatch.setattr(petti_runs, "FRACTIONS", (0.05, 0.5, 0.95))
     monkeypatch.setattr(petti_census, "NATION_SIZE", PERSONS)

@@ -24,6 +24,7 @@ def test_the_2020_strategy_is_shown_with_the_papers_words():
     assert printed.stdout.endswith("epsilon 0.74. This is an average before post-processing, not a guarantee.\n")
 
 
+@pytest.mark.slow
 def test_a_target_is_simulated_with_and_without_invariants_in_a_folder_that_can_be_resumed(town, tmp_path):
     folder = tmp_path / "found"
     words = ["risk", "empirical", *town, "--rho", "1", "--invariant", "total@county", *CHILD, "-o", str(folder)]

@@ -109,6 +109,7 @@ def test_progress_is_told_as_on_one_machine(cluster):
     assert len(there) > 5
 
 
+@pytest.mark.slow
 def test_the_runs_of_an_audit_are_the_same_on_a_cluster(cluster):
     people = town(3)
     moved = Histogram.from_entries(
