@@ -111,8 +111,9 @@ def _damage_work(work: Path, random: Random) -> None:
         if what == "break":
             path.write_bytes(broken(path.read_bytes(), random))
             continue
-        if what == "swap" and files:
-            path.write_bytes(random.choice(files).read_bytes())
+        others = [file for file in files if file.is_file()]
+        if what == "swap" and others:
+            path.write_bytes(random.choice(others).read_bytes())
             continue
         path.unlink()
         if what == "folder":

@@ -20,6 +20,7 @@ import pyarrow.parquet
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError
+from tallyveil.files.parquet import UNREADABLE
 from tallyveil.files.release_folder.layout import MARGIN, level_name, level_part, query_columns
 from tallyveil.files.release_folder.margin_columns import MarginsBySize
 from tallyveil.files.tables.columns import first_line
@@ -228,7 +229,7 @@ def saved_margins(path: Path, units: int) -> dict[str, Integers]:
     try:
         names = [name for name in pyarrow.parquet.read_schema(path).names if name.endswith(MARGIN)]
         table = pyarrow.parquet.read_table(path, columns=names)
-    except (pa.ArrowException, OSError) as problem:
+    except UNREADABLE as problem:
         raise DataError(f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy the folder again.") from None
     if names and table.num_rows != units:
         raise DataError(f"{path}: {table.num_rows:,} rows for {units:,} units. Copy the folder again.")

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from tallyveil._arrays import Integers
 from tallyveil.errors import FolderError, InputError
 from tallyveil.files.atomic import replacing_together
+from tallyveil.files.parquet import UNREADABLE
 from tallyveil.files.release_folder.certificate_file import certificate_bytes, read_certificate
 from tallyveil.files.release_folder.layout import (
     CERTIFICATE,
@@ -179,7 +180,7 @@ def _rewrite(path: Path, target: Path, level: str, columns: Mapping[str, tuple[s
                     piece = _with_margins(pa.Table.from_batches([batch]), level, columns, margins, first=first)
                     writer.write_table(piece.cast(kinds))
                     first += batch.num_rows
-    except pa.ArrowException as problem:
+    except UNREADABLE as problem:
         raise FolderError(
             f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy the folder again."
         ) from None

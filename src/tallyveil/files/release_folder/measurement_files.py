@@ -20,6 +20,7 @@ import pyarrow.parquet
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import FolderError
+from tallyveil.files.parquet import UNREADABLE
 from tallyveil.files.tables.columns import first_line
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.histogram import Histogram
@@ -177,7 +178,7 @@ class FileValues(SavedValues):
 def _open(path: Path) -> pyarrow.parquet.ParquetFile:
     try:
         file = pyarrow.parquet.ParquetFile(path)
-    except (pa.ArrowException, OSError) as problem:
+    except UNREADABLE as problem:
         raise FolderError(f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy it again.") from None
     names = file.schema_arrow.names
     kind = file.schema_arrow.field("value").type if names.count("value") == 1 else None
@@ -191,7 +192,7 @@ def _values(path: Path, read: Callable[[], pa.Table]) -> Integers:
     """The values that are read; a file that is damaged further on, or has gaps, is refused."""
     try:
         column = read().column("value")
-    except (pa.ArrowException, OSError) as problem:
+    except UNREADABLE as problem:
         raise FolderError(f"{path}: cannot be read as Parquet ({first_line(problem)}). Copy it again.") from None
     if column.null_count:
         raise FolderError(f"{path}: {column.null_count:,} values are missing. Copy it again.")

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from tallyveil._workers import workers_ahead
+from tallyveil.files.parquet import UNREADABLE, check_columns
 from tallyveil.files.release_folder.findings import BrokenError
 from tallyveil.files.release_folder.manifest import Sealed
 from tallyveil.files.tables.columns import decoded, first_line
@@ -80,7 +81,9 @@ def checked_table(folder: Sealed, name: str, columns: Callable[[list[str]], pa.S
     try:
         file = pyarrow.parquet.ParquetFile(folder.read(name))
         schema, frame = file.schema_arrow, file.metadata
-    except (pa.ArrowException, OSError) as problem:
+        for group in range(frame.num_row_groups):
+            check_columns(file, group)
+    except UNREADABLE as problem:
         raise BrokenError(f"{name}: cannot be read as Parquet ({first_line(problem)})") from None
     expected = columns if isinstance(columns, pa.Schema) else columns(schema.names)
     if schema.names != expected.names:

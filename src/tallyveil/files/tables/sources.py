@@ -20,6 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from tallyveil.errors import DataError
+from tallyveil.files.parquet import UNREADABLE, check_columns
 from tallyveil.files.tables.columns import Batch, first_line
 from tallyveil.files.tables.excel import cell_text, is_workbook, read_sheet
 from tallyveil.files.tables.form import PLAIN, FileForm, Row, formed, table_of_rows
@@ -125,10 +126,13 @@ def _pieces(name: str, pieces: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
     try:
         for piece in pieces:
             _refuse_repeated(name, piece.schema.names)
+            _check_dictionaries(piece)
             rows = np.arange(before, before + piece.num_rows)
             yield Batch(name=name, table=_plain_text(pa.Table.from_batches([piece])), rows=rows)
             before += piece.num_rows
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError, UnicodeDecodeError) as problem:
+    except MemoryError:  # pyarrow's is an ArrowException too, but the file is sound
+        raise
+    except UNREADABLE as problem:
         raise DataError(f"{name}: {_reason(problem)}") from None
 
 
@@ -181,11 +185,26 @@ def _plain_text(table: pa.Table) -> pa.Table:
 def _parquet(path: Path, size: int) -> Iterator[pa.RecordBatch]:
     with pyarrow.parquet.ParquetFile(path) as file:
         texts = {field.name for field in file.schema_arrow if pa.types.is_string(field.type)}
-        groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)][:1]
-        columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+        columns = _first_columns(file)
     coded = [column.path_in_schema for column in columns if column.has_dictionary_page]  # codes and labels that repeat
     with pyarrow.parquet.ParquetFile(path, read_dictionary=texts.intersection(coded)) as file:
         yield from _record_batches(file, size)
+
+
+def _first_columns(file: pyarrow.parquet.ParquetFile) -> list[pyarrow.parquet.ColumnChunkMetaData]:
+    """How the columns of the first row group are stored."""
+    if not file.num_row_groups:
+        return []
+    check_columns(file, 0)
+    group = file.metadata.row_group(0)
+    return [group.column(number) for number in range(group.num_columns)]
+
+
+def _check_dictionaries(piece: pa.RecordBatch) -> None:
+    """Refuse a column with places outside its dictionary, as a damaged file has: they are not checked when used."""
+    for column in piece.columns:
+        if pa.types.is_dictionary(column.type):
+            column.validate(full=True)
 
 
 def _record_batches(file: pyarrow.parquet.ParquetFile, size: int) -> Iterator[pa.RecordBatch]:
