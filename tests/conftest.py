@@ -14,7 +14,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 def pytest_configure(config):
     """Forget kernels compiled from older sources, once: not in the processes that pytest-xdist starts."""
     if not hasattr(config, "workerinput"):
-        from tallyveil.protection.kernels import forget_stale_kernels
+        from tallyveil.engine.kernels import forget_stale_kernels
 
         forget_stale_kernels()
 

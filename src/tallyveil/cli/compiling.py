@@ -15,7 +15,7 @@ def compile_() -> None:
 
       tallyveil compile
     """
-    from tallyveil.protection.kernels import kernels_are_compiled
+    from tallyveil.engine.kernels import kernels_are_compiled
 
     if kernels_are_compiled():
         typer.echo("The kernels are compiled already.", err=True)
@@ -27,7 +27,7 @@ def compile_first() -> None:
     """Compile the kernels unless that has been done, and show how far it is."""
     import time
 
-    from tallyveil.protection.kernels import ABOUT, compile_kernels, kernels_are_compiled
+    from tallyveil.engine.kernels import ABOUT, compile_kernels, kernels_are_compiled
     from tallyveil.runs.progress import Steps
 
     if kernels_are_compiled():

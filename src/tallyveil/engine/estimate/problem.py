@@ -17,6 +17,7 @@ from tallyveil._arrays import Bools, Floats, Integers
 from tallyveil.engine.estimate.fista import Goal
 from tallyveil.engine.estimate.reductions import AskedArrays, LimitArrays, NestArrays, Solutions, solve_nests
 from tallyveil.engine.estimate.supports import add_rows, places, support_rows
+from tallyveil.engine.kernels import compile_elsewhere
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 
 GAP, DISTANCE = 1e-6, 0.05  # a solve ends when both are proved: relative to max(1, optimum), and in persons
@@ -220,6 +221,7 @@ def _solve_fast(
     most = [np.where(limit.most >= UNLIMITED, np.inf, limit.most).astype(np.float64) for limit in limits]
     limit_first = np.cumsum([len(one.reshape(-1)) for one in least])[: len(limits)]
     gap, distance, steps = wanted
+    compile_elsewhere()
     solve_nests(
         NestArrays(
             _whole(nests.child_start),
