@@ -13,10 +13,12 @@ ROWS = [
     [
         *(
             "nouns.codes",
+            "nouns.sorted_paths",
             "nouns.spine",
             "nouns.schema",
             "nouns.counts_kernels",
             "nouns.counts",
+            "nouns.paged_counts",
             "nouns.histogram",
             "nouns.estimates",
             "nouns.tables",

@@ -1,11 +1,12 @@
 """The geographic tree, against trees of plain tuples."""
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from brute_force import columns, patient, refused, trees, units
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallyveil.errors import TallyveilError
@@ -351,3 +352,33 @@ def test_rows_in_order_stay_in_order_and_children_that_are_apart_are_refused():
         Spine.from_columns(
             {"state": ["44", "09", "44"], "county": ["44007", "09001", "44001"]}, root="us", in_order=True
         )
+
+
+@given(st.lists(st.text("aé1/ ", min_size=1, max_size=4), min_size=1, max_size=30, unique=True))
+def test_the_identifying_bytes_of_codes_are_their_letters_one_code_after_another(codes):
+    spine = Spine.from_columns({"block": codes}, root="town")
+    written = [code.encode() for code in sorted(codes, key=str.encode)]
+    assert list(spine.canonical_bytes())[3:6] == [
+        b"block", np.array([len(code) for code in written], "<i4").tobytes(), b"".join(written),
+    ]  # fmt: skip
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_a_tree_built_piece_by_piece_is_the_tree_of_the_whole_list(data):
+    paths = data.draw(st.lists(st.tuples(*[st.sampled_from(["1", "2", "22", "3"])] * 3), min_size=1, max_size=15))
+    if data.draw(st.booleans()):
+        paths = sorted(set(paths))
+    rows = [[f"{a}", f"{a}/{b}", f"{a}/{b}/{c}"] for a, b, c in paths]
+    columns = {level: [row[i] for row in rows] for i, level in enumerate(("county", "tract", "block"))}
+    cuts = [0, *sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3))), len(rows)]
+    whole = [np.array(column, "S") for column in columns.values()]
+    pieces = [[column[first:last] for column in whole] for first, last in pairwise(cuts)]
+    tree = Spine.from_sorted(list(columns), pieces, root="us")
+    by_bytes = [[code.encode() for code in row] for row in rows]
+    if by_bytes == sorted(by_bytes) and len(set(paths)) == len(paths):
+        assert tree is not None
+        assert tree == Spine.from_columns(columns, root="us")
+        assert tree.own == {}
+    else:
+        assert tree is None

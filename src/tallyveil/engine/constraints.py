@@ -133,10 +133,9 @@ def check_counts(
     ``limits`` are the ones declared for the levels of the histogram's own spine (``declared_limits``).
     """
     spine, schema = histogram.spine, histogram.schema
-    closed = np.flatnonzero(~possible[histogram.leaves.cell])
-    if len(closed):
-        unit = int(np.searchsorted(histogram.leaves.start, closed[0], side="right")) - 1
-        cell = schema.query("detailed").labels()[int(histogram.leaves.cell[closed[0]])]
+    closed = histogram.leaves.first_in(~possible)
+    if closed is not None:
+        unit, cell = closed[0], schema.query("detailed").labels()[closed[1]]
         code = bytes(spine.codes[-1][unit]).decode()
         raise InputError(f"{whose}: {spine.leaf} {code!r} counts people in {cell!r}, which a constraint says is empty.")
     for level, counts in histogram.by_level():

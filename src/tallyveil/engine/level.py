@@ -21,6 +21,7 @@ from tallyveil.engine.pieces import KeptPieces, Piece, collect, joined
 from tallyveil.engine.relax import conflict_in_words, relaxed_parents
 from tallyveil.engine.rounding.rounding import round_nests
 from tallyveil.engine.run_limits import RunLimits
+from tallyveil.engine.set_aside import AsidePiece, SetAside
 from tallyveil.errors import EndedAfterNoise
 from tallyveil.nouns.counts import Counts
 from tallyveil.release.solved import Relaxed, Solved
@@ -60,30 +61,34 @@ def solve_level(
     run: Run,
     report: Progress,
     kept: KeptPieces | None = None,
+    aside: SetAside | None = None,
 ) -> tuple[Counts, Solved]:
     """The counts of a level from those of the level above, and how they were found.
 
     Pieces in which a parent leaves its children no way to keep their constraints are not solved at first. The failsafe
     changes such parents one after another, so that the result does not depend on the order of the work, and the pieces
-    of all parents involved are solved again. ``kept`` has pieces of an interrupted run, and keeps those of this one.
+    of all parents involved are solved again. ``kept`` has pieces of an interrupted run, and keeps those of this one;
+    ``aside`` takes the pieces that should not stay in memory.
     """
     answers.prepare(level, run)
     work = Level(answers, level, above, limits, kept)
     spans = work.spans()
-    pieces: dict[Span, Piece] = {}
-    conflicting = work.solve_pieces(spans, pieces, run, report)
+    pieces: dict[Span, Piece | AsidePiece] = {}
+    put = (lambda piece: piece) if aside is None else aside.put
+    conflicting = work.solve_pieces(spans, pieces, put, run, report)
     relaxed: list[tuple[int, Relaxed]] = []
     if conflicting and failsafe:
         above, relaxed = relaxed_parents(limits, level, above, conflicting, answers.measurements.strategy)
         work = replace(work, above=above, relaxed=True)
         parents = {parent for parent, _ in [*conflicting, *relaxed]}
         again = [span for span in spans if any(span[0] <= parent < span[1] for parent in parents)]
-        conflicting = work.solve_pieces(again, pieces, run, report)
+        conflicting = work.solve_pieces(again, pieces, put, run, report)
     if conflicting:
         raise EndedAfterNoise(
             f"{conflict_in_words(limits, level, *conflicting[0])} Loosen a constraint, or use the failsafe."
         )
-    counts, how = joined([pieces[span] for span in spans], answers.measurements.schema.cells)
+    join: Callable[..., tuple[Counts, Solved]] = joined if aside is None else aside.joined
+    counts, how = join([pieces[span] for span in spans], answers.measurements.schema.cells)
     return counts, replace(how, relaxed=tuple(record for _, record in relaxed))
 
 
@@ -112,13 +117,21 @@ class Level:
         return [(int(first), int(last)) for first, last in zip([0, *ends[:-1]], ends, strict=True)]
 
     def solve_pieces(
-        self, spans: Sequence[Span], pieces: dict[Span, Piece], run: Run, report: Progress
+        self,
+        spans: Sequence[Span],
+        pieces: dict[Span, Piece | AsidePiece],
+        put: Callable[[Piece], Piece | AsidePiece],
+        run: Run,
+        report: Progress,
     ) -> list[tuple[int, Conflict]]:
-        """Solve the pieces of some spans into ``pieces``; returns the parents that leave their children no way out."""
+        """Solve the pieces of some spans into ``pieces``; returns the parents that leave their children no way out.
+
+        ``put`` says what is held of a finished piece.
+        """
         conflicting: list[tuple[int, Conflict]] = []
         for span, outcome in zip(spans, run(self.kept_or_solved, spans), strict=True):
             if isinstance(outcome, Piece):
-                pieces[span] = outcome
+                pieces[span] = put(outcome)
                 report(self.level, sum(piece.parents for piece in pieces.values()), len(self.first_child) - 1)
             else:
                 conflicting += outcome

@@ -54,10 +54,14 @@ def joined(pieces: Sequence[Piece], cells: int) -> tuple[Counts, Solved]:
         count=np.concatenate([piece.count for piece in pieces]),
         cells=cells,
     )
-    accounts = [piece.solved for piece in pieces]
+    return counts, account([piece.solved for piece in pieces])
+
+
+def account(accounts: Sequence[Solved]) -> Solved:
+    """One account of a level, from those of its pieces."""
     sums = ("parents", "copied", "empty", "fast", "general", "informed", "flows", "programs")
     worst = ("gap", "distance", "violation")
-    return counts, Solved(
+    return Solved(
         level=accounts[0].level,
         **{name: sum(getattr(account, name) for account in accounts) for name in sums},
         **{name: max(getattr(account, name) for account in accounts) for name in worst},

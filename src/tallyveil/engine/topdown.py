@@ -18,6 +18,7 @@ from tallyveil.engine.level import Progress, solve_level, solve_root
 from tallyveil.engine.nests import root_nest
 from tallyveil.engine.pieces import KeptPieces
 from tallyveil.engine.run_limits import RunLimits, run_limits
+from tallyveil.engine.set_aside import SetAside
 from tallyveil.engine.tree_answers import answers_of
 from tallyveil.errors import EndedAfterNoise, InputError, LostCluster, TallyveilError
 from tallyveil.nouns.facilities import Facilities
@@ -35,6 +36,7 @@ def topdown(
     run: Run = map,
     progress: Progress | None = None,
     kept: KeptPieces | None = None,
+    aside: SetAside | None = None,
 ) -> tuple[Histogram, tuple[Solved, ...]]:
     """Return the protected counts and how each level was solved, from measurements alone.
 
@@ -56,6 +58,8 @@ def topdown(
     kept
         Where finished pieces of levels are kept, so that an interrupted run does not solve them again. The result does
         not depend on it.
+    aside
+        Where the counts of the leaves wait if they should not fill memory. The release then reads them from there.
 
     Raises
     ------
@@ -74,7 +78,8 @@ def topdown(
         solved = [how]
         report(spine.levels[0], 1, 1)
         for level in spine.levels[1:]:
-            counts, how = solve_level(answers, level, counts, limits, failsafe, run, report, kept)
+            finest = aside if level == spine.leaf else None
+            counts, how = solve_level(answers, level, counts, limits, failsafe, run, report, kept, finest)
             solved.append(how)
         release = Histogram(spine=spine, schema=schema, leaves=counts, stamps=measurements.stamps)
         published = release if limits.optimised is None else limits.optimised.restored(release)

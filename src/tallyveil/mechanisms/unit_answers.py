@@ -92,14 +92,12 @@ class NoisyAnswers(Secret):
     def sent(self, level: str, first: int, last: int) -> SentAnswers:
         """The answers about some units of a level, from ``first`` up to ``last``, made ready to travel."""
         whole = self._levels[level]
-        start = whole.truth.start[first : last + 1]
-        entries = slice(int(start[0]), int(start[-1]))
-        truth = Counts(
-            start=start - start[0], cell=whole.truth.cell[entries], count=whole.truth.count[entries],
-            cells=whole.truth.cells,
-        )  # fmt: skip
         parts = {name: getattr(whole, name) for name in whole.__dataclass_fields__ if name != "stream"}
-        parts |= {"truth": truth, "first": whole.first + first, "spans": whole.spans[first:last]}
+        parts |= {
+            "truth": whole.truth.part(first, last),
+            "first": whole.first + first,
+            "spans": whole.spans[first:last],
+        }
         return SentAnswers(parts, whole.stream.travelling_key())
 
 

@@ -18,6 +18,7 @@ from tallyveil.errors import DataError
 
 Codes = NDArray[np.bytes_]
 SEPARATOR = b"/"  # between the codes of a path
+_LETTERS = 1 << 22  # that are looked at together
 
 
 def as_codes(level: str, column: ArrayLike) -> Codes:
@@ -49,6 +50,19 @@ def as_codes(level: str, column: ArrayLike) -> Codes:
 def code_text(code: Any) -> str:
     """Return one code as text."""
     return str(code) if isinstance(code, str) else bytes(code).decode()
+
+
+def letters_of(codes: Codes, lengths: Integers) -> bytes:
+    """Return all codes as one text, without anything between them.
+
+    >>> letters_of(np.array([b"1", b"23"]), np.array([1, 2]))
+    b'123'
+    """
+    width = codes.dtype.itemsize
+    if (lengths == width).all():
+        return codes.tobytes()
+    letters = np.ascontiguousarray(codes).view(np.uint8).reshape(len(codes), width)
+    return letters[np.arange(width) < lengths[:, None]].tobytes()
 
 
 def beyond_ascii(codes: Codes) -> Bools:
@@ -107,9 +121,19 @@ def repeated(codes: Codes) -> tuple[int, int] | None:
     return (int(order[again[0]]), int(order[again[0] + 1])) if len(again) else None
 
 
+def in_path_order(paths: Sequence[Codes]) -> bool:
+    """Whether rows are in the order of their paths."""
+    tied = np.ones(max(0, len(paths[0]) - 1), dtype=np.bool_)
+    for path in paths:
+        if (tied & (path[1:] < path[:-1])).any():
+            return False
+        tied &= path[1:] == path[:-1]
+    return True
+
+
 def path_order(paths: Sequence[Codes]) -> Integers:
     """Return the order that sorts the rows by their paths, from the coarsest code to the finest."""
-    if _in_order(paths):  # as most lists of units are
+    if in_path_order(paths):  # as most lists of units are
         return np.arange(len(paths[0]), dtype=np.int64)
     return np.lexsort([_sort_key(path) for path in reversed(paths)]).astype(np.int64)
 
@@ -198,16 +222,6 @@ def refuse_codes_outside_their_parent(
             )
 
 
-def _in_order(paths: Sequence[Codes]) -> bool:
-    """Whether rows are in the order of their paths."""
-    tied = np.ones(max(0, len(paths[0]) - 1), dtype=np.bool_)
-    for path in paths:
-        if (tied & (path[1:] < path[:-1])).any():
-            return False
-        tied &= path[1:] == path[:-1]
-    return True
-
-
 def _mixed(column: ArrayLike) -> bool:
     """Whether a plain sequence holds anything other than text; NumPy would convert it all to text."""
     return isinstance(column, list | tuple) and not all(isinstance(code, str | bytes) for code in column)
@@ -223,5 +237,6 @@ def _all_digits(codes: Codes) -> bool:
     width = codes.dtype.itemsize
     if width > 18:
         return False
-    letters = codes.view(np.uint8).reshape(len(codes), width)
-    return bool(((letters >= ord("0")) & (letters <= ord("9"))).all())
+    letters = codes.view(np.uint8)
+    pieces = (letters[first : first + _LETTERS] for first in range(0, len(letters), _LETTERS))
+    return all(bool(((piece >= ord("0")) & (piece <= ord("9"))).all()) for piece in pieces)

@@ -8,7 +8,7 @@ summing groups of cells (a marginal query).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from tallyveil._arrays import AnyIntegers, Bools, Integers
 from tallyveil.errors import DataError
 from tallyveil.nouns.counts_kernels import count_merged, fill_merged, look_up, sort_entries
+
+PIECE = 1 << 20  # numbers that canonical bytes hold at a time
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,6 +129,19 @@ class Counts:
         """The sum of all counts."""
         return int(self.count.sum(dtype=np.int64))
 
+    def part(self, first: int, last: int) -> Counts:
+        """The counts of the units from ``first`` up to ``last`` (exclusive)."""
+        start = self.start[first : last + 1]
+        span = slice(int(start[0]), int(start[-1]))
+        return Counts(start=start - start[0], cell=self.cell[span], count=self.count[span], cells=self.cells)
+
+    def first_in(self, cells: Bools) -> tuple[int, int] | None:
+        """The first unit, and its cell, with a count in one of these cells; None if there is none."""
+        entry = np.flatnonzero(cells[self.cell])[:1]
+        if not len(entry):
+            return None
+        return int(np.searchsorted(self.start, entry[0], side="right")) - 1, int(self.cell[entry[0]])
+
     def unit(self) -> Integers:
         """The unit of each entry."""
         return np.repeat(np.arange(self.units, dtype=np.int64), np.diff(self.start))
@@ -173,10 +188,28 @@ class Counts:
 
     def canonical_bytes(self) -> Iterator[bytes]:
         """Yield the table as bytes that do not depend on the types of its arrays."""
+        yield from self._canonical_start()
+        for array, kind in ((self.cell, "<i4"), (self.count, "<i8")):
+            for i in range(0, len(array), PIECE):
+                yield array[i : i + PIECE].astype(kind).tobytes()
+
+    def _canonical_start(self) -> Iterator[bytes]:
         yield f"{self.units} units, {self.cells} cells".encode()
-        for array, kind in ((self.start, "<i8"), (self.cell, "<i4"), (self.count, "<i8")):
-            for i in range(0, len(array), 1 << 20):
-                yield array[i : i + (1 << 20)].astype(kind).tobytes()
+        for i in range(0, len(self.start), PIECE):
+            yield self.start[i : i + PIECE].astype("<i8").tobytes()
+
+
+def stacked(parts: Sequence[Counts], cells: int) -> Counts:
+    """Tables of the same cells, one below the other."""
+    if len(parts) == 1:
+        return parts[0]
+    ends = np.cumsum([0, *(part.entries for part in parts)])
+    return Counts(
+        start=np.concatenate([[0], *(part.start[1:] + end for part, end in zip(parts, ends, strict=False))]),
+        cell=np.concatenate([np.empty(0, _cell_type(cells)), *(part.cell for part in parts)]),
+        count=np.concatenate([np.empty(0, np.int32), *(part.count for part in parts)]),
+        cells=cells,
+    )
 
 
 def whole(counts: ArrayLike, name: str = "count") -> AnyIntegers:

@@ -111,11 +111,9 @@ class Histogram:
                 f"the counts are {self.leaves.units:,} units x {self.leaves.cells:,} cells, but the spine has {size:,} "
                 f"leaves and the schema {self.schema.cells:,} cells. Build the counts on this spine and schema."
             )
-        wrong = np.flatnonzero(~self.schema.possible[self.leaves.cell]) if self.schema.zeros else np.empty(0)
-        if len(wrong):
-            entry = int(wrong[0])
-            unit = int(np.searchsorted(self.leaves.start, entry, side="right")) - 1
-            cell = self.schema.query("detailed").labels()[int(self.leaves.cell[entry])]
+        wrong = self.leaves.first_in(~self.schema.possible) if self.schema.zeros else None
+        if wrong is not None:
+            unit, cell = wrong[0], self.schema.query("detailed").labels()[wrong[1]]
             raise DataError(
                 f"{self.spine.leaf} {bytes(self.spine.codes[-1][unit]).decode()!r} counts people in the impossible "
                 f"cell {cell!r} (a structural zero). Correct the data or the schema."

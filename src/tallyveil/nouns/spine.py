@@ -8,7 +8,7 @@ level above by summing runs. The list of units is a public input.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from tallyveil.nouns.codes import (
     code_text,
     has_named_root,
     joined_paths,
+    letters_of,
     path_order,
     positions,
     refuse_codes_in_two_parents,
@@ -34,6 +35,7 @@ from tallyveil.nouns.codes import (
     single_positions,
     unit_starts,
 )
+from tallyveil.nouns.sorted_paths import sorted_tree
 
 if TYPE_CHECKING:
     from tallyveil.nouns.areas import Areas
@@ -147,10 +149,30 @@ class Spine:
             codes = tuple(keys.get(level, code) for level, code in zip(names, codes, strict=True))
             return cls(levels=tuple(names), codes=codes, first_child=first_child, relative=True, own=own)
         spine = cls(levels=tuple(names), codes=codes, first_child=first_child)
-        parents = [path[start] for path, start in zip(paths, starts[1:], strict=False)]
-        refuse_codes_in_two_parents(names, codes, parents)
-        refuse_codes_outside_their_parent(names, codes, parents, named_root=root is not None)
+        spine._refuse_misplaced(named_root=root is not None)
         return spine
+
+    @classmethod
+    def from_sorted(cls, levels: Sequence[str], pieces: Iterable[Sequence[Codes]], *, root: str | None) -> Spine | None:
+        """Build the tree from rows in the order of their paths, piece by piece (see ``sorted_paths``).
+
+        None if they are in another order, or two rows are equal.
+        """
+        named = [] if root is None else [np.array([root.encode()])]
+        tree = sorted_tree([*(np.repeat(name, len(piece[0])) for name in named), *piece] for piece in pieces)
+        if tree is None or not tree[0]:
+            return None
+        names = (*([] if root is None else [root]), *levels)
+        spine = cls(levels=names, codes=tuple(tree[0]), first_child=tuple(tree[1]))
+        spine._refuse_misplaced(named_root=root is not None)
+        return spine
+
+    def _refuse_misplaced(self, *, named_root: bool) -> None:
+        """Refuse a code that is there twice, or does not begin with its parent's code though most do."""
+        names, codes = self.levels, self.codes
+        parents = [np.repeat(code, np.diff(first)) for code, first in zip(codes, self.first_child, strict=False)]
+        refuse_codes_in_two_parents(names, codes, parents)
+        refuse_codes_outside_their_parent(names, codes, parents, named_root=named_root)
 
     @classmethod
     def from_codes(cls, codes: ArrayLike, *, lengths: Mapping[str, int], root: str | None = None) -> Spine:
@@ -214,8 +236,9 @@ class Spine:
         """Yield the levels, codes and tree as bytes that depend on nothing else."""
         for level, codes in self.items():
             yield level.encode()
-            yield np.char.str_len(codes).astype("<i4").tobytes()
-            yield b"".join(codes.tolist())
+            lengths = np.char.str_len(codes)
+            yield lengths.astype("<i4").tobytes()
+            yield letters_of(codes, lengths)
         for first_child in self.first_child:
             yield first_child.astype("<i8").tobytes()
 

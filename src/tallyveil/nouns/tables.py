@@ -19,12 +19,17 @@ from tallyveil.nouns.spine import Spine
 def counts_table(histogram: Histogram, first: int = 0, last: int | None = None) -> pa.Table:
     """The non-zero counts, one row each: geographic columns, attributes, ``count``; all entries, or a range of them."""
     refuse_clashing_names(histogram)
-    leaves, span = histogram.leaves, slice(first, last)
-    entries = np.arange(first, leaves.entries if last is None else min(last, leaves.entries))
+    leaves = histogram.leaves
+    last = leaves.entries if last is None else min(last, leaves.entries)
+    entries = np.arange(first, last)
     unit = np.searchsorted(leaves.start, entries, side="right") - 1
     columns = path_columns(histogram.spine, histogram.spine.leaf, unit)
-    columns |= _label_columns(histogram.schema, leaves.cell[span].astype(np.int64))
-    return pa.table(columns | {"count": pa.array(leaves.count[span].astype(np.int64))})
+    part, begins = leaves.part(0, 0), 0
+    if len(unit):
+        part, begins = leaves.part(int(unit[0]), int(unit[-1]) + 1), int(leaves.start[unit[0]])
+    span = slice(first - begins, last - begins)
+    columns |= _label_columns(histogram.schema, part.cell[span].astype(np.int64))
+    return pa.table(columns | {"count": pa.array(part.count[span].astype(np.int64))})
 
 
 def refuse_clashing_names(histogram: Histogram) -> None:

@@ -18,6 +18,7 @@ from tallyveil.blue.estimate import estimate_pieces, estimation_problems
 from tallyveil.blue.parts import check_reached
 from tallyveil.engine.level import Progress
 from tallyveil.engine.run_limits import RunLimits
+from tallyveil.engine.set_aside import SetAside
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError, LostCluster, TallyveilError
 from tallyveil.files.ledger.of_release import entry_of
@@ -33,6 +34,7 @@ from tallyveil.mechanisms.noisy import histogram_of, run_key
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
+from tallyveil.nouns.paged_counts import PagedCounts
 from tallyveil.nouns.population import Population
 from tallyveil.nouns.tables import refuse_clashing_names
 from tallyveil.privacy.budget import text
@@ -129,7 +131,7 @@ def protect(
         threads=threads, cluster=cluster, progress=progress,
     )  # fmt: skip
     pairs = measured_pairs(strategy, measurements)
-    release, noisy = _protected(run, run.limits())
+    release, noisy = _protected(run, run.limits(), aside=SetAside() if run.paged else None)
     with _spent(run):
         return replace(release, measurements=noisy.saved(pairs)) if pairs else release
 
@@ -180,6 +182,8 @@ def protect_to_folder(
     refuse_clashing_names(run.people)
     if mdf:
         refuse_unless_mdf(run.people, strategy)
+        if run.paged:
+            raise _needs_memory("a microdata detail file")
     pairs = measured_pairs(strategy, measurements)
     if estimates:
         check_estimable(run)
@@ -188,8 +192,9 @@ def protect_to_folder(
     refuse_little_memory(run.people, run.strategy, threads=threads)
     with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work, booking(ledger) as budget:
         release, noisy = _protected(
-            run, limits, work, reserve=lambda made: budget.reserve(run.entry(Path(folder).name, made))
-        )
+            run, limits, work, aside=SetAside(Path(folder).absolute().parent) if run.paged else None,
+            reserve=lambda made: budget.reserve(run.entry(Path(folder).name, made)),
+        )  # fmt: skip
         with _spent(run, work):
             write_release(
                 release, folder, measurements=pairs, noisy=noisy, source=source, sign_with=sign_with, mdf=mdf,
@@ -220,10 +225,17 @@ class _ProtectionRun:
             raise InputError(f"threads must be 1 or more. Got {self.threads} instead.")
         if self.threads is not None and self.cluster is not None:
             raise InputError("threads and a cluster are both given. A cluster has its own threads: give one of them.")
+        if self.paged and self.optimised is not None:
+            raise _needs_memory("an optimised spine")
         self.strategy.check(self.people.spine, self.people.schema)
         spine, schema = self.people.spine, self.people.schema
         measured = calibrated(self.strategy, spine=spine, schema=schema, optimised=self.optimised)
         object.__setattr__(self, "strategy", measured)
+
+    @property
+    def paged(self) -> bool:
+        """Whether the people are read in parts, because they would not keep the limit on memory."""
+        return isinstance(self.people.leaves, PagedCounts)
 
     def declared(self) -> Declared:
         """What the certificate declares, from public inputs alone."""
@@ -282,6 +294,13 @@ def check_estimable(run: _ProtectionRun) -> None:
         check_reached(problems, {at: [people.schema.query(name) for name in names]})
 
 
+def _needs_memory(what: str) -> InputError:
+    return InputError(
+        f"these people are read in parts, because they would not keep the limit on memory, and {what} needs all of "
+        f"them at once. Allow more (--memory)."
+    )
+
+
 def _facilities_used(
     truth: Histogram | Population, facilities: Facilities | None, strategy: Strategy
 ) -> Facilities | None:
@@ -296,6 +315,7 @@ def _protected(
     limits: RunLimits,
     work: KeptWork | None = None,
     *,
+    aside: SetAside | None = None,
     reserve: Callable[[Certificate], None] = lambda _: None,
 ) -> tuple[Release, Measurements]:
     """A release without measurements, and the measurements it was made from, which can still query the truth.
@@ -313,7 +333,7 @@ def _protected(
             try:
                 histogram, solved = topdown(
                     noisy, facilities=run.facilities, limits=limits, failsafe=run.failsafe, run=mapped,
-                    progress=run.progress, kept=work,
+                    progress=run.progress, kept=work, aside=aside,
                 )  # fmt: skip
             except LostCluster:
                 raise

@@ -72,6 +72,10 @@ class Entries:
                 self._parts += [part] if part is not None else []
         self._refuse_wrong_totals()
 
+    def forget(self) -> None:
+        """Forget the entries read so far, but not what is known of the spine."""
+        self._parts = []
+
     def _part(self, batch: Batch) -> _Part | None:
         """The entries of a batch, if it has rows."""
         book, batch = self._book, kept_rows(batch, self._book)

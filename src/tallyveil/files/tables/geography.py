@@ -20,6 +20,7 @@ from tallyveil.files.tables.form import PLAIN, FileForm
 from tallyveil.files.tables.sources import Source, batches, column_names, is_utf8
 from tallyveil.nouns.spine import Spine, UnitNames
 
+PIECE = 1 << 18  # rows of which a large tree is built at a time
 CUTS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}  # digits of a GEOID
 
 
@@ -163,6 +164,11 @@ def _cut(batch: Batch, book: Codebook, whole: pa.Array) -> pa.Table:
 
 def spine_from_paths(paths: pa.Table, book: Codebook) -> Spine:
     """The spine whose leaves have these paths."""
+    if not book.relative and paths.num_rows > PIECE:  # most large lists are in order, and need no copy
+        pieces = (paths.slice(first, PIECE) for first in range(0, paths.num_rows, PIECE))
+        codes = ([codes_of(piece.column(name)) for name in book.levels] for piece in pieces)
+        if (spine := Spine.from_sorted(book.levels, codes, root=book.root)) is not None:
+            return spine
     columns = {name: codes_of(paths.column(name)) for name in book.levels}
     return Spine.from_columns(columns, root=book.root, relative=book.relative)
 

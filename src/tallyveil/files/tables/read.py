@@ -6,6 +6,7 @@ import warnings
 from dataclasses import replace
 from os import PathLike
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallyveil.errors import DataError, InputError
@@ -13,6 +14,7 @@ from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook
 from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.files.tables.entries import Entries, kept_rows, wide_columns
 from tallyveil.files.tables.geography import read_units
+from tallyveil.files.tables.paged import read_pages, reads_in_pages
 from tallyveil.files.tables.sources import Source, batches, column_names
 from tallyveil.files.tables.spellings import units_spelled_twice
 from tallyveil.nouns.histogram import Histogram
@@ -37,6 +39,9 @@ def read_counts(
         The public list of units: a spine, or a table with the geographic columns. Without it the units are taken from
         the data, and a release is stamped accordingly.
 
+    Within ``tallyveil.scale.memory_limit``, the rows of a large Parquet file are read in parts whenever they are
+    needed, if ``units`` are given and the rows are in their order.
+
     The histogram has the codebook's stamps, a stamp if labels or units come from the data (or the codebook is marked
     as drafted from it), and the filter that selected the rows.
     """
@@ -52,11 +57,19 @@ def read_counts(
         spine = entries.spine()
         if twice := units_spelled_twice(spine):
             warnings.warn(f"{entries.name}: {twice}.", stacklevel=2)
+    elif reads_in_pages(source, book):
+        spine = read_units(units, book)
+        pa.default_memory_pool().release_unused()  # what reading the units took
+        pages = read_pages(source, replace(book, names={}), spine)
+        if len(spine.levels) > 1:
+            pages.summed(spine.first_child[-1])  # kept for all questions about coarser levels
+        return Histogram(spine=spine, schema=book.schema, leaves=pages, stamps=stamps, filter=kept_by)
     else:  # names come from the list of units
         spine = read_units(units, book)
         entries = Entries(replace(book, names={}), spine)
         entries.read(batches(source, book.form, sheet=book.sheet))
     name, (unit, cell, count) = entries.name, entries.on(spine)
+    pa.default_memory_pool().release_unused()
     del entries  # it holds the same numbers
     try:
         people = Histogram.from_entries(spine, book.schema, unit=unit, cell=cell, count=count)

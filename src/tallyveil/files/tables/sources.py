@@ -6,13 +6,14 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from numbers import Real
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
@@ -123,13 +124,20 @@ def _refuse_repeated(name: str, names: Sequence[str]) -> None:
 
 def _pieces(name: str, pieces: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
     before = 0
-    try:
+    with _damage_told(name):
         for piece in pieces:
             _refuse_repeated(name, piece.schema.names)
             _check_dictionaries(piece)
             rows = np.arange(before, before + piece.num_rows)
             yield Batch(name=name, table=_plain_text(pa.Table.from_batches([piece])), rows=rows)
             before += piece.num_rows
+
+
+@contextmanager
+def _damage_told(name: str) -> Iterator[None]:
+    """Say of which file it is that cannot be read, and why."""
+    try:
+        yield
     except MemoryError:  # pyarrow's is an ArrowException too, but the file is sound
         raise
     except UNREADABLE as problem:
@@ -183,12 +191,46 @@ def _plain_text(table: pa.Table) -> pa.Table:
 
 
 def _parquet(path: Path, size: int) -> Iterator[pa.RecordBatch]:
+    with _opened(path) as file:
+        yield from _record_batches(file, size)
+
+
+def _opened(path: Path) -> pyarrow.parquet.ParquetFile:
+    """A Parquet file whose texts stay in dictionaries if they are stored in them."""
     with pyarrow.parquet.ParquetFile(path) as file:
         texts = {field.name for field in file.schema_arrow if pa.types.is_string(field.type)}
         columns = _first_columns(file)
     coded = [column.path_in_schema for column in columns if column.has_dictionary_page]  # codes and labels that repeat
-    with pyarrow.parquet.ParquetFile(path, read_dictionary=texts.intersection(coded)) as file:
-        yield from _record_batches(file, size)
+    return pyarrow.parquet.ParquetFile(path, read_dictionary=texts.intersection(coded))
+
+
+@final
+class RowGroups:
+    """The row groups of a Parquet file, which stays open, to be read in any order."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        with _damage_told(self.name):
+            self._file = _opened(path)
+            metadata = self._file.metadata
+            self.sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        self._first = [0, *accumulate(self.sizes)]
+
+    def __enter__(self) -> RowGroups:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def batch(self, group: int) -> Batch:
+        """The rows of a group."""
+        with _damage_told(self.name):
+            pieces = list(self._file.iter_batches(batch_size=max(1, self.sizes[group]), row_groups=[group]))
+            for piece in pieces:
+                _refuse_repeated(self.name, piece.schema.names)
+                _check_dictionaries(piece)
+            table = _plain_text(pa.Table.from_batches(pieces, schema=None if pieces else self._file.schema_arrow))
+        return Batch(name=self.name, table=table, rows=np.arange(self._first[group], self._first[group + 1]))
 
 
 def _first_columns(file: pyarrow.parquet.ParquetFile) -> list[pyarrow.parquet.ColumnChunkMetaData]:
