@@ -76,12 +76,12 @@ def near_limit() -> bool:
     return _limit is not None and resident() > _NEAR * _limit
 
 
-def refuse_beyond_limit(doing: str) -> None:
-    """Refuse to go on where the limit is reached."""
+def refuse_beyond_limit(doing: str, instead: str = "") -> None:
+    """Refuse to go on where the limit is reached; ``instead`` says what else could be done."""
     if _limit is not None and resident() > _RESERVE * _limit:
         raise InputError(
             f"{doing} takes more than the {gibibytes(_limit)} of memory allowed ({gibibytes(resident())} in use). "
-            f"Allow more (--memory)."
+            f"Allow more (--memory){instead}."
         )
 
 

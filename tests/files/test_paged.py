@@ -1,5 +1,7 @@
 """People who would not keep the limit on memory are read from Parquet in parts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -135,3 +137,20 @@ def test_impossible_cells_are_found_in_every_part(tmp_path):
     )
     with pytest.raises(DataError, match=r"block '4' counts people in the impossible cell 'adult\*m'"):
         Histogram(spine=spine, schema=schema, leaves=people.leaves)
+
+
+def test_rows_that_the_codebook_leaves_out_are_left_out_of_every_part(tmp_path):
+    kept = rows(("1", "child", "f", 1), ("3", "child", "f", 1), ("3", "adult", "m", 4), ("5", "adult", "f", 2))
+    other = rows(("2", "child", "f", 7), ("4", "child", "f", 7))
+    marked = [
+        table.append_column("year", pa.array([year] * table.num_rows))
+        for table, year in ((kept, "2020"), (other, "2010"))
+    ]
+    table = pa.concat_tables(marked).sort_by("block")
+    book = replace(BOOK, where={"year": "2020"})
+    people = read_counts(saved(table, tmp_path, 1), book, units=UNITS)
+    assert isinstance(people.leaves, PagedCounts)
+    assert people.leaves.dense().tolist() == [[1, 0, 0, 0], [0] * 4, [1, 0, 0, 4], [0] * 4, [0, 0, 2, 0]]
+    assert people.filter == book.filter
+    nobody = read_counts(saved(table, tmp_path, 2), replace(BOOK, where={"year": "1990"}), units=UNITS)
+    assert nobody.total() == 0

@@ -6,9 +6,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from interrupted_jobs import contents
+from typer.testing import CliRunner
 
 from small_release import small_facilities, small_people, small_strategy
 from tallyveil import Histogram, Strategy, verify_release
+from tallyveil.cli.main import app
+from tallyveil.cli.synth import write_population
 from tallyveil.errors import EndedAfterNoise, InputError
 from tallyveil.files.tables import paged
 from tallyveil.files.tables.read import read_counts
@@ -138,3 +141,30 @@ def test_pieces_of_people_in_parts_travel_to_a_cluster(tmp_path, monkeypatch):
     protect_to_folder(census.people, strategy, tmp_path / "whole", **given)
     protect_to_folder(parts, strategy, tmp_path / "parts", cluster="local:2", **given)
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
+def test_the_command_says_that_it_reads_in_parts_and_writes_the_same_release(tmp_path, monkeypatch):
+    people = census_1940(persons=8_000, seed=2)
+    table = tmp_path / "people.parquet"
+    write_population(people, table)
+    pq.write_table(pq.read_table(table), table, row_group_size=20)
+    units = tmp_path / "people.units.parquet"
+    monkeypatch.setattr(paged, "ROW_BYTES", 1 << 50)
+    runner, outcomes = CliRunner(), {}
+    for name, more in {"whole": [], "parts": ["--memory", "8G"], "plan": ["--memory", "8G", "--plan"]}.items():
+        given = [
+            "--codebook",
+            str(tmp_path / "people.codebook.toml"),
+            "--units",
+            str(units),
+            "--epsilon",
+            "1",
+            "--seed",
+            "1",
+        ]
+        outcomes[name] = runner.invoke(app, ["protect", str(table), *given, *more, "-o", str(tmp_path / name)])
+        assert outcomes[name].exit_code == 0, outcomes[name].output
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    assert f"{table} would not fit into 8G, and is read in parts, several times\n" in outcomes["parts"].stderr
+    assert "in parts" not in outcomes["whole"].stderr
+    assert not (tmp_path / "plan").exists()

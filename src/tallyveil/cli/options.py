@@ -76,7 +76,8 @@ Memory = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Memory that this process may use, such as 4G: near it, pieces run one at a time; a run that would need "
+        help="Memory that this process may use, such as 4G: near it, pieces run one at a time; a large Parquet file is "
+        "read in parts if it would not fit (the rows in the order of the units, which --units lists); a run that needs "
         "more is refused before noise is drawn. The result does not depend on it.",
     ),
 ]

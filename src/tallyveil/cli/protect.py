@@ -159,6 +159,7 @@ def protect(
     from tallyveil.files.ledger.programme import programme_of
     from tallyveil.files.release_folder.mdf_files import refuse_unless_mdf
     from tallyveil.files.release_folder.measurement_files import measured_pairs
+    from tallyveil.nouns.paged_counts import PagedCounts
     from tallyveil.privacy.calibrate import calibrated
     from tallyveil.privacy.presets import PRESETS
     from tallyveil.protection.spending import Spending
@@ -188,6 +189,8 @@ def protect(
         refuse_without_optimising(places, tribal)
     read = read_people(data, codebook, file_format, units=units)
     people = read.counts
+    if isinstance(people.leaves, PagedCounts):
+        typer.echo(f"{data} would not fit into {memory}, and is read in parts, several times", err=True)
     measured = optimised_spine(people, places=places, tribal=tribal) if optimise_spine and strategy is None else None
     chosen = choose_strategy(
         people,

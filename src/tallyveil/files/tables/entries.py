@@ -30,6 +30,7 @@ from tallyveil.nouns.codes import code_text, positions, rising
 from tallyveil.nouns.spine import Spine
 
 _EXAMPLES = 3  # rows that a message names
+_IN_PARTS = ", or give a Parquet file in the order of the units, and a list of units: then it is read in parts"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,7 +69,7 @@ class Entries:
         """Add the entries of batches, several at a time."""
         with workers_ahead() as run:
             for part in run(self._part, batches):
-                refuse_beyond_limit(f"reading {self.name}")
+                refuse_beyond_limit(f"reading {self.name}", _IN_PARTS)
                 self._parts += [part] if part is not None else []
         self._refuse_wrong_totals()
 
