@@ -76,7 +76,7 @@ def refuse_little_memory(people: Histogram, strategy: Strategy, *, threads: int 
         sum(people.schema.query(query).size for query in level_queries(strategy, people.schema, level)) * units
         for level, units in ((level, people.spine.size(level)) for level in people.spine.levels)
     )
-    writing = people.leaves.nbytes + 4 * 8 * min(max(columns), LEVEL_PIECE)
+    writing = people.leaves.nbytes + 5 * 8 * min(max(columns), LEVEL_PIECE)
     refuse_need(MACHINE_CODE + max(solving, writing), "protecting these counts")  # code stays while files are written
 
 
