@@ -1,5 +1,6 @@
 """People who are read in parts get the release that they would get from memory, byte for byte."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +9,8 @@ import pytest
 from interrupted_jobs import contents
 from typer.testing import CliRunner
 
-from small_release import small_facilities, small_people, small_strategy
-from tallyveil import Histogram, Strategy, verify_release
+from small_release import SCHEMA, small_facilities, small_people, small_strategy
+from tallyveil import Histogram, Spine, Strategy, verify_release
 from tallyveil.cli.main import app
 from tallyveil.cli.synth import write_population
 from tallyveil.errors import EndedAfterNoise, InputError
@@ -168,3 +169,29 @@ def test_the_command_says_that_it_reads_in_parts_and_writes_the_same_release(tmp
     assert f"{table} would not fit into 8G, and is read in parts, several times\n" in outcomes["parts"].stderr
     assert "in parts" not in outcomes["whole"].stderr
     assert not (tmp_path / "plan").exists()
+
+
+def test_what_waits_on_disk_are_released_counts_in_a_file_without_a_name(tmp_path, monkeypatch):
+    planted = 91_827_364
+    spine = Spine.from_columns({"block": [f"{unit:02}" for unit in range(40)]}, root="town")
+    unit, cell = np.divmod(np.arange(80), 2)
+    people = Histogram.from_entries(spine, SCHEMA, unit=unit, cell=cell, count=np.where(unit % 10, 3, planted))
+    parts, written, seen = in_parts(people, tmp_path, monkeypatch), [], []
+
+    def pwrite(file, data, at):
+        written.append(data)
+        seen.extend(path.name for path in tmp_path.iterdir())
+        return os_pwrite(file, data, at)
+
+    os_pwrite = os.pwrite
+    monkeypatch.setattr("tallyveil.engine.set_aside.os.pwrite", pwrite)
+    protect_to_folder(parts, Strategy.default(spine, people.schema, epsilon=1), tmp_path / "out", seed=3)
+    assert sum(len(data) for data in written) > 40 * 2
+    assert not any(np.int32(planted).tobytes() in data for data in written)
+    assert set(seen) <= {
+        "people.parquet",
+        "people.codebook.toml",
+        "people.units.parquet",
+        "groups.parquet",
+        ".out.work",
+    }
