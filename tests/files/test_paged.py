@@ -55,7 +55,7 @@ def saved(table: pa.Table, folder, size: int):
 
 @pytest.fixture(autouse=True)
 def in_parts(monkeypatch):
-    monkeypatch.setattr(paged, "ROW_BYTES", 1 << 50)
+    monkeypatch.setattr(paged, "COUNT_BYTES", 1 << 50)
     with _memory.memory_limit("4G"):
         yield
 

@@ -37,7 +37,7 @@ def in_parts(people: Histogram, folder, monkeypatch, rows: int = 20) -> Histogra
     if not again.exists():
         write_counts(people, path)
         pq.write_table(pq.read_table(path), again, row_group_size=rows)
-    monkeypatch.setattr(paged, "ROW_BYTES", 1 << 50)
+    monkeypatch.setattr(paged, "COUNT_BYTES", 1 << 50)
     with memory_limit("8G"):
         read = read_counts(again, folder / "people.codebook.toml", units=people.spine)
     assert isinstance(read.leaves, PagedCounts)
@@ -150,7 +150,7 @@ def test_the_command_says_that_it_reads_in_parts_and_writes_the_same_release(tmp
     write_population(people, table)
     pq.write_table(pq.read_table(table), table, row_group_size=20)
     units = tmp_path / "people.units.parquet"
-    monkeypatch.setattr(paged, "ROW_BYTES", 1 << 50)
+    monkeypatch.setattr(paged, "COUNT_BYTES", 1 << 50)
     runner, outcomes = CliRunner(), {}
     for name, more in {"whole": [], "parts": ["--memory", "8G"], "plan": ["--memory", "8G", "--plan"]}.items():
         given = [

@@ -19,14 +19,14 @@ from tallyveil._arrays import AnyIntegers, Integers
 from tallyveil._memory import limit_in_force, refuse_beyond_limit, resident
 from tallyveil.errors import DataError
 from tallyveil.files.tables.codebook import Codebook
-from tallyveil.files.tables.entries import Entries
+from tallyveil.files.tables.entries import Entries, wide_columns
 from tallyveil.files.tables.form import PLAIN
 from tallyveil.files.tables.sources import RowGroups, Source, is_parquet
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.paged_counts import PagedCounts
 from tallyveil.nouns.spine import Spine
 
-ROW_BYTES = 60  # of memory that a row takes while counts are read at once, and solved and written from memory
+COUNT_BYTES = 80  # of memory that a count takes at most while all are read at once, solved and written
 
 
 def reads_in_pages(source: Source, book: Codebook) -> bool:
@@ -37,8 +37,9 @@ def reads_in_pages(source: Source, book: Codebook) -> bool:
     path = Path(source)
     if not path.is_file() or not is_parquet(path):
         return False
+    in_row = len(wide_columns(book)) if book.layout == "wide" else 1
     with RowGroups(path) as groups:
-        return resident() + ROW_BYTES * sum(groups.sizes) > limit and len(groups.sizes) > 1
+        return resident() + COUNT_BYTES * in_row * sum(groups.sizes) > limit and len(groups.sizes) > 1
 
 
 def read_pages(path: str | PathLike[str], book: Codebook, spine: Spine) -> PagedCounts:
