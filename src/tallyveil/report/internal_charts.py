@@ -173,7 +173,7 @@ def _by_place(top: pd.DataFrame) -> Any:
                 title=None,
                 axis=alt.Axis(
                     grid=True,
-                    labelLimit=190,
+                    labelLimit=215,
                     labelExpr="split(datum.label, '\\n')",
                     labelLineHeight=12,
                     labelOffset=-6 * (lines - 1),

@@ -31,7 +31,7 @@ from tallyveil.risk.scan.scan import scan
 
 ENOUGH = 20  # units of a level that is compared with samples
 STANDS_OUT = 0.02  # by which a unit's posterior exceeds the average
-CELL_LINE = 32  # characters of a cell in a line beside a chart
+CELL_LINE = 28  # characters of a cell in a line beside a chart
 POINTS = 400  # of a curve that is drawn
 MOST_EXPOSED = 15  # units that are listed
 LEAST_TIES = 0.01  # of the people, about whom an intruder cannot decide
