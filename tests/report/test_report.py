@@ -484,17 +484,22 @@ def test_names_in_the_chart_of_samples_cover_neither_its_line_nor_each_other():
             boxes.append(box)
 
 
+LONG = "desempregado há mais de um ano"
+
+
 def test_pages_write_cells_and_queries_in_words_and_their_csv_as_programs_read_them():
     rng = np.random.default_rng(3)
-    schema = tv.Schema(attributes={"sexo": ["H", "M"], "idade": ["0-24", "25-64"], "emprego": ["sim", "não"]})
+    schema = tv.Schema(attributes={"sexo": ["H", "M"], "idade": ["0-24", "25-64"], "emprego": [LONG, "não"]})
     unit, cell = np.nonzero(count := rng.poisson(0.4, (len(BLOCKS), 8)))
     people = tv.Histogram.from_entries(SPINE, schema, unit=unit, cell=cell, count=count[unit, cell])
     release = tv.protect(people, tv.Strategy.default(SPINE, schema, rho=1), seed=1, measurements=None)
     page = report_html(release, audience="internal", truth=people)
     shown = re.sub(r'href="data:text/csv[^"]*"', "", page)
-    cell = re.compile(r"[HM]\*(?:0-24|25-64)\*(?:sim|não)")
+    cell = re.compile(rf"[HM]\*(?:0-24|25-64)\*(?:{LONG}|não)")
     assert cell.findall(shown) == []
-    assert re.search(r"[HM], (?:0-24|25-64), (?:sim|não)", words_of(shown))
+    assert re.search(rf"[HM], (?:0-24|25-64), (?:{LONG}|não)", words_of(shown))
+    exposed = shown[shown.index('id="most-exposed"') :]
+    assert "\N{HORIZONTAL ELLIPSIS}" not in exposed[: exposed.index("</svg>")]  # labels of the drawing are whole
     assert "one person apart: all attributes at level" in words_of(page)
     assert cell.findall(unquote(page)) != []
 
