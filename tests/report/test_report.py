@@ -523,3 +523,24 @@ def test_where_only_the_whole_is_precise_no_level_is_advised():
     words = words_of(report_html(release))
     assert "The total of the land is precise. At no other level do nine in ten totals have a margin of 5%" in words
     assert "Prefer large places" not in words
+
+
+def test_units_where_nobody_is_alone_are_not_drawn_among_those_that_have_such_people():
+    spine = tv.Spine.from_columns({"block": [f"b{i:02}" for i in range(12)]}, root="town")
+    counts = np.where(np.arange(12) < 2, 1, 7)
+    people = tv.Histogram.from_entries(
+        spine, town().schema, unit=np.repeat(np.arange(12), 2), cell=[0, 3] * 12, count=np.repeat(counts, 2)
+    )
+    release = tv.protect(people, tv.Strategy.default(spine, people.schema, epsilon=1), seed=1)
+    page = report_html(release, audience="internal", truth=people)
+    figure = page[page.index('id="most-exposed"') :]
+    spec = json.loads(re.search(r'class="spec">(.*?)</script>', figure, flags=re.DOTALL).group(1))
+    assert {row["unit"] for row in spec["data"]["values"]} == {"b00", "b01"}
+    ticks = spec["encoding"]["x"]["axis"]["values"]
+    assert ticks == list(range(max(row["unique"] for row in spec["data"]["values"]) + 1))
+
+
+def test_the_sample_is_named_with_the_query_in_words():
+    words = words_of(report_html(town_release(), audience="internal", truth=town()))
+    assert "Counts by all attributes at level" in words
+    assert "Counts of 'detailed'" not in words

@@ -51,12 +51,12 @@ def bias_chart(rows: pd.DataFrame, title: str, *, numbers: bool) -> Any:
     return (zero + lines + dots).properties(height=HEIGHT)
 
 
-def _whole_numbers(values: pd.Series[int]) -> Any:
+def _whole_numbers(values: pd.Series[int], *, grid: bool = False) -> Any:
     """An axis with ticks at whole numbers alone, at every one where they are few."""
     alt = altair()
     low, high = int(values.min()), int(values.max())
     ticks = {"values": list(range(low, high + 1))} if high - low < FEW_TICKS else {"tickMinStep": 1}
-    return alt.Axis(**ticks, format="d", grid=False, labelOverlap=True)
+    return alt.Axis(**ticks, format="d", grid=grid, labelOverlap=True)
 
 
 def loss_chart(curve: pd.DataFrame, theory: float | None) -> Any:
@@ -155,7 +155,7 @@ def exposed_chart(top: pd.DataFrame) -> Any:
 def unique_chart(top: pd.DataFrame) -> Any:
     """The number of people who are alone in their cell, by unit."""
     alt = altair()
-    axis = alt.Axis(tickMinStep=1, format="d", tickCount=6)
+    axis = _whole_numbers(pd.Series([0, int(top.unique.max())]), grid=True)
     return (
         _by_place(top).mark_bar(color=PLACE).encode(x=alt.X("unique:Q", title="people alone in their cell", axis=axis))
     )

@@ -209,7 +209,10 @@ def _sample_section(truth: Histogram, release: Release) -> Section:
     level = levels[-2] if len(levels) > 1 and truth.spine.size(levels[-2]) >= ENOUGH else truth.spine.leaf
     likeness = like_a_sample(truth, release, level=level)
     title = "The sample it resembles"
-    words = likeness.words()
+    words = likeness.words().replace(
+        f"counts of {likeness.query!r} at level {likeness.level!r}",
+        f"counts by {query_words(likeness.query)} at level {plain(likeness.level)}",
+    )
     says = f"{words[0].upper()}{words[1:]}."
     if likeness.low is None:  # no sample is like it, or too few units tell: a picture would show noise
         return Section(key="sample", title=title, words=[says])
@@ -345,7 +348,7 @@ def _units(found: Scan, attributes: int) -> Exhibit:
         alt=alt,
         definition="For each unit, the cell whose people have the largest average posterior. Unique is the number of "
         "people who are alone in their cell.",
-        chart=charts.unique_chart(top) if alike else charts.exposed_chart(top),
+        chart=charts.unique_chart(top[top.unique > 0]) if alike else charts.exposed_chart(top),
         table=found.exposed,
         words={"cell": lambda cell: cell_words(cell, attributes)},
         headings={**headings, "unique": "unique", "posterior": "posterior"},
