@@ -49,6 +49,13 @@ def test_no_page_of_the_manual_loads_anything_from_elsewhere():
     assert found == []
 
 
+@built
+def test_options_in_prose_keep_both_their_hyphens():
+    found = {page.name: re.findall(r"[\s(]\u2013[a-z]{3,}", page.read_text()) for page in sorted(SITE.rglob("*.html"))}
+    assert {name: words for name, words in found.items() if words} == {}
+    assert "to give as --units" in (SITE / "reference" / "cli.html").read_text()
+
+
 def test_the_search_for_what_pages_load_would_find_it():
     assert LOADING.findall('<script async src="https://cdn.example/mathjax.js">') == ["https://cdn.example/mathjax.js"]
     assert STYLES.findall("@import url('//fonts.example/a.css')") == ["//fonts.example/a.css"]
