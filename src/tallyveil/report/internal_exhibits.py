@@ -360,6 +360,6 @@ def _place_lines(unit: str, cell: str) -> str:
     r"""A unit and its cell in lines that fit beside a chart.
 
     >>> _place_lines("010001", "household, minor, not_hispanic, white")
-    '010001\nhousehold, minor, not_hispanic,\nwhite'
+    '010001\nhousehold, minor,\nnot_hispanic, white'
     """
     return "\n".join([unit, *textwrap.wrap(cell, CELL_LINE)])
