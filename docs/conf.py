@@ -15,6 +15,7 @@ author = project_copyright = "The tallyveil developers"
 release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath"]  # formulas between dollars
+smartquotes_action = "qe"  # quotes and ellipses; "--units" in prose stays an option
 html_theme = "furo"
 html_title = f"tallyveil {release}"
 html_static_path = ["_static"]

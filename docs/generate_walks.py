@@ -15,12 +15,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 DOCS = Path(__file__).parent
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 FILES = re.compile(r"<!-- files: (.*?) -->")
+WIDEST = 100  # characters of a line that fit the page; a terminal folds messages too
 PROGRESS = re.compile(r": done after [\d.]+ |re-runs done|kernels")
 
 Execute = Callable[[str, Path], str]
@@ -76,9 +78,16 @@ def _ran(block: str, execute: Execute, folder: Path) -> str:
 
 
 def _tidy(output: str) -> str:
-    """Output without lines about progress or spaces at the ends of lines, and ending in one line break."""
-    text = "\n".join(line.rstrip() for line in output.splitlines() if not PROGRESS.search(line)).strip("\n")
+    """Output without lines about progress or spaces at the ends of lines, folded, and ending in one line break."""
+    kept = (line.rstrip() for line in output.splitlines() if not PROGRESS.search(line))
+    text = "\n".join(part for line in kept for part in _folded(line)).strip("\n")
     return f"{text}\n" if text else ""
+
+
+def _folded(line: str) -> list[str]:
+    """A message in lines that fit the page; lines of tables, of CSV and of comments in files stay as they are."""
+    is_message = len(line) > WIDEST and not re.search(r"\S  +\S|^#|\S,\S.*\S,\S", line)
+    return textwrap.wrap(line, WIDEST, break_long_words=False, break_on_hyphens=False) if is_message else [line]
 
 
 def main() -> str | None:

@@ -5,7 +5,9 @@ import pytest
 
 import tallyveil
 from command_line import run
+from tallyveil.privacy import epsilon_from_rho
 from tallyveil.privacy.strategy_toml import strategy_from_toml
+from tallyveil.release.reader_words import most_certain
 
 DOCS = Path(__file__).parent.parent / "docs"
 WALKS = runpy.run_path(str(DOCS / "generate_walks.py"))
@@ -33,6 +35,33 @@ def test_every_public_name_is_in_the_reference():
 def test_the_strategy_file_in_the_manual_can_be_read():
     text = (DOCS / "strategies.md").read_text().split("```toml\n")[1].split("```")[0]
     assert strategy_from_toml(text).levels.keys() == {"us", "county"}
+
+
+def rows_of(page: str, heading: str) -> list[list[str]]:
+    """The rows of the table of a page that begins with a heading."""
+    table = page.split(f"{heading}\n| --- | --- |\n")[1].split("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+
+
+def test_the_page_for_those_who_decide_has_the_figures_that_follow_from_epsilon_and_rho():
+    page = (DOCS / "explanation" / "epsilon.md").read_text()
+    certain = rows_of(page, "| epsilon | 50% becomes at most |")
+    assert len(certain) >= 6
+    assert [most for _, most in certain] == [most_certain(float(epsilon)) for epsilon, _ in certain]
+    converted = rows_of(page, "| rho | epsilon, but for 1 in 10 billion |")
+    assert len(converted) >= 4
+    assert [epsilon for _, epsilon in converted] == [
+        f"{epsilon_from_rho(float(rho), 1e-10):.3g}" for rho, _ in converted
+    ]
+
+
+def test_long_messages_are_folded_as_in_a_terminal_but_tables_and_code_are_not():
+    tidy = WALKS["_tidy"]
+    message = "Labels and units were taken from the data. " * 6
+    assert max(map(len, tidy(message).splitlines())) <= WALKS["WIDEST"]
+    assert tidy(message).split() == message.split()
+    for line in ("a" * 60 + "  " + "b" * 60, "# a comment of a file " * 8, '"a b","c d"' * 20):
+        assert tidy(line) == f"{line.rstrip()}\n"
 
 
 def test_the_readme_shows_what_the_demo_prints(tmp_path):

@@ -25,6 +25,18 @@ LONG = {
     "ledger.md",
     "releases.md",
 }  # to be shortened
+BOXES = """selector => [...document.querySelectorAll(selector)].map(box => {
+    const lines = box.innerText.replace(/\\n+$/, '').split('\\n').length, style = getComputedStyle(box);
+    const tall = box.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
+    const scrolls = box.scrollWidth > box.clientWidth && ['auto', 'scroll'].includes(style.overflowX);
+    return [lines, Math.round(tall / parseFloat(style.lineHeight)), scrolls];
+})"""  # of boxes of code or tables: lines that they have, lines that are drawn, and whether they scroll sideways
+SPREAD = """selector => Math.max(...[...document.querySelectorAll(selector)].map(cell => {
+    const inside = document.createRange();
+    inside.selectNodeContents(cell);
+    const bottoms = [...inside.getClientRects()].map(box => box.bottom);
+    return Math.max(...bottoms) - Math.min(...bottoms);
+}))"""  # of cells: pixels between the first and the last line, at most
 LONGEST = 100  # characters of a command or a line of code that a page shows without breaking it
 
 
@@ -35,6 +47,13 @@ def test_no_page_of_the_manual_loads_anything_from_elsewhere():
     found = [(page.name, address) for page in pages for address in LOADING.findall(page.read_text())]
     found += [(style.name, address) for style in styles for address in STYLES.findall(style.read_text())]
     assert found == []
+
+
+@built
+def test_options_in_prose_keep_both_their_hyphens():
+    found = {page.name: re.findall(r"[\s(]\u2013[a-z]{3,}", page.read_text()) for page in sorted(SITE.rglob("*.html"))}
+    assert {name: words for name, words in found.items() if words} == {}
+    assert "to give as --units" in (SITE / "reference" / "cli.html").read_text()
 
 
 def test_the_search_for_what_pages_load_would_find_it():
@@ -78,6 +97,14 @@ def test_the_manual_can_be_searched_asks_nobody_else_and_fits_a_phone(address):
         for name in ("index", "tutorial", "epl", "gallery", "how-to/choose_a_budget", "reference/cli", "risk"):
             page.goto(f"{address}/{name}.html")
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        page.goto(f"{address}/tutorial.html")
+        boxes = page.evaluate(BOXES, ".highlight pre")
+        assert len(boxes) > 8
+        assert all(lines == drawn for lines, drawn, _ in boxes), "a line of code is broken in two"
+        assert any(scrolls for *_, scrolls in boxes)
+        page.goto(f"{address}/accuracy_1940.html")
+        assert any(scrolls for *_, scrolls in page.evaluate(BOXES, ".table-wrapper"))
+        assert page.evaluate(SPREAD, "td.text-right") < 10
         page.goto(f"{address}/search.html?q=invariant")
         page.locator("ul.search li > a", has_text="What to keep exact").wait_for(timeout=60_000)
         browser.close()

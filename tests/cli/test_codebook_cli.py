@@ -76,3 +76,26 @@ def test_coded_attributes_are_published_in_words_and_the_release_knows_how_to_re
     error = run("evaluate", MESSY / "persons.csv", release, "--json")
     assert error.exit_code == 0
     assert json.loads(error.stdout)
+
+
+def test_a_value_that_has_to_be_filled_in_is_not_called_left_out(tmp_path):
+    rows = [f"r{i // 3},d{i},{s},{n}" for i in range(6) for s, n in (("f", 4), ("m", 4))]
+    rows += [f"r{i},,{s},12" for i in range(2) for s in "fm"]
+    (tmp_path / "t.csv").write_text("\n".join(["region,district,sex,count", *rows]) + "\n")
+    done = run("codebook", str(tmp_path / "t.csv"), "-o", str(tmp_path / "t.toml"))
+    assert done.exit_code == 1
+    assert "FILL_IN" in (tmp_path / "t.toml").read_text()
+    assert "rows of totals that are left out" not in done.stderr
+
+
+def test_rows_of_totals_are_named_with_their_columns(tmp_path):
+    ages, sexes = {"0-14": 140, "15-64": 630, "65+": 270, "Total": 1040}, {"f": 1, "m": 1, "Total": 2}
+    rows = [
+        f"r{i // 3},d{i},{sex},{age},{(i + 1) * sexes[sex] * ages[age]}"
+        for i in range(6)
+        for sex in sexes
+        for age in ages
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["region,district,sex,age,count", *rows]) + "\n")
+    done = run("codebook", str(tmp_path / "t.csv"), "-o", str(tmp_path / "t.toml"))
+    assert "rows of totals that are left out: sex 'Total'; age 'Total'" in done.stderr

@@ -13,7 +13,7 @@ import pytest
 
 from command_line import Done, figures, run, write_town
 from tallyveil import Strategy
-from tallyveil.cli.protect import _exceptions
+from tallyveil.cli.protect import _exact, _exceptions
 from tallyveil.engine.topdown import topdown
 from tallyveil.files import read_counts, read_release
 from tallyveil.privacy.strategy_toml import strategy_to_toml
@@ -363,6 +363,30 @@ def test_releases_that_cannot_be_added_are_refused(tmp_path):
     file.write_text(strategy_to_toml(free))
     done = run("account", "--release", one, two)
     assert "some releases have replace-one neighbours and some add-or-remove" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "Exact, so outside the guarantee: the number of people in all."),
+        (
+            ("--invariant", "total@county"),
+            "Exact, so outside the guarantee: the number of people in all; total of every county.",
+        ),
+        (
+            ("--invariant", "age@us"),
+            "Exact, so outside the guarantee: the number of people in all; all counts of the us; age is exact for the "
+            "us.",
+        ),
+    ],
+)
+def test_the_end_of_a_run_names_what_is_exact(tmp_path, words, said):
+    done = run("protect", *write_town(tmp_path), "--epsilon", "1", *words, "-o", str(tmp_path / "r"))
+    assert done.stderr.splitlines()[-2] == said
+
+
+def test_the_end_of_a_run_says_where_nothing_is_exact():
+    assert _exact([]) == "Nothing is exact: every count has noise."
 
 
 def test_the_end_of_a_run_names_conflicts_and_unproven_counts_but_no_figures_of_the_solver():

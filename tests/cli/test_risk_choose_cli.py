@@ -45,6 +45,15 @@ def test_the_issues_example_gives_a_third_of_log_4_and_the_window():
     assert "0.554177 to 1.38629 keeps the bound too" in shown
 
 
+def test_how_a_budget_was_checked_is_said_in_words():
+    for on, bound in (("risk", "1.2"), ("right-decision", "0.29")):
+        shown = run(*CHOOSE, "--prior", "1/5", "--bound", bound, "--on", on).stdout
+        assert "every smaller rho keeps the bound too" in shown
+        assert "monotone" not in shown
+    nothing = run(*CHOOSE, "--prior", "1/2", "--bound", "0.4", "--on", "right-decision").stdout
+    assert "keeps the bound too" not in nothing
+
+
 def test_none_is_null_with_its_reason():
     told = figures(*CHOOSE, "--prior", "1/2", "--prior", "1/5", "--bound", "0.4", "--on", "right-decision")
     assert told["rho"] is None

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tallyveil as tv
-from tallyveil.errors import DataError
+from tallyveil.errors import DataError, InputError
 from tallyveil.files import codebook_from_toml, codebook_to_toml, read_counts
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.draft import draft_table
@@ -419,3 +419,45 @@ def test_dashes_stand_for_nobody_and_suppressed_counts_are_asked_for():
     assert read_counts(table, empty_too).total() == 6 * 49 - 12
     numbers = table.assign(Aantal=pd.to_numeric(table.Aantal, errors="coerce"))
     assert read_counts(numbers, empty_too).total() == 6 * 49 - 12
+
+
+def _of_latvia(country: str) -> bytes:
+    """Regions with subtotals that say so, and a country by its name alone."""
+    towns = {
+        "Rīga": {"Rīga": 931},
+        "Kurzeme": {"Liepāja": 872, "Dobele": 42750},
+        "Latgale": {"Krāslava": 752, "Ludza": 98},
+    }
+    rows = [f"{region} kopā;;{sum(inside.values())}" for region, inside in towns.items()]
+    rows += [f"{region};{town};{number}" for region, inside in towns.items() for town, number in inside.items()]
+    people = sum(sum(inside.values()) for inside in towns.values())
+    return "\r\n".join(["reģions;novads;skaits", *rows, f"{country};;{people}"]).encode()
+
+
+def test_a_country_by_its_name_below_subtotals_is_a_total_too(tmp_path):
+    (tmp_path / "t.csv").write_bytes(_of_latvia("Latvija"))
+    draft = draft_table(tmp_path / "t.csv", count="skaits")
+    marks = {name: set(values) for name, values in draft.book.form.total_rows.items()}
+    assert marks == {"reģions": {"Rīga kopā", "Kurzeme kopā", "Latgale kopā", "Latvija"}}
+    people = read_counts(tmp_path / "t.csv", draft.book)
+    assert people.total() == 931 + 872 + 42750 + 752 + 98
+    assert [people.spine.size(level) for level in people.spine.levels] == [1, 3, 5]
+
+
+def test_a_country_is_no_total_where_its_regions_do_not_add_up(tmp_path):
+    text = _of_latvia("Latvija").decode().replace("Latgale;Ludza;98", "Latgale;Ludza;99")
+    (tmp_path / "t.csv").write_text(text)
+    draft = draft_table(tmp_path / "t.csv", count="skaits")
+    assert "Latvija" not in {value for values in draft.book.form.total_rows.values() for value in values}
+    with pytest.raises(InputError):  # refused, and not read with people who are counted twice
+        read_counts(tmp_path / "t.csv", draft.book)
+
+
+def test_a_level_that_is_called_a_code_has_a_note_that_readers_will_see_it():
+    table = pd.DataFrame(
+        {"Kód obce": ["500119", "500132", "500159"], "Obec": ["Týn", "Krumlov", "Třeboň"], "Počet": [3, 5, 9]}
+    )
+    note = '"Kód obce",  # readers will see this name; for another one, rename the column in the file'
+    assert note in draft_table(table, levels=["Kód obce"], count="Počet").to_toml()
+    renamed = table.rename(columns={"Kód obce": "obec", "Obec": "název"})
+    assert "readers will see" not in draft_table(renamed, levels=["obec"], count="Počet").to_toml()

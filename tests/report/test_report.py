@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 from dataclasses import replace
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
@@ -23,8 +24,10 @@ from tallyveil.report import internal_charts
 from tallyveil.report.expected import expected_of, nine_in_ten
 from tallyveil.report.geojson import read_shapes
 from tallyveil.report.internal_exhibits import measured_totals
+from tallyveil.report.label_places import PLACES
 from tallyveil.report.learned_exhibit import learned_table, posterior_bound
 from tallyveil.report.page import report_html
+from tallyveil.report.precision_exhibits import fit_levels
 
 
 @pytest.fixture(scope="module")
@@ -452,11 +455,92 @@ def test_homogeneity_has_ticks_at_whole_numbers_of_cells_alone():
     assert [axis["values"] for axis in axes] == [[6, 7], [6, 7]]
 
 
-def test_the_name_of_the_release_and_those_of_samples_do_not_cover_each_other():
-    fraction = [0.05, 0.25, 0.5, 0.75, 0.95]
-    median, loss = [10.0, 4.0, 2.0, 1.3, 0.5], [0.14, 0.24, 0.4, 0.7, 1.9]
+def test_names_in_the_chart_of_samples_cover_neither_its_line_nor_each_other():
+    fraction = np.arange(1, 20) / 20
+    median = np.repeat([4.0, 3.0, 2.0, 1.5, 1.0, 0.5], [3, 3, 4, 3, 3, 3])  # whole numbers: the line goes up and down
+    loss = np.geomspace(0.15, 2.0, 19) * np.where(np.arange(19) % 2, 1.4, 0.8)
     samples = pd.DataFrame({"method": "sample", "fraction": fraction, "median_abs": median, "epl": loss})
-    own = pd.DataFrame({"method": ["release"], "fraction": [None], "median_abs": [9.0], "epl": [0.27]})
-    known = pd.concat([own, samples], ignore_index=True).astype({"fraction": float})
-    assert internal_charts._named_samples(known).fraction.tolist() == [0.05, 0.5, 0.75, 0.95]
-    assert internal_charts._is_above(known)
+    own = pd.DataFrame({"method": ["release"], "fraction": [np.nan], "median_abs": [1.6], "epl": [0.9]})
+    known = pd.concat([own, samples], ignore_index=True)
+    known["sample"] = ["this release", *(f"{one:.0%}" for one in fraction)]
+    named = internal_charts._named(known)
+    assert "this release" in set(named["sample"])
+    assert len(named) >= 3
+    low, high = (np.log(known[["median_abs", "epl"]].agg(how)) for how in ("min", "max"))
+    for width in (290, 420, 590):
+        size = np.array([width, 300.0])
+        at = 30 + (np.log(known[["median_abs", "epl"]]) - low) / (high - low) * (size - 60)
+        at = np.column_stack([at.iloc[:, 0], 300 - at.iloc[:, 1]])
+        line = np.concatenate([np.linspace(a, b, 500) for a, b in itertools.pairwise(at[1:])])
+        boxes = []
+        for index, row in named.iterrows():
+            dx, dy = PLACES[row.place]
+            wide = 6 * len(row["sample"])
+            left = at[index, 0] + dx - (wide if dx < 0 else wide / 2 if dx == 0 else 0)
+            box = np.array([[left, at[index, 1] + dy - 5], [left + wide, at[index, 1] + dy + 5]])
+            if row.method == "sample":
+                assert not ((line > box[0]) & (line < box[1])).all(axis=1).any(), (width, row["sample"])
+            assert not any((box[0] < other[1]).all() and (other[0] < box[1]).all() for other in boxes)
+            boxes.append(box)
+
+
+LONG = "desempregado há mais de um ano"
+
+
+def test_pages_write_cells_and_queries_in_words_and_their_csv_as_programs_read_them():
+    rng = np.random.default_rng(3)
+    schema = tv.Schema(attributes={"sexo": ["H", "M"], "idade": ["0-24", "25-64"], "emprego": [LONG, "não"]})
+    unit, cell = np.nonzero(count := rng.poisson(0.4, (len(BLOCKS), 8)))
+    people = tv.Histogram.from_entries(SPINE, schema, unit=unit, cell=cell, count=count[unit, cell])
+    release = tv.protect(people, tv.Strategy.default(SPINE, schema, rho=1), seed=1, measurements=None)
+    page = report_html(release, audience="internal", truth=people)
+    shown = re.sub(r'href="data:text/csv[^"]*"', "", page)
+    cell = re.compile(rf"[HM]\*(?:0-24|25-64)\*(?:{LONG}|não)")
+    assert cell.findall(shown) == []
+    assert re.search(rf"[HM], (?:0-24|25-64), (?:{LONG}|não)", words_of(shown))
+    exposed = shown[shown.index('id="most-exposed"') :]
+    assert "\N{HORIZONTAL ELLIPSIS}" not in exposed[: exposed.index("</svg>")]  # labels of the drawing are whole
+    assert "one person apart: all attributes at level" in words_of(page)
+    assert cell.findall(unquote(page)) != []
+
+
+def test_a_country_is_called_by_its_name_and_is_no_advice():
+    spine = tv.Spine.from_columns({"il": [block[0] for block in BLOCKS], "mahalle": BLOCKS}, root="Türkiye")
+    people = tv.Histogram.from_entries(
+        spine, town().schema, unit=town().leaves.unit(), cell=town().leaves.cell, count=town().leaves.count
+    )
+    for options in ({}, {"neighbours": "add-or-remove"}):
+        strategy = replace(tv.Strategy.default(spine, people.schema, epsilon=1), **options)
+        words = words_of(report_html(tv.protect(people, strategy, seed=1)))
+        assert re.findall(r"\b(?:an?|every|level|levels) Türkiye\b", words) == []
+        assert "Prefer large places" not in words or "Prefer large places: at level il," in words
+    assert "for Türkiye, which has" in words  # its total has noise if a person may be missing
+
+
+def test_where_only_the_whole_is_precise_no_level_is_advised():
+    release = town_release(epsilon="1/10")
+    assert fit_levels(expected_of(release)) == ["land"]
+    words = words_of(report_html(release))
+    assert "The total of the land is precise. At no other level do nine in ten totals have a margin of 5%" in words
+    assert "Prefer large places" not in words
+
+
+def test_units_where_nobody_is_alone_are_not_drawn_among_those_that_have_such_people():
+    spine = tv.Spine.from_columns({"block": [f"b{i:02}" for i in range(12)]}, root="town")
+    counts = np.where(np.arange(12) < 2, 1, 7)
+    people = tv.Histogram.from_entries(
+        spine, town().schema, unit=np.repeat(np.arange(12), 2), cell=[0, 3] * 12, count=np.repeat(counts, 2)
+    )
+    release = tv.protect(people, tv.Strategy.default(spine, people.schema, epsilon=1), seed=1)
+    page = report_html(release, audience="internal", truth=people)
+    figure = page[page.index('id="most-exposed"') :]
+    spec = json.loads(re.search(r'class="spec">(.*?)</script>', figure, flags=re.DOTALL).group(1))
+    assert {row["unit"] for row in spec["data"]["values"]} == {"b00", "b01"}
+    ticks = spec["encoding"]["x"]["axis"]["values"]
+    assert ticks == list(range(max(row["unique"] for row in spec["data"]["values"]) + 1))
+
+
+def test_the_sample_is_named_with_the_query_in_words():
+    words = words_of(report_html(town_release(), audience="internal", truth=town()))
+    assert "Counts by all attributes at level" in words
+    assert "Counts of 'detailed'" not in words

@@ -81,6 +81,21 @@ def test_charts_draw_without_a_word_or_a_request_and_nothing_scrolls_sideways(br
     close(one)
 
 
+@pytest.mark.parametrize("width", [NARROW, WIDE])
+def test_a_map_fills_its_height(browser, pages, width):
+    one = opened(browser, pages["public"], width=width)
+    gaps = one.page.evaluate("""() => [...document.querySelectorAll("figure[id^='map-']")].map(figure => {
+        const drawn = figure.querySelector('.live svg').getBoundingClientRect();
+        const areas = [...figure.querySelectorAll('.live .mark-shape path')].map(area => area.getBoundingClientRect());
+        const legend = figure.querySelector('.live .role-legend').getBoundingClientRect();
+        return [Math.min(...areas.map(area => area.top)) - legend.bottom,
+                drawn.bottom - Math.max(...areas.map(area => area.bottom))];
+    })""")
+    assert len(gaps) == 2
+    assert all(above < 40 and below < 40 for above, below in gaps), gaps
+    close(one)
+
+
 def test_the_browser_itself_refuses_what_a_page_would_load(browser, pages):
     one = opened(browser, pages["public"])
     one.page.evaluate("fetch('https://example.org/').catch(() => null)")

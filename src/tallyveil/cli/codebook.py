@@ -150,13 +150,16 @@ def _summarise(data: Path, drafted: Draft, output: Path | None) -> bool:
 
 def _form_in_words(form: FileForm) -> list[str]:
     """What the file has beside its table, and how it is read."""
+    from tallyveil.files.tables.codebook import FILL_IN
+
     around = [(form.title_rows, "above it"), (form.note_rows, "below it")]
     rows = [f"{number} {'row' if number == 1 else 'rows'} {where}" for number, where in around if number]
-    marks = [repr(value) for values in form.total_rows.values() for value in values]
+    marked = {column: [repr(v) for v in values if v != FILL_IN] for column, values in form.total_rows.items()}
+    marks = [f"{column} {', '.join(values)}" for column, values in marked.items() if values]
     lines = [f"the file is not UTF-8, and read as {form.encoding}"] if form.encoding else []
     lines += [f"not part of the table: {', '.join(rows)}"] if rows else []
     lines += [f"names of columns stand in {form.header_rows} rows"] if form.header_rows > 1 else []
-    lines += [f"rows of totals that are left out: {', '.join(marks)}"] if marks else []
+    lines += [f"rows of totals that are left out: {'; '.join(marks)}"] if marks else []
     lines += [f"empty cells have the value above: {', '.join(form.fill_down)}"] if form.fill_down else []
     lines += [f"read as 0: {', '.join(map(repr, form.zeros))}"] if form.zeros else []
     lines += ["spaces around values are removed"] if form.strip else []

@@ -44,6 +44,7 @@ from tallyveil.cli import (
     sweep,
     synth,
     uncertainty,
+    units,
     verify,
 )
 from tallyveil.cli.help_text import unwrap_help
@@ -87,6 +88,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("synth")(synth.synth)
 app.command("codebook")(codebook.codebook)
+app.command("units")(units.units)
 app.command("strategy")(strategy.strategy)
 app.command("allocate")(allocate.allocate)
 app.command("protect")(protect.protect)

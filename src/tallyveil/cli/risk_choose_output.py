@@ -70,7 +70,7 @@ def show_choice(
     typer.echo(f"\n{choice.parameter:<9}{value:>10}  {choice.reason}")
     for low, high in choice.windows:
         typer.echo(f"{'not used':<9}{'':>10}  {float(low):.6g} to {float(high):.6g} keeps the bound too")
-    typer.echo(f"{'found':<9}{'':>10}  {choice.checked}")
+    typer.echo(f"{'checked':<9}{'':>10}  {_checked(choice)}")
     typer.echo(f"\nthe bound is for {result['holds_for']}\n" if plan is not None else "")
     for single in (single for single in empirical if single is not None):
         typer.echo(
@@ -86,6 +86,16 @@ def show_choice(
             f"allows an intruder to go from 50% to {most_certain(float(choice.value))} sure. Use it as one limit among "
             f"several."
         )
+
+
+def _checked(choice: Choice) -> str:
+    """How it was verified, in words."""
+    all_smaller = "" if choice.value is None else f"every smaller {choice.parameter} keeps the bound too"
+    if choice.checked == "monotone":
+        return all_smaller or "at every budget"
+    if choice.checked == "exact":
+        return f"exactly: {all_smaller}" if all_smaller else "exactly, at every budget"
+    return choice.checked.removeprefix("checked ")
 
 
 def _show_tables(table: pd.DataFrame | None, moved: Allocation | None) -> None:

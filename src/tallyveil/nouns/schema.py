@@ -8,6 +8,7 @@ has one cell, everybody, and its detailed query is the total.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -50,6 +51,15 @@ def row_label(labels: Sequence[str]) -> str:
     if len(labels) == 1:
         return labels[0]
     return "*".join(label.replace("\\", "\\\\").replace("*", "\\*") for label in labels)
+
+
+def row_labels(label: str) -> list[str]:
+    r"""Return the labels that :func:`row_label` joined; the row is one of a product.
+
+    >>> row_labels("adult*f"), row_labels(r"A\**f")
+    (['adult', 'f'], ['A*', 'f'])
+    """
+    return [re.sub(r"\\(.)", r"\1", part) for part in re.findall(r"(?:^|\*)((?:\\.|[^\\*])*)", label, re.DOTALL)]
 
 
 @dataclass(frozen=True, kw_only=True)

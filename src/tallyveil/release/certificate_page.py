@@ -29,6 +29,7 @@ from tallyveil.release.reader_words import (
     most_certain,
     promise_in_words,
     stamp_in_words,
+    the_whole,
     title_of,
     uncovered,
 )
@@ -49,6 +50,7 @@ def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
         digest_tag=Markup(digest_tag(certificate_digest(read))),
         per_attribute=_in_order(guarantee["per_attribute"] or {}, strategy.attributes),
         within_level=_in_order(guarantee["within_level"] or {}, strategy.levels),
+        whole=the_whole(next(iter(strategy.levels))),
         passes=_in_order(declared["post_processing"]["passes"], strategy.levels),
         mechanism="two-sided geometric" if strategy.mechanism == "geometric" else "discrete Gaussian",
         rows=rows,

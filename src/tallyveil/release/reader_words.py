@@ -37,10 +37,34 @@ def exact_in_words(declared: Mapping[str, Any]) -> list[str]:
         if (one["query"], one["level"]) != ("total", root) or not declared["guarantee"]["total"]:
             by_query.setdefault(one["query"], []).append(one["level"])
     words = ["the number of people in all"] if declared["guarantee"]["total"] else []
-    words += [f"{_counts_of(query)} of every {listed(levels)}" for query, levels in by_query.items()]
+    words += [f"{_counts_of(query)} of {_places(levels, root)}" for query, levels in by_query.items()]
     fixed = [one["words"] for one in declared["constraints"] if one["source"] == "truth"]
     said = {f"{query} is exact for every {level}" for query, levels in by_query.items() for level in levels}
-    return words + [one for one in fixed if one not in said]
+    of_root = f"is exact for every {root}"
+    return words + [one.replace(of_root, f"is exact for {the_whole(root)}") for one in fixed if one not in said]
+
+
+def _places(levels: list[str], root: str) -> str:
+    """The places of some levels, of which the first of all has one unit.
+
+    >>> _places(["Italia", "comune"], "Italia"), _places(["state", "county"], "us")
+    ('Italia and every comune', 'every state and county')
+    """
+    if levels[0] != root:
+        return f"every {listed(levels)}"
+    rest = [f"every {listed(levels[1:])}"] if levels[1:] else []
+    return listed([the_whole(root), *rest])
+
+
+def the_whole(level: str) -> str:
+    """The one unit of the first level: its name, with an article unless it is a proper name.
+
+    >>> the_whole("Italia"), the_whole("nation"), the_whole("all")
+    ('Italia', 'the nation', 'the whole')
+    """
+    if level == "all":
+        return "the whole"
+    return level if level[:1].isupper() else f"the {level.replace('_', ' ')}"
 
 
 def promise_in_words(guarantee: Mapping[str, Any]) -> str:

@@ -61,7 +61,6 @@ def _maps(one: LevelAreas, aspect: float, spine: Spine, expected: Expected) -> l
         {"type": "Feature", "geometry": one.shapes[unit], "properties": row}
         for unit, row in zip(units, records(drawn), strict=True)
     ]
-    height = int(np.clip(STATIC_WIDTH * aspect, 220, 520))
     headings = {"unit": "unit"} | ({"name": "name"} if names is not None else {})
     headings |= {"total": "published total", "margin": "90% margin", "share": "margin over total"}
     same: dict[str, Any] = {"table": table, "headings": headings}
@@ -73,7 +72,7 @@ def _maps(one: LevelAreas, aspect: float, spine: Spine, expected: Expected) -> l
             says="",
             alt=f"A map of {len(units)} areas, shaded by their published total. The table has all numbers.",
             definition=f"The published number of people, in classes with about as many areas each. {matched}",
-            chart=_choropleth(shapes, "size", sizes, SEQUENCE, "people", height),
+            chart=_choropleth(shapes, "size", sizes, SEQUENCE, "people", aspect),
             **same,
         ),
         Exhibit(
@@ -82,7 +81,7 @@ def _maps(one: LevelAreas, aspect: float, spine: Spine, expected: Expected) -> l
             says="",
             alt=f"A map of {len(units)} areas, shaded by the margin of their total as a share of it.",
             definition=f"The 90% margin of the total, divided by the published total. {matched}",
-            chart=_choropleth(shapes, "precision", list(CLASS_NAMES), RAMP, "margin, as a share of the total", height),
+            chart=_choropleth(shapes, "precision", list(CLASS_NAMES), RAMP, "margin, as a share of the total", aspect),
             **same,
         ),
     ]
@@ -106,7 +105,7 @@ def _choropleth(
     classes: Sequence[str],
     colours: Sequence[str],
     title: str,
-    height: int,
+    aspect: float,
 ) -> Any:
     alt = altair()
     named = "name" in shapes[0]["properties"]
@@ -119,7 +118,7 @@ def _choropleth(
                 sort=list(classes),
                 scale=alt.Scale(domain=list(classes), range=list(colours[: len(classes)])),
                 title=title,
-                legend=alt.Legend(columns=2),
+                legend=alt.Legend(columns=2, titleLimit=340),
             ),
             tooltip=[
                 alt.Tooltip("properties.unit:N", title="unit"),
@@ -130,5 +129,5 @@ def _choropleth(
             ],
         )
         .project(type="identity", reflectY=True)
-        .properties(height=height)
+        .properties(height=int(np.clip(STATIC_WIDTH * aspect, 220, 520)), usermeta={"aspect": aspect})
     )

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from tallyveil.release.certificate_page import number
-from tallyveil.report.exhibit import Exhibit, people, records
+from tallyveil.release.reader_words import the_whole
+from tallyveil.report.exhibit import Exhibit, a, people, plain, query_words, records
 from tallyveil.report.expected import Expected
 from tallyveil.report.grid import grid
 from tallyveil.report.plots import altair
@@ -74,6 +75,8 @@ def _hero_chart(alt: Any, bars: pd.DataFrame, levels: Sequence[str], totals: pd.
     colours = alt.Scale(domain=kinds, range=[PLACE, ERROR, MEASURED][: len(kinds)])
     most = max(1.5 * float(totals.high.max()), LABEL * float(bars[bars.what != SIZES].high.max()), 10.0)
     bars = bars.assign(before=(bars.what == SIZES) & (bars.high * LABEL > most) & (bars.low > LABEL))
+    bars, totals = (frame.assign(level=frame.level.map(plain)) for frame in (bars, totals))
+    levels = [plain(level) for level in levels]
     axis = people_axis(alt, "people (logarithmic scale)")
     axis["scale"] = alt.Scale(type="symlog", constant=1, domain=[0, most], nice=False)
     base = alt.Chart(alt.Data(values=records(bars))).encode(
@@ -115,14 +118,18 @@ def groups(expected: Expected) -> Exhibit | None:
     chart = grid(labelled, levels=levels, value="margin", words="90% margin")
     finest = table[table.level == levels[-1]]
     about = "at most about" if expected.totals.at_most.iloc[-1] else "about"
+    place = a(levels[-1]) if len(expected.totals) > 1 else the_whole(levels[-1])
     least, most = finest.margin.min(), finest.margin.max()
     between = people(most) if people(least) == people(most) else f"{people(least)} to {people(most)}"
     return Exhibit(
         key="error-of-groups",
         title="How large are errors in counts of groups?",
-        says=f"The count of one group in one {levels[-1]} has a 90% margin of {about} {between} people.",
+        says=f"The count of one group in {place} has a 90% margin of {about} {between} people.",
         alt="A grid with a row for each kind of count and a column for each level; darker cells have larger margins. "
-        + "; ".join(f"{row['query']} at level {row['level']}: {people(row['margin'])}" for row in records(table))
+        + "; ".join(
+            f"{query_words(row['query'])} at level {plain(row['level'])}: {people(row['margin'])}"
+            for row in records(table)
+        )
         + ".",
         definition=(
             "A count of a group is the number of people of one label, or of one combination of labels, in one place. "
@@ -131,5 +138,6 @@ def groups(expected: Expected) -> Exhibit | None:
         ),
         chart=chart,
         table=table,
+        words={"query": query_words},
         headings={"level": "level", "query": "counts by", "margin": "90% margin"},
     )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, final
 from urllib.parse import quote
 
 import pandas as pd
 from markupsafe import Markup
 
+from tallyveil.nouns.schema import DETAILED, TOTAL, factors_of, row_labels
 from tallyveil.release.certificate_page import persons, two_decimals_up
 from tallyveil.report.internal import INTERNAL_CELL
 from tallyveil.report.theme import STATIC_WIDTH, themed
@@ -40,6 +42,8 @@ class Exhibit:
         The numbers, at full precision.
     headings
         The columns to show, with readable names.
+    words
+        How the page writes the values of some columns, where the CSV has names that programs read.
     internal
         Whether it was made from the truth.
     static_width
@@ -54,6 +58,7 @@ class Exhibit:
     chart: Any
     table: pd.DataFrame
     headings: Mapping[str, str]
+    words: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
     internal: bool = False
     static_width: int = STATIC_WIDTH
 
@@ -82,7 +87,13 @@ class Exhibit:
         """The first rows of the table as text."""
         names = list(self.headings)
         first = self.table[names].head(SHOWN).to_numpy()
-        return [[_figure(name, value) for name, value in zip(names, row, strict=True)] for row in first]
+        return [[self._cell(name, value) for name, value in zip(names, row, strict=True)] for row in first]
+
+    def _cell(self, column: str, value: Any) -> str:
+        """A value as the page shows it; a loss is rounded up."""
+        if column in self.words:
+            return self.words[column](value)
+        return two_decimals_up(value) if column == "epsilon" else shown(value)
 
     @property
     def hidden(self) -> int:
@@ -99,11 +110,6 @@ def as_script(value: Any) -> Markup:
     """JSON that no text in it can break out of a script element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
-
-
-def _figure(column: str, value: Any) -> str:
-    """A value of a column; a loss is rounded up."""
-    return two_decimals_up(value) if column == "epsilon" else shown(value)
 
 
 def shown(value: Any) -> str:
@@ -133,10 +139,29 @@ def people(value: float) -> str:
 def a(noun: str) -> str:
     """A noun with its article, as far as its first letter tells.
 
-    >>> a("block_group"), a("enumdist")
-    ('a block group', 'an enumdist')
+    >>> a("block_group"), a("enumdist"), a("établissement")
+    ('a block group', 'an enumdist', 'an établissement')
     """
-    return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {plain(noun)}"
+    first = unicodedata.normalize("NFD", noun)[:1].lower()
+    return f"{'an' if first and first in 'aeio' else 'a'} {plain(noun)}"
+
+
+def query_words(query: str) -> str:
+    """What a query counts by.
+
+    >>> query_words("age * sex"), query_words("detailed"), query_words("total")
+    ('age, sex', 'all attributes', 'total')
+    """
+    return "all attributes" if query == DETAILED else plain(", ".join(factors_of(query))) or TOTAL
+
+
+def cell_words(labels: str, attributes: int) -> str:
+    r"""A cell as people read it: its labels in a list.
+
+    >>> cell_words("M*25-64*desempregado", 3), cell_words(r"A\*f*yes", 2), cell_words("A*", 1)
+    ('M, 25-64, desempregado', 'A*f, yes', 'A*')
+    """
+    return labels if attributes <= 1 else ", ".join(row_labels(labels))
 
 
 def plain(level: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from tallyveil.report.exhibit import records
+from tallyveil.report.exhibit import query_words, records
 from tallyveil.report.plots import altair
 from tallyveil.report.theme import ERROR
 
@@ -16,13 +16,14 @@ ROW, LINE = 32, 14  # pixels
 WORDS = "split(replace(datum.label, /_/g, ' '), ' ')"  # a line for each word: columns are narrow
 
 TWO_LINES = (  # long queries are cut in two
-    r"length(datum.label) > 22 ? split(replace(datum.label, /^(.{6,22}) \* /, '$1 *\n'), '\n') : datum.label"
+    r"length(datum.label) > 22 ? split(replace(datum.label, /^(.{6,22}), /, '$1,\n'), '\n') : datum.label"
 )
 
 
 def grid(table: pd.DataFrame, *, levels: Sequence[str], value: str, words: str) -> Any:
     """The chart of ``level``, ``query``, ``label`` and a value, which ``words`` name."""
     alt = altair()
+    table = table.assign(query=table["query"].map(query_words))
     queries = list(dict.fromkeys(table["query"]))
     plain = {"domain": False, "ticks": False}
     lines = max(len(re.split("[_ ]", level)) for level in levels)

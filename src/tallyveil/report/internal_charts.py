@@ -10,8 +10,9 @@ import pandas as pd
 
 from tallyveil.report.exhibit import people, records
 from tallyveil.report.grid import grid
+from tallyveil.report.label_places import PLACES, Canvas, free_places
 from tallyveil.report.plots import altair
-from tallyveil.report.theme import BAND, ERROR, INK, MEASURED, PAPER, PLACE, SOFT, people_axis
+from tallyveil.report.theme import BAND, ERROR, INK, MEASURED, PLACE, SOFT, people_axis
 
 HEIGHT = 240
 FEW_TICKS = 20
@@ -19,7 +20,7 @@ FROM_TO = (  # a class of large sizes in two lines
     "length(datum.label) > 9 ? split(replace(datum.label, ' - ', ' -\\n'), '\\n') : datum.label"
 )
 NAMED = (0.05, 0.25, 0.5, 0.75, 0.95)  # samples whose fraction is written beside them
-NEAR = (0.35, 0.1)  # of width and height: a fraction this near the release would cover its name
+SAMPLES_HEIGHT, SAMPLES_WIDTHS, PADDING = 300, (290, 420, 590), 30  # pixels inside the axes, phone to paper
 
 
 def error_grid(table: pd.DataFrame, levels: Sequence[str]) -> Any:
@@ -50,12 +51,12 @@ def bias_chart(rows: pd.DataFrame, title: str, *, numbers: bool) -> Any:
     return (zero + lines + dots).properties(height=HEIGHT)
 
 
-def _whole_numbers(values: pd.Series[int]) -> Any:
+def _whole_numbers(values: pd.Series[int], *, grid: bool = False) -> Any:
     """An axis with ticks at whole numbers alone, at every one where they are few."""
     alt = altair()
     low, high = int(values.min()), int(values.max())
     ticks = {"values": list(range(low, high + 1))} if high - low < FEW_TICKS else {"tickMinStep": 1}
-    return alt.Axis(**ticks, format="d", grid=False, labelOverlap=True)
+    return alt.Axis(**ticks, format="d", grid=grid, labelOverlap=True)
 
 
 def loss_chart(curve: pd.DataFrame, theory: float | None) -> Any:
@@ -84,7 +85,7 @@ def sample_chart(table: pd.DataFrame) -> Any:
     """Loss against error, on logarithmic axes: samples as a line, the release as a point."""
     alt = altair()
     known = table[table.epl > 0].assign(median_abs=lambda t: t.median_abs.clip(lower=0.5))
-    scale = alt.Scale(type="log", nice=False, padding=30)
+    scale = alt.Scale(type="log", nice=False, padding=PADDING)
     base = alt.Chart().encode(
         x=alt.X("median_abs:Q", scale=scale, title="median absolute error, people"),
         y=alt.Y("epl:Q", scale=scale, title="empirical privacy loss"),
@@ -95,36 +96,32 @@ def sample_chart(table: pd.DataFrame) -> Any:
         ],
     )
     samples, own = (alt.Data(values=records(known[known.method == name])) for name in ("sample", "release"))
-    named = alt.Data(values=records(_named_samples(known)))
-    own_name = {"dy": -14} if _is_above(known) else {"dx": -4, "dy": 16, "align": "right"}
-    beside = {"dx": 9, "dy": -8, "align": "left"}
     layers = [
         base.mark_line(color=SOFT).encode(order="fraction:Q").properties(data=samples),
         base.mark_square(color=SOFT, size=45, opacity=1).properties(data=samples),
-        base.mark_text(**beside, color=PAPER, stroke=PAPER, strokeWidth=4)
-        .encode(text="sample:N")
-        .properties(data=named),
-        base.mark_text(**beside, color=INK).encode(text="sample:N").properties(data=named),
         base.mark_point(filled=True, color=ERROR, size=130, opacity=1).properties(data=own),
-        base.mark_text(**own_name, fontWeight="bold", color=INK).encode(text="sample:N").properties(data=own),
     ]
-    return alt.layer(*layers).properties(height=300)
+    for place, rows in _named(known).groupby("place"):
+        dx, dy = PLACES[str(place)]
+        side = {"dx": dx, "dy": dy, "align": "left" if dx > 0 else "right" if dx < 0 else "center"}
+        for own, weight in ((True, "bold"), (False, "normal")):
+            data = alt.Data(values=records(rows[(rows.method == "release") == own]))
+            text = base.mark_text(baseline="middle", color=INK, fontWeight=weight, **side).encode(text="sample:N")
+            layers += [text.properties(data=data)] if data["values"] else []
+    return alt.layer(*layers).properties(height=SAMPLES_HEIGHT)
 
 
-def _named_samples(known: pd.DataFrame) -> pd.DataFrame:
-    """The samples to name: some, without those so near the release that the names would overlap."""
+def _named(known: pd.DataFrame) -> pd.DataFrame:
+    """The release and some samples, each with the ``place`` of its name: where it covers nothing."""
+    known = known.reset_index(drop=True)
     place = np.log(known[["median_abs", "epl"]].to_numpy(dtype=np.float64))
-    reach = np.maximum(np.ptp(place, axis=0), 1e-9)
-    own = place[(known.method == "release").to_numpy()][0]
-    is_near = (np.abs(place - own) < reach * NEAR).all(axis=1)
-    return known[known.fraction.isin(NAMED) & ~is_near]
-
-
-def _is_above(known: pd.DataFrame) -> bool:
-    """Whether the release lies above the line of the samples, so that its name has room above it."""
-    own = known[known.method == "release"].iloc[0]
-    samples = known[known.method == "sample"].sort_values("median_abs")
-    return bool(own.epl >= np.interp(own.median_abs, samples.median_abs, samples.epl))
+    place = (place - place.min(axis=0)) / np.maximum(np.ptp(place, axis=0), 1e-9)
+    is_sample = (known.method == "sample").to_numpy()
+    line = place[is_sample][np.argsort(known.fraction[is_sample].to_numpy())]
+    canvases = [Canvas(line, place, width=width, height=SAMPLES_HEIGHT, padding=PADDING) for width in SAMPLES_WIDTHS]
+    which = [*np.flatnonzero(~is_sample), *np.flatnonzero(is_sample & known.fraction.isin(NAMED))]
+    found = free_places(list(known["sample"]), [int(one) for one in which], canvases=canvases)
+    return known.loc[list(found)].assign(place=list(found.values()))
 
 
 def posterior_chart(rows: pd.DataFrame) -> Any:
@@ -158,7 +155,7 @@ def exposed_chart(top: pd.DataFrame) -> Any:
 def unique_chart(top: pd.DataFrame) -> Any:
     """The number of people who are alone in their cell, by unit."""
     alt = altair()
-    axis = alt.Axis(tickMinStep=1, format="d", tickCount=6)
+    axis = _whole_numbers(pd.Series([0, int(top.unique.max())]), grid=True)
     return (
         _by_place(top).mark_bar(color=PLACE).encode(x=alt.X("unique:Q", title="people alone in their cell", axis=axis))
     )
@@ -166,6 +163,7 @@ def unique_chart(top: pd.DataFrame) -> Any:
 
 def _by_place(top: pd.DataFrame) -> Any:
     alt = altair()
+    lines = max((place.count("\n") + 1 for place in top.place), default=1)
     return (
         alt.Chart(alt.Data(values=records(top)))
         .encode(
@@ -173,7 +171,13 @@ def _by_place(top: pd.DataFrame) -> Any:
                 "place:N",
                 sort=None,
                 title=None,
-                axis=alt.Axis(grid=True, labelLimit=190, labelExpr="split(datum.label, ': ')", labelLineHeight=12),
+                axis=alt.Axis(
+                    grid=True,
+                    labelLimit=215,
+                    labelExpr="split(datum.label, '\\n')",
+                    labelLineHeight=12,
+                    labelOffset=-6 * (lines - 1),
+                ),
             ),
             tooltip=[
                 alt.Tooltip("unit:N"),
@@ -184,5 +188,5 @@ def _by_place(top: pd.DataFrame) -> Any:
                 alt.Tooltip("posterior:Q", format=".1%"),
             ],
         )
-        .properties(height=30 * max(len(top), 1))
+        .properties(height=max(30, 6 + 12 * lines) * max(len(top), 1))
     )

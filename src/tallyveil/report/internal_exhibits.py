@@ -5,6 +5,7 @@ The numbers come from :mod:`tallyveil.evaluate` and :mod:`tallyveil.risk`; nothi
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tallyveil.nouns.schema import DETAILED, TOTAL
 from tallyveil.release.certificate_page import number, percent
 from tallyveil.release.release import Release
 from tallyveil.report import internal_charts as charts
-from tallyveil.report.exhibit import Exhibit, people
+from tallyveil.report.exhibit import Exhibit, cell_words, people, plain, query_words
 from tallyveil.report.expected import Expected
 from tallyveil.report.section import Section
 from tallyveil.risk.scan.result import Scan
@@ -30,6 +31,7 @@ from tallyveil.risk.scan.scan import scan
 
 ENOUGH = 20  # units of a level that is compared with samples
 STANDS_OUT = 0.02  # by which a unit's posterior exceeds the average
+CELL_LINE = 28  # characters of a cell in a line beside a chart
 POINTS = 400  # of a curve that is drawn
 MOST_EXPOSED = 15  # units that are listed
 LEAST_TIES = 0.01  # of the people, about whom an intruder cannot decide
@@ -82,6 +84,7 @@ def _errors(result: Evaluation, expected: Expected) -> Exhibit:
         f"{ENOUGH_FOR_TAIL} counts have no 95th percentile.",
         chart=charts.error_grid(table, list(expected.totals.level)),
         table=table,
+        words={"query": query_words},
         headings=headings,
         internal=True,
     )
@@ -186,7 +189,7 @@ def _loss_section(result: Evaluation) -> Section:
         exhibits=[
             Exhibit(
                 key="loss-curve",
-                title=f"Log ratio of errors one person apart: {query} at level {level}",
+                title=f"Log ratio of errors one person apart: {query_words(query)} at level {plain(level)}",
                 says=f"The largest log ratio is {loss.epl:.2g}{corrected}.{theory}",
                 alt="A line of the log ratio by the size of the error, with its simultaneous 95% band.",
                 definition="For each error x, the logarithm of how much more frequent x is than x + 1 among the "
@@ -206,7 +209,10 @@ def _sample_section(truth: Histogram, release: Release) -> Section:
     level = levels[-2] if len(levels) > 1 and truth.spine.size(levels[-2]) >= ENOUGH else truth.spine.leaf
     likeness = like_a_sample(truth, release, level=level)
     title = "The sample it resembles"
-    words = likeness.words()
+    words = likeness.words().replace(
+        f"counts of {likeness.query!r} at level {likeness.level!r}",
+        f"counts by {query_words(likeness.query)} at level {plain(likeness.level)}",
+    )
     says = f"{words[0].upper()}{words[1:]}."
     if likeness.low is None:  # no sample is like it, or too few units tell: a picture would show noise
         return Section(key="sample", title=title, words=[says])
@@ -249,7 +255,7 @@ def _exposed_section(truth: Histogram, release: Release) -> Section:
     elif nobody := _nobody_stands_out(found, level):
         words.append(nobody)
     else:
-        exhibits.append(_units(found))
+        exhibits.append(_units(found, len(truth.schema.attributes)))
     return Section(key="exposed", title="Exposed units", words=words, exhibits=exhibits)
 
 
@@ -311,10 +317,12 @@ def _nobody_stands_out(found: Scan, level: str) -> str:
     )
 
 
-def _units(found: Scan) -> Exhibit:
+def _units(found: Scan, attributes: int) -> Exhibit:
     rows = found.exposed.groupby("level", sort=False).tail(len(found.exposed))
     finest = rows[rows.level == rows.level.iloc[-1]].head(MOST_EXPOSED)
-    top = finest.assign(place=[f"{row.unit}: {row.cell}" for row in finest.itertuples()])
+    words = [cell_words(cell, attributes) for cell in finest.cell]
+    place = [_place_lines(unit, cell) for unit, cell in zip(finest.unit, words, strict=True)]
+    top = finest.assign(cell=words, place=place)
     level, largest = finest.level.iloc[0], float(finest.posterior.max())
     alike = found.when == "before" and largest - float(finest.posterior.min()) < SAME
     if alike:  # nobody is more exposed than another before noise is drawn, but some are easier to recognise
@@ -340,8 +348,18 @@ def _units(found: Scan) -> Exhibit:
         alt=alt,
         definition="For each unit, the cell whose people have the largest average posterior. Unique is the number of "
         "people who are alone in their cell.",
-        chart=charts.unique_chart(top) if alike else charts.exposed_chart(top),
+        chart=charts.unique_chart(top[top.unique > 0]) if alike else charts.exposed_chart(top),
         table=found.exposed,
+        words={"cell": lambda cell: cell_words(cell, attributes)},
         headings={**headings, "unique": "unique", "posterior": "posterior"},
         internal=True,
     )
+
+
+def _place_lines(unit: str, cell: str) -> str:
+    r"""A unit and its cell in lines that fit beside a chart.
+
+    >>> _place_lines("010001", "household, minor, not_hispanic, white")
+    '010001\nhousehold, minor,\nnot_hispanic, white'
+    """
+    return "\n".join([unit, *textwrap.wrap(cell, CELL_LINE)])

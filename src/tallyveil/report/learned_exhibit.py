@@ -14,8 +14,8 @@ import pandas as pd
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.certificate_page import percent, two_decimals_up
 from tallyveil.release.declaration import Guarantee
-from tallyveil.release.reader_words import most_certain
-from tallyveil.report.exhibit import Exhibit, records
+from tallyveil.release.reader_words import most_certain, the_whole
+from tallyveil.report.exhibit import Exhibit, a, records
 from tallyveil.report.plots import altair
 from tallyveil.report.theme import ERROR, PLACE, SOFT
 from tallyveil.risk.target.attacks import noises_of
@@ -94,7 +94,8 @@ def learned_table(guarantee: Guarantee, strategy: Strategy) -> pd.DataFrame:
         rows.append(("attribute", name, epsilon, _average_posterior(strategy, name)))
     order = list(strategy.levels)
     for level, epsilon in sorted((guarantee.within_level or {}).items(), key=lambda item: order.index(item[0])):
-        rows.append(("place", f"the place within a {level}", epsilon, math.nan))
+        place = the_whole(level) if level == order[0] else a(level)
+        rows.append(("place", f"the place within {place}", epsilon, math.nan))
     table = pd.DataFrame(rows, columns=["kind", "about", "epsilon", "typical"])
     return table.assign(at_most=[most_certain(epsilon) for epsilon in table.epsilon])
 

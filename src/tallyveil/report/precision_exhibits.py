@@ -12,8 +12,8 @@ import pandas as pd
 
 from tallyveil._arrays import Integers
 from tallyveil.release.certificate_page import number, percent
-from tallyveil.release.reader_words import listed
-from tallyveil.report.exhibit import Exhibit, a, records
+from tallyveil.release.reader_words import listed, the_whole
+from tallyveil.report.exhibit import Exhibit, a, plain, query_words, records
 from tallyveil.report.expected import Expected, precision_classes
 from tallyveil.report.plots import altair
 from tallyveil.report.theme import RAMP
@@ -28,19 +28,13 @@ def precision(expected: Expected) -> Exhibit:
     rows = [row for level in levels for row in _precision_rows(expected, level)]
     table = pd.DataFrame(rows)
     chart = _share_bars(table, by="level", counted="places", words="places with people", of="total")
-    fit = fit_levels(expected)
-    says = (
-        f"Totals are precise at {level_words(fit)}: for at least nine in ten places the margin is 5% or less."
-        if fit
-        else "At no level do nine in ten totals have a margin of 5% or less."
-    )
+    says = _which_are_precise(expected, fit_levels(expected))
     poor = table[(table["class"] == CLASS_NAMES[-1]) & (table.share >= 0.005)]
     if len(poor):
         worst = poor.iloc[-1]
         of = int(table[table.level == worst.level].places.sum())
-        says += (
-            f" For {number(worst.places)} of {number(of)} places at level {worst.level}, it is larger than the total."
-        )
+        where = f"{number(worst.places)} of {number(of)} places at level {plain(worst.level)}"
+        says += f" For {where}, it is larger than the total."
     return Exhibit(
         key="precision-of-totals",
         title="Which totals are precise?",
@@ -60,6 +54,20 @@ def precision(expected: Expected) -> Exhibit:
     )
 
 
+def _which_are_precise(expected: Expected, fit: Sequence[str]) -> str:
+    """The levels whose totals are precise; those with one unit are named where they are the only ones."""
+    several = [level for level in fit if expected.published[level].size > 1]
+    if several:
+        return (
+            f"Totals are precise at {level_words(several)}: for at least nine in ten places the margin is 5% or less."
+        )
+    if not fit:
+        return "At no level do nine in ten totals have a margin of 5% or less."
+    root = expected.totals.level.iloc[0]
+    single = listed([the_whole(level) if level == root else f"the {plain(level)}" for level in fit])
+    return f"The total of {single} is precise. At no other level do nine in ten totals have a margin of 5% or less."
+
+
 def precision_of_groups(expected: Expected) -> Exhibit | None:
     """The share of the finest level's counts of groups by how large the margin is beside the count."""
     level = expected.totals.level.iloc[-1]
@@ -69,22 +77,26 @@ def precision_of_groups(expected: Expected) -> Exhibit | None:
     if not rows:
         return None
     table = pd.DataFrame(rows)
+    place = a(level) if len(expected.totals) > 1 else the_whole(level)
     return Exhibit(
         key="precision-of-groups",
-        title=f"Which counts of groups are precise in {a(level)}?",
+        title=f"Which counts of groups are precise in {place}?",
         says="Share of the counts that are smaller than their margin: "
-        + ", ".join(f"{exceeded(counted):.0%} by {query}" for query, counted in expected.precise.items())
+        + ", ".join(f"{exceeded(counted):.0%} by {query_words(query)}" for query, counted in expected.precise.items())
         + ".",
         alt="A stacked bar for each kind of count. "
-        + "; ".join(f"{query}: {_precision_words(table[table['query'] == query])}" for query in expected.precise)
+        + "; ".join(
+            f"{query_words(query)}: {_precision_words(table[table['query'] == query])}" for query in expected.precise
+        )
         + ".",
         definition=(
-            f"For every group that is published with people in {a(level)}, the 90% margin of its count is divided by "
+            f"For every group that is published with people in {place}, the 90% margin of its count is divided by "
             "the count. The bars show how the counts divide into classes of that share. A count that is smaller than "
             f"its margin may be noise alone. Where margins come from: {expected.source_of_groups}"
         ),
         chart=_share_bars(table, by="query", counted="counts", words="counts published with people", of="count"),
         table=table.drop(columns="order"),
+        words={"query": query_words},
         headings={"query": "counts by", "class": "margin", "counts": "counts", "share": "share"},
     )
 
@@ -97,6 +109,7 @@ def exceeded(counted: Integers) -> float:
 def _share_bars(table: pd.DataFrame, *, by: str, counted: str, words: str, of: str) -> Any:
     """A stacked bar for each value of ``by``: the shares of the classes of a margin beside its count."""
     alt = altair()
+    table = table.assign(**{by: table[by].map(query_words if by == "query" else plain)})
     kinds = list(dict.fromkeys(table[by]))
     axis = alt.Axis(format="%", tickCount=5, title=f"share of the {words}")
     return (
@@ -158,4 +171,5 @@ def level_words(levels: Sequence[str]) -> str:
     >>> level_words(["state"]), level_words(["state", "county", "tract"])
     ('level state', 'the levels state, county and tract')
     """
-    return f"level {levels[0]}" if len(levels) == 1 else f"the levels {listed(levels)}"
+    names = [plain(level) for level in levels]
+    return f"level {names[0]}" if len(names) == 1 else f"the levels {listed(names)}"

@@ -9,8 +9,8 @@ import pandas as pd
 
 from tallyveil.release.certificate_page import number
 from tallyveil.release.declaration import Guarantee
-from tallyveil.release.reader_words import chance, most_certain
-from tallyveil.report.exhibit import a, people, plain
+from tallyveil.release.reader_words import chance, most_certain, the_whole
+from tallyveil.report.exhibit import a, people, plain, query_words
 from tallyveil.report.expected import Expected
 from tallyveil.report.precision_exhibits import exceeded, fit_levels, level_words
 
@@ -36,6 +36,11 @@ def _expected_error(expected: Expected) -> str:
     if noisy.empty:
         return _exact_totals(expected)
     finest, coarsest = noisy.iloc[-1], noisy.iloc[0]
+    if finest["units"] == 1:
+        return (
+            f"The published total of {_place(finest)}, {number(round(finest['median']))}, is expected to be within "
+            f"{_about(finest)} {people(finest.margin)} people of the true number, nine times in ten."
+        )
     words = (
         f"Nine in ten published totals of {a(finest.level)} are expected to be within {_about(finest)} "
         f"{people(finest.margin)} people of the true number, where a typical {plain(finest.level)} has "
@@ -43,10 +48,25 @@ def _expected_error(expected: Expected) -> str:
     )
     if finest.level == coarsest.level:
         return f"{words}."
+    if coarsest["units"] == 1:
+        return (
+            f"{words}; for {_place(coarsest)}, which has {number(round(coarsest['median']))}, the margin is "
+            f"{_about(coarsest)} {people(coarsest.margin)}."
+        )
     return (
         f"{words}; for {a(coarsest.level)} the margin is {_about(coarsest)} {people(coarsest.margin)}, where a typical "
         f"one has {number(round(coarsest['median']))}."
     )
+
+
+def _place(row: Any) -> str:
+    """The one unit of a level: the whole by its name, any other by its level."""
+    return the_whole(row.level) if row.name == 0 else f"the {plain(row.level)}"
+
+
+def _in(row: Any) -> str:
+    """A place of a level, or the only one."""
+    return _place(row) if row["units"] == 1 else a(row.level)
 
 
 def _groups_are_less_certain(expected: Expected) -> str:
@@ -56,8 +76,8 @@ def _groups_are_less_certain(expected: Expected) -> str:
     if worst is None or of[worst] < LEAST_TOLD:
         return ""
     return (
-        f" Counts of groups are less certain: {of[worst]:.0%} of the counts by {plain(worst)} in "
-        f"{a(expected.totals.level.iloc[-1])}, zeros aside, are smaller than their margin."
+        f" Counts of groups are less certain: {of[worst]:.0%} of the counts by {query_words(worst)} in "
+        f"{_in(expected.totals.iloc[-1])}, zeros aside, are smaller than their margin."
     )
 
 
@@ -67,8 +87,9 @@ def _exact_totals(expected: Expected) -> str:
         return "Every published count is exact."
     level = groups.level.iloc[-1]
     most = groups[groups.level == level].margin.max()
+    of = expected.totals[expected.totals.level == level].iloc[0]
     return (
-        f"Totals of all places are exact; the count of one group in {a(level)} is expected to be within "
+        f"Totals of all places are exact; the count of one group in {_in(of)} is expected to be within "
         f"{_about(expected.totals.iloc[-1])} {people(most)} people of the true number nine times in ten."
     )
 
@@ -116,8 +137,8 @@ def uses(expected: Expected, *, measurements: bool) -> list[str]:
     """How to use the numbers."""
     noisy = expected.totals[expected.totals.margin > 0]
     words = ["Give the margin with the number, and round the number to it."]
-    fit = fit_levels(expected)
-    if fit:
+    fit = [level for level in fit_levels(expected) if expected.published[level].size > 1]
+    if fit:  # a level with one unit is not a choice
         words.append(
             f"Prefer large places: at {level_words(fit)}, at least nine in ten totals have a margin of 5% or less."
         )

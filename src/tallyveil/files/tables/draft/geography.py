@@ -85,9 +85,15 @@ def _by_columns(rest: View, levels: Sequence[Column], view: View) -> Geography:
     if levels[0].size > 1:
         american = plain(levels[0].name) == "state" and all(len(label) <= 2 for label in levels[0].labels)
         fields["root"] = "us" if american else "all"
-    notes += [*name_notes, *_other_levels(rest, levels, names)]
+    notes += [*name_notes, *_called_codes(names), *_other_levels(rest, levels, names)]
     used = (*fields["levels"], *names.values())
     return Geography(view=view, fields=fields, columns=used, path=paths(levels), notes=tuple(notes))
+
+
+def _called_codes(names: Mapping[str, str]) -> list[Note]:
+    """What to do about levels that are called codes, which readers of tables and reports would not understand."""
+    text = "readers will see this name; for another one, rename the column in the file"
+    return [Note(field=("geography", "levels"), item=level, text=text) for level in names if is_code_name(level)]
 
 
 def found_in(level: Column, found: Nest) -> str:

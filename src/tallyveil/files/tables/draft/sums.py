@@ -110,9 +110,22 @@ def _by_name(texts: Sequence[Column], numbers: Sequence[Floats]) -> Marks:
     kept, found = ~_any(list(rows.values()), size), Marks()
     for name, marked in rows.items():
         alone = marked & ~_any([others for other, others in rows.items() if other != name], size)
-        if any(_repeats(number, alone, kept) for number in numbers):
+        if any(_repeats(number, alone, kept) or _repeats_once(number, texts, alone, kept) for number in numbers):
             found[name] = marks[name]
     return found
+
+
+def _repeats_once(numbers: Floats, texts: Sequence[Column], totals: Bools, kept: Bools) -> bool:
+    """Whether rows of totals repeat all people of the others once totals of no such name are left out too.
+
+    A country by its name below the subtotals of its regions is an example.
+    """
+    people, others = float(numbers[totals].sum()), float(numbers[kept].sum())
+    if people < _SOME or others < 2 * people or others % people:
+        return False
+    sums = find_sums(texts, [numbers], kept)
+    rest = kept & ~_any([_rows_with(one.column, (one.value,)) for one in sums], len(kept))
+    return bool(sums) and all(one.is_proven for one in sums) and float(numbers[rest].sum()) == people
 
 
 def _called(column: Column) -> list[str]:
