@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from pygments.lexers.shell import BashSessionLexer
 from sphinx.application import Sphinx
 
 from tallyveil import __version__
@@ -29,8 +31,15 @@ autodoc_typehints = "none"  # the types are in the source; a page of them is har
 napoleon_attr_annotations = False
 
 
+class Console(BashSessionLexer):
+    """Commands after a dollar and what they print; a line of output that begins with # is no command of root's."""
+
+    _ps1rgx = re.compile(r"^(\$ )(.*\n?)")
+
+
 def setup(app: Sphinx) -> None:
     """Formulas are MathML, which browsers draw by themselves; the usual renderer would load a script."""
+    app.add_lexer("console", Console)
     app.add_html_math_renderer("mathml", inline_renderers=(_inline, None), block_renderers=(_block, None))
 
 

@@ -130,7 +130,7 @@ def mutate(case: Case, random: Random) -> None:
     elif what == "label" and case.attributes:
         case.attributes[random.choice(list(case.attributes))].append(random.choice([*LABELS, ""]))
     elif what == "root":
-        case.root = random.choice([None, "us", case.levels[0], "z" * 400])
+        case.root = random.choice([None, "us", *case.levels[:1], "z" * 400])
     elif what == "level":
         case.levels = random.choice([case.levels[::-1], case.levels[1:], [*case.levels, "age"], case.levels * 2])
     elif what == "extra line":
