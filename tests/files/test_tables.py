@@ -511,3 +511,18 @@ def test_random_tables_only_ever_give_our_errors(tmp_path_factory, columns, data
     for source in (file, table):
         with suppress(InputError):
             assert read_counts(source, codebook).total() >= 0
+
+
+def test_a_column_with_the_form_of_a_count_and_an_unknown_label_is_told_to_lose_its_people():
+    table = pd.DataFrame(
+        {"town": ["a"], "young_f": [1], "young_m": [2], "old_f": [3], "old_m": [4], "old_x": [5], "note_z": [6]}
+    )
+    book = Codebook(
+        levels=("town",), attributes={"age": ("young", "old"), "sex": ("f", "m")}, layout="wide", column="{age}_{sex}"
+    )
+    with pytest.warns(
+        UserWarning, match="ignored: old_x, note_z. List them.*But 'old_x' has the form of a count.*add 'x' to"
+    ) as told:
+        assert read_counts(table, book).total() == 10
+    assert len(told) == 1
+    assert "note_z' has" not in str(told[0].message)

@@ -231,9 +231,9 @@ def test_bands_and_codes_with_one_word_are_those_of_pandas_for_any_type_of_colum
     [
         (
             FileForm(total_rows={"land": ("Total",)}),
-            r"\[file\] total_rows: there is no column 'land'\. Known are Região",
+            r"no column 'land', which \[file\] in the codebook names\. The columns are Região.*Give the table that",
         ),
-        (FileForm(fill_down=("land",)), r"\[file\] fill_down: there is no column 'land'\. Known are Região"),
+        (FileForm(fill_down=("land",)), r"no column 'land', which \[file\] in the codebook names"),
     ],
 )
 def test_a_form_that_does_not_fit_is_refused_by_the_name_of_its_field(form, message):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -95,10 +96,14 @@ def file_name(query: str) -> str:
 def safe_name(name: str) -> str:
     """A level or factor as a portable file name: letters, digits, _ and - are kept, everything else becomes %XX.
 
-    >>> safe_name("block group")
-    'block%20group'
+    >>> safe_name("block group"), safe_name("ตำบล")
+    ('block%20group', 'ตำบล')
     """
-    return "".join(c if c.isalnum() or c in "_-" else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
+    return "".join(c if _is_kept(c) else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
+
+
+def _is_kept(letter: str) -> bool:
+    return letter.isalnum() or letter in "_-" or unicodedata.category(letter).startswith("M")  # vowels of some scripts
 
 
 def exact_pieces(

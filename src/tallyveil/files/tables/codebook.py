@@ -232,7 +232,10 @@ class Codebook:
     def _check_names(self) -> None:
         for level, column in self.names.items():
             if level not in self.levels:
-                raise DataError(f"[geography] names: {level!r} is not a level ({', '.join(self.levels)}). Correct it.")
+                raise DataError(
+                    f"[geography] names: {level!r} is not a level ({', '.join(self.levels)}). Correct it here "
+                    f"or in levels."
+                )
             if column in self.levels or list(self.names.values()).count(column) > 1:
                 raise DataError(
                     f"[geography] names: column {column!r} of level {level!r} is used twice, or has the name of a "

@@ -267,6 +267,14 @@ def wide_columns(codebook: Codebook) -> list[str]:
     return ["".join(cell[part] if i % 2 else part for i, part in enumerate(parts)) for cell in cells]
 
 
+def labels_in(name: str, codebook: Codebook) -> dict[str, str]:
+    """The labels in the name of a column that has the form of the pattern, known or not; nothing in other names."""
+    parts = re.split(r"\{(.*?)\}", codebook.column or "")
+    pattern = "".join("(.+?)" if i % 2 else re.escape(part) for i, part in enumerate(parts))
+    found = re.fullmatch(pattern, name)
+    return {} if found is None else dict(zip(parts[1::2], found.groups(), strict=True))
+
+
 def kept_rows(batch: Batch, book: Codebook) -> Batch:
     """The rows that the codebook keeps."""
     for column, value in book.where.items():

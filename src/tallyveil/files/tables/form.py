@@ -24,6 +24,7 @@ from tallyveil.files.tables.columns import Batch, decoded
 THOUSANDS = (".", ",", " ", "'")
 BETWEEN = ": "  # between the parts of a name that stands in several rows
 _ROWS = 1 << 16  # rows of a piece
+SHOWN = 12  # columns that a message lists
 Row = Sequence[str]
 
 
@@ -137,6 +138,7 @@ def formed(pieces: Iterator[Batch], form: FileForm) -> Iterator[Batch]:
     """The batches of a table without rows of totals, with empty cells filled from above."""
     above: dict[str, str] = {}
     for batch in pieces:
+        _refuse_missing(batch, (*form.total_rows, *form.fill_down))
         if form.strip:
             batch = replace(batch, table=_stripped(batch.table))
         if form.total_rows:
@@ -150,8 +152,6 @@ def total_rows(table: pa.Table, marks: Mapping[str, Sequence[str]]) -> np.ndarra
     """Which rows have a value in a column that marks totals."""
     found = np.zeros(table.num_rows, dtype=np.bool_)
     for column, values in marks.items():
-        if column not in table.column_names:
-            raise DataError(f"[file] total_rows: there is no column {column!r}. Known are {_listed(table)}.")
         texts = pc.utf8_trim_whitespace(decoded(table.column(column)).cast(pa.string()))
         found |= pc.fill_null(pc.is_in(texts, pa.array(values, pa.string())), False).to_numpy()
     return found
@@ -166,8 +166,6 @@ def _stripped(table: pa.Table) -> pa.Table:
 
 def _filled_down(batch: Batch, column: str, above: dict[str, str]) -> Batch:
     """A batch in which empty cells of a column have the value above, which may be in the batch before."""
-    if column not in batch.table.column_names:
-        raise DataError(f"[file] fill_down: there is no column {column!r}. Known are {_listed(batch.table)}.")
     texts = pc.utf8_trim_whitespace(decoded(batch.table.column(column)).cast(pa.string()))
     given = pc.if_else(pc.equal(texts, ""), None, texts).combine_chunks()
     given = pc.fill_null_forward(pa.concat_arrays([pa.array([above.get(column)], pa.string()), given]))[1:]
@@ -185,5 +183,13 @@ def _without_last(rows: Iterator[Row], number: int) -> Iterator[Row]:
         yield waiting.popleft()
 
 
-def _listed(table: pa.Table) -> str:
-    return ", ".join(table.column_names)
+def _refuse_missing(batch: Batch, columns: Sequence[str]) -> None:
+    """Refuse a table without the columns that its form names."""
+    missing = [column for column in columns if column not in batch.table.column_names]
+    if missing:
+        there = ", ".join(batch.table.column_names[:SHOWN])
+        more = ", ..." if len(batch.table.column_names) > SHOWN else ""
+        raise DataError(
+            f"{batch.name}: no column {missing[0]!r}, which [file] in the codebook names. The columns are {there}{more}. Give "
+            f"the table that the codebook describes, or correct the codebook."
+        )

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tallyveil.errors import DataError, InputError
 from tallyveil.files.tables.codebook import COUNTS, TOTALS, Codebook
 from tallyveil.files.tables.codebook_toml import read_codebook
-from tallyveil.files.tables.entries import Entries, kept_rows, wide_columns
+from tallyveil.files.tables.entries import Entries, kept_rows, labels_in, wide_columns
 from tallyveil.files.tables.geography import read_units
 from tallyveil.files.tables.paged import read_pages, reads_in_pages
 from tallyveil.files.tables.sources import Source, batches, column_names
@@ -104,9 +104,23 @@ def _check_columns(source: Source, book: Codebook, *, listed: bool) -> None:
         _refuse_counts(name, [*extra, *([book.total] if book.total else [])])
     if extra:
         warnings.warn(
-            f"{name}: columns not in the codebook are ignored: {', '.join(extra)}. List them under [table] ignore.",
+            f"{name}: columns not in the codebook are ignored: {', '.join(extra)}. List them under [table] ignore."
+            f"{_lost_people(extra, book)}",
             stacklevel=3,
         )
+
+
+def _lost_people(unused: list[str], book: Codebook) -> str:
+    """What to say of a column whose name fits the pattern but for one label: the people in it are not counted."""
+    for column in unused if book.layout == "wide" else ():
+        labels = labels_in(column, book)
+        unknown = [of for of, label in labels.items() if label not in book.attributes[of]]
+        if len(labels) > 1 and 0 < len(unknown) < len(labels):
+            return (
+                f" But {column!r} has the form of a count, and the people in it are not counted: if they should be, "
+                f"add {labels[unknown[0]]!r} to the labels of {unknown[0]!r} in [attributes]."
+            )
+    return ""
 
 
 def _refuse_counts(name: str, unused: list[str]) -> None:
