@@ -190,6 +190,6 @@ def _refuse_missing(batch: Batch, columns: Sequence[str]) -> None:
         there = ", ".join(batch.table.column_names[:SHOWN])
         more = ", ..." if len(batch.table.column_names) > SHOWN else ""
         raise DataError(
-            f"{batch.name}: no column {missing[0]!r}, which [file] in the codebook names. The columns are {there}{more}. Give "
-            f"the table that the codebook describes, or correct the codebook."
+            f"{batch.name}: no column {missing[0]!r}, which [file] in the codebook names. The columns are "
+            f"{there}{more}. Give the table that the codebook describes, or correct the codebook."
         )
