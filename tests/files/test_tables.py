@@ -526,3 +526,17 @@ def test_a_column_with_the_form_of_a_count_and_an_unknown_label_is_told_to_lose_
         assert read_counts(table, book).total() == 10
     assert len(told) == 1
     assert "note_z' has" not in str(told[0].message)
+
+
+@pytest.mark.parametrize("count", [5, 2**53 + 1, 2**60])
+def test_counts_without_a_sign_are_read_as_they_are(count):
+    table = pa.table({"town": ["a"], "count": pa.array([count], pa.uint64())})
+    book = Codebook(levels=("town",), attributes={}, layout="long", count="count")
+    assert read_counts(table, book).total() == count
+
+
+def test_a_count_without_a_sign_that_is_too_large_is_refused_with_its_row():
+    table = pa.table({"town": ["a", "b"], "count": pa.array([1, 2**63], pa.uint64())})
+    book = Codebook(root="us", levels=("town",), attributes={}, layout="long", count="count")
+    with pytest.raises(InputError, match=r"row 2, column 'count': 9223372036854775808 is too large to be a count"):
+        read_counts(table, book)

@@ -8,6 +8,7 @@ KEPT = {
         12463,  # metadata of a Parquet file that state rows it does not have
         711061,  # a Parquet file whose columns are described wrongly: pyarrow ended the process
         712501,  # places outside a dictionary
+        2006190,  # counts above 2^53 in a column without signs
     ),
     "engine": (12716, 16),  # no possible cell, and limits that cross; a table of totals as a release folder
     "numbers": (494,),  # a table as the epsilon of a Gaussian preset

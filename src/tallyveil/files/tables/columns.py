@@ -168,7 +168,10 @@ def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
         values = pc.fill_null(values, "0" if pa.types.is_string(kind) else 0)
     if values.null_count:
         raise DataError(f"{batch.place(_first(pc.is_null(values)), column)}: the count is missing. {_FILL_IN}.")
-    if pa.types.is_integer(kind) and kind != pa.uint64():
+    if pa.types.is_integer(kind):
+        if kind == pa.uint64():
+            most = pa.scalar((1 << 63) - 1, kind)
+            _refuse(batch, column, values, pc.greater(values, most), "is too large to be a count. Correct it")
         return values.cast(pa.int64())
     if pa.types.is_string(kind):
         values = pc.utf8_trim_whitespace(values)
@@ -178,7 +181,7 @@ def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
         digits = pc.utf8_length(pc.replace_substring_regex(values, r"^[+-]?0*", ""))
         _refuse(batch, column, values, pc.greater(digits, 18), "is too large to be a count. Correct it")
         return pc.replace_substring_regex(values, r"^\+", "").cast(pa.int64())
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind) or kind == pa.uint64():
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         floats = values.cast(pa.float64())
         whole = pc.and_(pc.is_finite(floats), pc.equal(floats, pc.floor(floats)))
         _refuse(batch, column, values, pc.invert(whole), "is not a whole number. Correct it")
