@@ -27,18 +27,24 @@ _DIFFER = 0.5  # share of parents whose units differ in how many codes are below
 _NAMED = 0.5  # share of paths that differ in their names: some units of different parents share one
 
 
-def path_chain(view: View, candidates: Sequence[Column], levels: Sequence[Column]) -> list[Column]:
+def path_chain(
+    view: View, candidates: Sequence[Column], levels: Sequence[Column], *, loose: bool = False
+) -> list[Column]:
     """The levels by their paths, coarse to fine, if codes begin again under parents and the paths explain ``levels``.
 
     Otherwise ``levels``, which were found by what each column determines on its own. Columns are tried as they stand
-    in the table, from left to right and from right to left.
+    in the table, from left to right and from right to left. ``loose`` also takes numbers 1, 2 and so on for codes that
+    no column names, as labels of people may be.
     """
-    if all(column in levels or not _is_code_like(column) for column in candidates):
+    known = paths(levels) if levels else None
+    numbered = [c for c in candidates if is_numbered(c) and (known is None or not follows_from(known, c))]
+    codes = [column for column in candidates if _is_code_like(column) or column in numbered]
+    if all(column in levels for column in codes):
         return list(levels)
-    worded = [column for column in candidates if column in levels or _may_be_coarse(column) or _is_code_like(column)]
+    worded = [column for column in candidates if column in levels or column in codes or _may_be_coarse(column)]
     ordered = sorted(worded, key=lambda column: view.position(column.name))
     begun = [columns[i:] for columns in (ordered, ordered[::-1]) for i in range(min(len(columns) - 1, _MOST_BEGUN))]
-    found = [chain for columns in begun if (chain := _numbered_chain(view, columns))]
+    found = [chain for columns in begun if (chain := _numbered_chain(view, columns, loose=loose))]
     best = max(found, key=lambda chain: (_units(paths(chain)), len(chain)), default=[])
     if not best or (levels and not all(follows_from(paths(best), level) for level in levels)):
         return list(levels)
@@ -57,7 +63,7 @@ def looks_reversed(view: View, levels: Sequence[Column]) -> bool:
     return nested or (_numbered_chain(view, backwards) == backwards and _numbered_chain(view, levels) != list(levels))
 
 
-def _numbered_chain(view: View, ordered: Sequence[Column]) -> list[Column]:
+def _numbered_chain(view: View, ordered: Sequence[Column], *, loose: bool = False) -> list[Column]:
     """A chain of columns in this order, some with codes that begin again; empty if none does.
 
     Codes that every parent has are held open: they are levels if those below them are numbered within them.
@@ -74,7 +80,7 @@ def _numbered_chain(view: View, ordered: Sequence[Column]) -> list[Column]:
                 chain[-1] = column
         elif not chain or nest(column, as_column(path)).holds:
             chain, open_ones = [*chain, column], []
-        elif _is_code_like(column) and _first_ones(path, column, longer):
+        elif _may_begin_again(view, column, longer, loose=loose) and _first_ones(path, column, longer):
             if _says_levels(view, chain[-1], path, column, longer):
                 chain = [*(c for c in chain if c not in open_ones or _divides(c, chain, column)), column]
                 open_ones, begins_again = [], True
@@ -109,6 +115,17 @@ def _divides(level: Column, chain: Sequence[Column], below: Column) -> bool:
 def _may_be_coarse(column: Column) -> bool:
     """Whether a column has texts, or numbers whose rows stand together, so that these may be codes of large units."""
     return not column.is_number or (column.is_whole and np.count_nonzero(np.diff(column.of_row)) == column.size - 1)
+
+
+def is_numbered(column: Column) -> bool:
+    """Whether the values are the numbers 1, 2 and so on, however often each occurs."""
+    numbers = np.sort(column.numbers[column.present])
+    return column.is_whole and column.size > 1 and bool((numbers == np.arange(1, len(numbers) + 1)).all())
+
+
+def _may_begin_again(view: View, column: Column, path: Integers, *, loose: bool) -> bool:
+    """Whether a column has codes, or numbers that are codes since another column names the paths that end in them."""
+    return _is_code_like(column) or (is_numbered(column) and (loose or _have_names(view, column, path)))
 
 
 def _is_code_like(column: Column) -> bool:
