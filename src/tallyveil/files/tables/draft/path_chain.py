@@ -24,6 +24,7 @@ _MISSING = 0.05  # share of rows without a code or name, as rows of totals
 _CROSSED = 0.8  # share of combinations of parents and codes above which codes are labels that every unit has
 _CROSSED_PLACES = 0.95  # the same if the column's name is a word for places
 _DIFFER = 0.5  # share of parents whose units differ in how many codes are below them
+_TOLD_APART = 0.9  # share of paths whose names differ from those of the same parent
 _NAMED = 0.5  # share of paths that differ in their names: some units of different parents share one
 
 
@@ -45,7 +46,7 @@ def path_chain(
     ordered = sorted(worded, key=lambda column: view.position(column.name))
     begun = [columns[i:] for columns in (ordered, ordered[::-1]) for i in range(min(len(columns) - 1, _MOST_BEGUN))]
     found = [chain for columns in begun if (chain := _numbered_chain(view, columns, loose=loose))]
-    best = max(found, key=lambda chain: (_units(paths(chain)), len(chain)), default=[])
+    best = max(found, key=lambda chain: (_stands_together(chain[0]), _units(paths(chain)), len(chain)), default=[])
     if not best or (levels and not all(follows_from(paths(best), level) for level in levels)):
         return list(levels)
     return best
@@ -80,7 +81,7 @@ def _numbered_chain(view: View, ordered: Sequence[Column], *, loose: bool = Fals
                 chain[-1] = column
         elif not chain or nest(column, as_column(path)).holds:
             chain, open_ones = [*chain, column], []
-        elif _may_begin_again(view, column, longer, loose=loose) and _first_ones(path, column, longer):
+        elif _may_begin_again(view, column, path, longer, loose=loose) and _first_ones(path, column, longer):
             if _says_levels(view, chain[-1], path, column, longer):
                 chain = [*(c for c in chain if c not in open_ones or _divides(c, chain, column)), column]
                 open_ones, begins_again = [], True
@@ -114,7 +115,12 @@ def _divides(level: Column, chain: Sequence[Column], below: Column) -> bool:
 
 def _may_be_coarse(column: Column) -> bool:
     """Whether a column has texts, or numbers whose rows stand together, so that these may be codes of large units."""
-    return not column.is_number or (column.is_whole and np.count_nonzero(np.diff(column.of_row)) == column.size - 1)
+    return not column.is_number or (column.is_whole and _stands_together(column))
+
+
+def _stands_together(column: Column) -> bool:
+    """Whether the rows of each value stand together, as those of large units do in a table in order."""
+    return bool(np.count_nonzero(np.diff(column.of_row)) == column.size - 1)
 
 
 def is_numbered(column: Column) -> bool:
@@ -123,9 +129,9 @@ def is_numbered(column: Column) -> bool:
     return column.is_whole and column.size > 1 and bool((numbers == np.arange(1, len(numbers) + 1)).all())
 
 
-def _may_begin_again(view: View, column: Column, path: Integers, *, loose: bool) -> bool:
+def _may_begin_again(view: View, column: Column, above: Integers, path: Integers, *, loose: bool) -> bool:
     """Whether a column has codes, or numbers that are codes since another column names the paths that end in them."""
-    return _is_code_like(column) or (is_numbered(column) and (loose or _have_names(view, column, path)))
+    return _is_code_like(column) or (is_numbered(column) and (loose or _have_names(view, column, above, path)))
 
 
 def _is_code_like(column: Column) -> bool:
@@ -152,16 +158,20 @@ def _says_levels(view: View, above: Column, path: Integers, column: Column, long
     crossed = _CROSSED_PLACES if is_place(column.name) else _CROSSED
     if _units(longer) <= crossed * _units(path) * column.size:
         return True  # names alone do not tell which of two is the parent
-    return _have_names(view, column, longer) and view.position(above.name) < view.position(column.name)
+    return _have_names(view, column, path, longer) and view.position(above.name) < view.position(column.name)
 
 
-def _have_names(view: View, code: Column, path: Integers) -> bool:
-    """Whether a column names the paths that end in a code: it follows from them in many rows, and not from the code."""
+def _have_names(view: View, code: Column, above: Integers, path: Integers) -> bool:
+    """Whether a column names the paths that end in a code: each has one name, and those of one parent differ.
+
+    Names of the codes alone, which repeat with them, are labels.
+    """
     units = _units(path)
     return view.rows >= 2 * units and any(
         not (other.missing > _MISSING * view.rows or other.is_number or (other.is_code and not code.is_number))
         and code.size < other.size >= _NAMED * units
         and follows_from(path, other)
+        and len(np.unique(above * len(other.values) + other.of_row)) >= _TOLD_APART * units
         for other in view.columns.values()
     )
 
