@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -37,22 +38,29 @@ def ask_about_levels(geography: Geography, layout: Layout, asked: Asked) -> Layo
     found = {column.name: why for column in columns if (why := _why_a_level(geography, levels, column, longer))}
     if not found:
         return layout
-    notes = [Note(field=("attributes", name), text=_question(name, why, levels, longer)) for name, why in found.items()]
+    proposed = [*longer, *(c for c in columns if c.name in found and c.is_number and c not in longer)]
+    notes = [
+        Note(field=("attributes", name), text=_question(name, why, [column.name for column in proposed]))
+        for name, why in found.items()
+    ]
+    return replace(layout, fields=_with_gaps(layout, found), missing=(*layout.missing, *notes))
+
+
+def _with_gaps(layout: Layout, names: Iterable[str]) -> dict[str, Any]:
+    """The fields of a layout with FILL_IN among the labels of some attributes."""
     attributes, labels = dict(layout.fields["attributes"]), dict(layout.fields.get("labels", {}))
-    for name in found:
+    for name in names:
         attributes[name] = (FILL_IN, *attributes[name])
         if name in labels:
             labels[name] = {FILL_IN: FILL_IN, **labels[name]}
-    fields = {**layout.fields, "attributes": attributes, "labels": labels}
-    return replace(layout, fields=fields, missing=(*layout.missing, *notes))
+    return {**layout.fields, "attributes": attributes, "labels": labels}
 
 
-def _question(name: str, why: str, levels: Sequence[Column], longer: Sequence[Column]) -> str:
-    names = [column.name for column in longer]
-    listed = ",".join(names if name in names else [*(level.name for level in levels), name])
+def _question(name: str, why: str, proposed: Sequence[str]) -> str:
+    listed = ",".join(proposed if name in proposed else [*proposed, name])
     return (
-        f"{name} may be a level or the name of one rather than an attribute of people: {why}. If it is a level, draft "
-        f"again with all levels (--levels {listed!r}); if it is an attribute, remove FILL_IN."
+        f"{name} may be a level or the name of one rather than an attribute of people: {why}. If it is, draft again "
+        f"with all levels, such as --levels {listed!r}; if it is an attribute, remove FILL_IN."
     )
 
 
