@@ -865,3 +865,113 @@ def test_numbers_that_need_not_be_ages_are_not_banded():
     for values in (rng.integers(150, 200, 2000), rng.integers(0, 30, 2000), rng.integers(0, 9000, 2000)):
         people = pd.DataFrame({"town": town, "sex": sex, "v7": values})
         assert not draft_table(people, levels=["town"], persons=True).book.bands
+
+
+THAI = ("เขต", "รหัสจังหวัด", "รหัสอำเภอ", "รหัสตำบล")
+HEADERS = [THAI, ("khet", "cw", "amp", "tam")]
+
+
+def _repeating_below_unique(headers, *, names, wide, regular=False) -> pd.DataFrame:
+    """Regions 01, 07 and 12 with provinces 50 to 55, whose codes differ; districts and wards begin again at 01."""
+    rows = []
+    for p, d, t, sex in product(range(6), range(1, 5), range(1, 9), ("ชาย", "หญิง")):
+        if not regular and t > 3 + (5 * p + 3 * d) % 6:
+            continue
+        codes = [("01", "07", "12")[p // 2], str(50 + p), f"{d:02d}", f"{t:02d}"][: len(headers)]
+        if len(headers) == 3 and (t > 1 or (d > 1 + p % 4 and not regular)):
+            continue
+        towns = ["", "จังหวัด " + "กขคงจฉ"[p], f"เมือง{'abcd'[d - 1]} {'กขคงจฉ'[p]}", f"ban{'abcdefgh'[t - 1]} {p}{d}"]
+        row = {}
+        for level, (header, code) in enumerate(zip(headers, codes, strict=True)):
+            row |= {header: code} | ({f"nn{level}": towns[level]} if names and level else {})
+        cells = {
+            "0-14": (97 * p + 51 * d + 33 * t + 17 * len(sex)) % 61,
+            "15+": 20 + (37 * p + 71 * t * d + 29 * len(sex)) % 301,
+        }
+        if wide:
+            rows.append({**row, "phet": sex, **cells})
+        else:
+            rows += [{**row, "phet": sex, "oto": band, "persons": count} for band, count in cells.items()]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("names", [True, False])
+@pytest.mark.parametrize("depth", [3, 4])
+@pytest.mark.parametrize("headers", HEADERS)
+def test_codes_that_repeat_below_unique_ones_are_levels_under_any_header(headers, depth, names, wide):
+    table = _repeating_below_unique(headers[:depth], names=names, wide=wide)
+    draft = draft_table(table)
+    assert (draft.book.levels, draft.book.relative, draft.missing) == (headers[:depth], True, ())
+    expected = {header: f"nn{level}" for level, header in enumerate(headers[:depth]) if level}
+    assert draft.book.names == (expected if names else {})
+    assert list(draft.book.attributes) == (["phet", "age"] if wide else ["phet", "oto"])
+    assert reads(table, draft, table["persons" if not wide else ["0-14", "15+"]].to_numpy().sum())
+
+
+@pytest.mark.parametrize("typed", [str, int])
+def test_numbers_are_levels_if_each_path_has_a_name_of_its_own_and_asked_about_if_not(typed):
+    headers = ("khet", "cw", "amp", "tam")
+    named = _repeating_below_unique(headers, names=True, wide=True).astype(dict.fromkeys(headers, typed))
+    assert draft_table(named).book.levels == headers
+    for regular in (False, True):
+        table = _repeating_below_unique(headers, names=False, wide=True, regular=regular)
+        draft = draft_table(table.astype(dict.fromkeys(headers, typed)))
+        assert draft.missing or draft.book.levels == headers
+
+
+def test_codes_of_every_parent_that_nothing_names_are_asked_about_and_answered():
+    table = _repeating_below_unique(THAI, names=False, wide=True, regular=True)
+    draft = draft_table(table)
+    assert draft.book.levels == THAI[:2]
+    assert draft.book.attributes[THAI[2]] == ("FILL_IN", "01", "02", "03", "04")
+    assert (
+        "may be a level or the name of one rather than an attribute of people: it has codes 01, 02" in draft.missing[0]
+    )
+    assert f"--levels '{','.join(THAI)}'" in draft.missing[0]
+    with pytest.raises(InputError, match=r"FILL_IN under \[attributes\]"):
+        draft.book.refuse_unfilled()
+    assert not draft_table(table, levels=THAI).missing
+    assert not draft_table(table, attributes=(*THAI[2:], "phet", "age")).missing
+    words = {THAI[2]: {f"{n:02d}": f"w{n}" for n in range(1, 5)}, THAI[3]: {f"{n:02d}": f"w{n}" for n in range(1, 9)}}
+    assert not draft_table(table, dictionary=words).missing
+
+
+def test_labels_that_occur_in_one_unit_each_are_asked_about():
+    """Wards have names, and rows of what may be totals of districts have none."""
+    cells = product(range(6), ["", "a", "bb", "ccc"], "mf")
+    rows = [(f"R{u}", f"{w}-{u}" if w else None, sex, 7 + u * len(w), 5 + 3 * u) for u, w, sex in cells]
+    draft = draft_table(pd.DataFrame(rows, columns=["reg", "oto", "sex", "0-14", "15+"]))
+    assert draft.book.levels == ("reg",)
+    assert "FILL_IN" in draft.book.attributes["oto"]
+    assert "each of its 18 values occurs in one reg only" in draft.to_toml()
+
+
+@pytest.mark.parametrize("names_first", [False, True])
+def test_numbers_are_the_levels_and_other_codes_beside_them_are_their_names(names_first):
+    rows = []
+    for r, p, d, w, sex in product(range(1, 4), range(1, 3), range(1, 5), range(1, 9), "mf"):
+        row = {"region": f"{r:02d}", "province": f"{p:02d}", "pname": f"Prov{r}{p}", "district": f"{d:02d}"}
+        row |= {"dname": f"D{r}{p}{d}", "ward": f"{w:02d}", "wname": f"W{r * 1000 + p * 100 + d * 10 + w}", "sex": sex}
+        young, old = (
+            (97 * r + 51 * p + 33 * d * w + 17 * (sex == "f")) % 61,
+            20 + (37 * r * w + 113 * d + 29 * (sex == "f")) % 301,
+        )
+        rows.append(row | {"total": young + old, "young": young, "old": old})
+    table = pd.DataFrame(rows)
+    if names_first:
+        table = table[["region", "pname", "province", "dname", "district", "wname", "ward", *table.columns[7:]]]
+    draft = draft_table(table)
+    assert (draft.book.levels, draft.book.relative) == (("region", "province", "district", "ward"), True)
+    assert draft.book.names == {"province": "pname", "district": "dname", "ward": "wname"}
+    assert list(draft.book.attributes) == ["sex", "age"]
+
+
+def test_labels_with_codes_in_every_unit_are_no_level_because_units_have_codes_too():
+    """Codes of units name the paths that end in a label, but do not tell the labels of a unit apart."""
+    rows = [
+        (f"{u // 4 + 1:02d}", f"U{u:03d}", f"{s:02d}", f"{g:02d}", 5 + u * g % 7)
+        for u, s, g in product(range(16), (1, 2), range(1, 7))
+    ]
+    book = draft_table(pd.DataFrame(rows, columns=["reg", "uni", "phet", "grp", "persons"])).book
+    assert (book.levels, list(book.attributes)) == (("reg", "uni"), ["phet", "grp"])

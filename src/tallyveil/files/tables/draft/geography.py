@@ -109,11 +109,13 @@ def unit_names(view: View, levels: Sequence[Column]) -> tuple[dict[str, str], li
     names: dict[str, str] = {}
     notes = []
     for column in view.columns.values():
-        coded = column.is_number or (column.is_code and not is_unit_name(column.name))
-        if column.name in taken or coded or column.is_date or is_attribute(column.name):
+        coded = column.is_code and not is_unit_name(column.name)
+        if column.name in taken or column.is_number or column.is_date or is_attribute(column.name):
             continue
         few = view.rows < FEW_ROWS
         for depth, level in enumerate(levels):
+            if coded and not _begins_again(levels[: depth + 1]):
+                continue
             found, path = nest(level, column), paths(levels[: depth + 1])
             if found.astray > _RENAMED * found.units and (few or not follows_from(path, column)):
                 continue
@@ -127,6 +129,12 @@ def unit_names(view: View, levels: Sequence[Column]) -> tuple[dict[str, str], li
                     notes.append(Note(field=("geography", "names"), text=f"{column.name}: {words}"))
             break
     return names, notes
+
+
+def _begins_again(levels: Sequence[Column]) -> bool:
+    """Whether the last level has numbers that begin again in each parent, so that other codes may stand for names."""
+    *above, level = levels
+    return bool(above) and level.is_number and not nest(level, above[-1]).holds
 
 
 def _are_told_apart(view: View, levels: Sequence[Column], names: Column) -> bool:

@@ -20,6 +20,7 @@ from tallyveil.files.tables.codebook import FILL_IN, Codebook
 from tallyveil.files.tables.codebook_toml import codebook_to_toml
 from tallyveil.files.tables.draft.asked import Asked
 from tallyveil.files.tables.draft.asked_checks import check_asked
+from tallyveil.files.tables.draft.doubts import ask_about_levels
 from tallyveil.files.tables.draft.form import form_of_file, form_of_table
 from tallyveil.files.tables.draft.geography import Geography, find_geography
 from tallyveil.files.tables.draft.layout import Layout, find_layout
@@ -113,7 +114,7 @@ def _drafted(source: Source, asked: Asked, sheet: str | None, *, totals: bool = 
     check_asked(view, asked)
     cuts = {name: cuts_of(view.columns[name], marks) for name, marks in form.total_rows.items()}
     geography = find_geography(view, asked, {name: sizes for name, sizes in cuts.items() if sizes})
-    layout = find_layout(geography, asked)
+    layout = ask_about_levels(geography, find_layout(geography, asked), asked)
     if layout.fields["layout"] == "persons" and totals:  # people are not totals of others
         return _drafted(source, asked, sheet, totals=False) if form.total_rows or found.doubts else _drafted_as(
             geography, layout, form, form_notes, sheet=sheet
