@@ -461,3 +461,74 @@ def test_a_level_that_is_called_a_code_has_a_note_that_readers_will_see_it():
     assert note in draft_table(table, levels=["Kód obce"], count="Počet").to_toml()
     renamed = table.rename(columns={"Kód obce": "obec", "Obec": "název"})
     assert "readers will see" not in draft_table(renamed, levels=["obec"], count="Počet").to_toml()
+
+
+# ---- columns that take no part in sums
+
+
+def with_subtotals(rng=None):
+    """Provinces with a row of totals for each sex above their wards; names and codes do not say which rows they are."""
+    rng = rng or np.random.default_rng(5)
+    rows, base = [], 0
+    for province, region in (("A", "N"), ("B", "N"), ("C", "S"), ("D", "S")):
+        wards = [(f"{d:02d}", f"{w:02d}") for d in (1, 2, 3) for w in range(1, 5)]
+        cells = {(*ward, sex): rng.integers(20, 900, 2) for ward in wards for sex in "mf"}
+        for sex in "mf":
+            whole = sum(n for (_, _, s), n in cells.items() if s == sex)
+            rows.append((region, province, "00", "00", sex, whole.sum(), *whole))
+            base += int(whole.sum())
+        rows += [(region, province, d, w, sex, n.sum(), *n) for (d, w, sex), n in cells.items()]
+    columns = ["region", "province", "district", "ward", "sex", "total", "young", "old"]
+    return pd.DataFrame(rows, columns=columns), base
+
+
+def _irrelevant(kind, rng, rows):
+    """Values that say nothing about people."""
+    few = rng.random(rows)
+    return {
+        "remarks": np.where(few < 0.08, "checked", np.where(few < 0.15, "revised", "")),
+        "words for totals": np.where(few < 0.1, "total revised", ""),
+        "status": np.where(few < 0.5, "final", "preliminary"),
+        "rate": [f"{90 + 9 * x:.2f}" for x in few],
+        "serial": np.arange(1, rows + 1),
+        "constant": np.full(rows, "2024 census"),
+        "date": [f"2024-{1 + int(12 * x):02d}-01" for x in few],
+    }[kind]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kinds=st.lists(
+        st.sampled_from(["remarks", "words for totals", "status", "rate", "serial", "constant", "date"]),
+        min_size=1, max_size=3, unique=True,
+    ),
+    place=st.integers(0, 8), name=st.sampled_from(["note", "หมายเหตุ", "zz"]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_columns_that_say_nothing_about_people_never_hide_rows_of_totals_silently(kinds, place, name, seed):
+    rng = np.random.default_rng(seed)
+    table, base = with_subtotals()
+    for i, kind in enumerate(kinds):
+        table.insert(place, f"{name} {i}", _irrelevant(kind, rng, len(table)))
+    draft = draft_table(table, levels=["region", "province", "district", "ward"])
+    assert draft.missing or read_counts(table, draft.book).total() == base
+
+
+@pytest.mark.parametrize("kind", ["remarks", "status"])
+def test_rows_of_totals_are_left_out_beside_remarks_as_they_are_without(kind):
+    table, base = with_subtotals()
+    marks = draft_table(table).book.form.total_rows
+    table = table.assign(note=_irrelevant(kind, np.random.default_rng(7), len(table)))
+    draft = draft_table(table)
+    assert (draft.missing, draft.book.form.total_rows) == ((), marks)
+    assert read_counts(table, draft.book).total() == base
+
+
+def test_totals_by_name_that_are_nearly_right_are_left_out_beside_remarks_that_say_total():
+    table, _ = with_subtotals()
+    table.loc[table.ward == "00", "ward"] = "Total"
+    table["total"] += np.where(table.ward == "Total", 3, 0)
+    table["young"] += np.where(table.ward == "Total", 3, 0)
+    table["note"] = _irrelevant("words for totals", np.random.default_rng(7), len(table))
+    draft = draft_table(table, levels=["region", "province", "district", "ward"])
+    assert draft.book.form.total_rows["ward"][0] == "Total"
+    assert "note" not in draft.book.form.total_rows
