@@ -527,7 +527,8 @@ def test_totals_by_name_that_are_nearly_right_are_left_out_beside_remarks_that_s
     table, _ = with_subtotals()
     table.loc[table.ward == "00", "ward"] = "Total"
     table["total"] += np.where(table.ward == "Total", 3, 0)
-    table["young"] += np.where(table.ward == "Total", 3, 0)
+    table["young"] += np.where(table.ward == "Total", 1, 0)
+    table["old"] += np.where(table.ward == "Total", 2, 0)
     table["note"] = _irrelevant("words for totals", np.random.default_rng(7), len(table))
     draft = draft_table(table, levels=["region", "province", "district", "ward"])
     assert draft.book.form.total_rows["ward"][0] == "Total"
