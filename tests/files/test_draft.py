@@ -1,5 +1,6 @@
 """Drafts: what a table shows about its geography, attributes and layout, and what is left as a comment."""
 
+import re
 import tomllib
 from contextlib import suppress
 from dataclasses import replace
@@ -975,3 +976,67 @@ def test_labels_with_codes_in_every_unit_are_no_level_because_units_have_codes_t
     ]
     book = draft_table(pd.DataFrame(rows, columns=["reg", "uni", "phet", "grp", "persons"])).book
     assert (book.levels, list(book.attributes)) == (("reg", "uni"), ["phet", "grp"])
+
+
+# ---- cells without people, and attributes that are named
+
+
+def _schemes(*, total, nobody):
+    """Towns by sex in rows, and scheme and age in columns, of which one has nobody in any row."""
+    cells = [f"{s}: {a}" for s in ("civil", "social", "other") for a in ("0-14", "15-59", "60+")]
+    rows = [[f"t{i:02}", sex, *RNG.integers(1, 90, 9)] for i in range(14) for sex in ("m", "f")]
+    table = pd.DataFrame(rows, columns=["town", "sex", *cells]).assign(**{"social: 0-14": 0})
+    people = int(table[cells].to_numpy().sum())
+    if total:
+        table.insert(2, "total", table[cells].sum(axis=1))
+    return table.astype({"social: 0-14": object}).assign(**{"social: 0-14": nobody}), people
+
+
+@pytest.mark.parametrize("nobody", ["-", "\u2013", 0, ""], ids=["dash", "en dash", "zero", "empty"])
+@pytest.mark.parametrize("total", [True, False])
+def test_a_cell_that_has_nobody_in_any_row_is_a_cell_of_its_product(tmp_path, nobody, total):
+    table, people = _schemes(total=total, nobody=nobody)
+    file = tmp_path / "t.csv"
+    table.to_csv(file, index=False)
+    draft = draft_table(file, attributes=["sex", "scheme", "age"])
+    assert draft.missing == ()
+    assert (draft.book.column, draft.book.ignore) == ("{scheme}: {age}", ())
+    assert draft.book.attributes["scheme"] == ("civil", "social", "other")
+    assert read_counts(file, draft.book).total() == people
+
+
+def test_an_empty_column_that_completes_no_product_is_still_of_no_use():
+    table, _ = _schemes(total=True, nobody="-")
+    draft = draft_table(table.assign(remark="-", **{"social: 7-9": "-"}))
+    assert set(draft.book.ignore) == {"remark", "social: 7-9"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "why"),
+    [
+        (["sex", "scheme"], r"'scheme' is not used, since it has 1 name.* which are those of 2 \(such as civil"),
+        (["sex", "a", "b", "c"], r"'a,b,c' is not used, since it has 3 names"),
+        (["sex", "scheme", "age", "code"], r"'code' is not used, since of code: no values"),
+    ],
+)
+def test_names_of_attributes_that_are_not_used_are_never_dropped_without_a_word(attributes, why):
+    table, _ = _schemes(total=True, nobody="-")
+    draft = draft_table(table.assign(code=""), attributes=attributes)
+    assert any(re.search(why, text) for text in draft.missing)
+    assert "FILL_IN" in draft.book.attributes
+    with pytest.raises(InputError, match="still has FILL_IN"):
+        read_counts(table, codebook_from_toml(draft.to_toml()))
+
+
+def test_a_name_in_attributes_that_a_list_of_persons_does_not_have_is_named():
+    table = pd.DataFrame({"town": list("abcd") * 9, "sex": ["m", "f", "f"] * 12})
+    (text,) = draft_table(table, levels=["town"], attributes=["sex", "agee"], persons=True).missing
+    assert text.startswith("--attributes 'agee' is not used, since no column has this name")
+    assert text.endswith("The columns are town, sex.")
+
+
+def test_named_attributes_of_cells_make_a_table_wide_though_its_levels_are_not_found():
+    table, _ = _schemes(total=True, nobody="-")
+    table = table.drop(columns="town").assign(zz=[f"{i % 4:02}" for i in range(len(table))])
+    book = draft_table(table, attributes=["sex", "scheme", "age"]).book
+    assert (book.layout, book.column, book.total) == ("wide", "{scheme}: {age}", "total")

@@ -10,12 +10,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import tallyveil as tv
+from tallyveil.cli.main import app
 from tallyveil.errors import DataError, InputError
 from tallyveil.files import codebook_from_toml, codebook_to_toml, read_counts
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.draft import draft_table
+from tallyveil.files.tables.draft.encodings import likely_encoding
 from tallyveil.files.tables.form import FileForm, joined_names
 from tallyveil.files.tables.geography import read_spine
 
@@ -461,3 +464,119 @@ def test_a_level_that_is_called_a_code_has_a_note_that_readers_will_see_it():
     assert note in draft_table(table, levels=["Kód obce"], count="Počet").to_toml()
     renamed = table.rename(columns={"Kód obce": "obec", "Obec": "název"})
     assert "readers will see" not in draft_table(renamed, levels=["obec"], count="Počet").to_toml()
+
+
+# ---- columns that take no part in sums
+
+
+def with_subtotals(rng=None):
+    """Provinces with a row of totals for each sex above their wards; names and codes do not say which rows they are."""
+    rng = rng or np.random.default_rng(5)
+    rows, base = [], 0
+    for province, region in (("A", "N"), ("B", "N"), ("C", "S"), ("D", "S")):
+        wards = [(f"{d:02d}", f"{w:02d}") for d in (1, 2, 3) for w in range(1, 5)]
+        cells = {(*ward, sex): rng.integers(20, 900, 2) for ward in wards for sex in "mf"}
+        for sex in "mf":
+            whole = sum(n for (_, _, s), n in cells.items() if s == sex)
+            rows.append((region, province, "00", "00", sex, whole.sum(), *whole))
+            base += int(whole.sum())
+        rows += [(region, province, d, w, sex, n.sum(), *n) for (d, w, sex), n in cells.items()]
+    columns = ["region", "province", "district", "ward", "sex", "total", "young", "old"]
+    return pd.DataFrame(rows, columns=columns), base
+
+
+def _irrelevant(kind, rng, rows):
+    """Values that say nothing about people."""
+    few = rng.random(rows)
+    return {
+        "remarks": np.where(few < 0.08, "checked", np.where(few < 0.15, "revised", "")),
+        "words for totals": np.where(few < 0.08, "total checked", np.where(few < 0.15, "total revised", "")),
+        "status": np.where(few < 0.5, "final", "preliminary"),
+        "rate": [f"{90 + 9 * x:.2f}" for x in few],
+        "serial": np.arange(1, rows + 1),
+        "constant": np.full(rows, "2024 census"),
+        "date": [f"2024-{1 + int(12 * x):02d}-01" for x in few],
+    }[kind]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kinds=st.lists(
+        st.sampled_from(["remarks", "words for totals", "status", "rate", "serial", "constant", "date"]),
+        min_size=1, max_size=3, unique=True,
+    ),
+    place=st.integers(0, 8), name=st.sampled_from(["note", "หมายเหตุ", "zz"]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_columns_that_say_nothing_about_people_never_hide_rows_of_totals_silently(kinds, place, name, seed):
+    rng = np.random.default_rng(seed)
+    table, base = with_subtotals()
+    for i, kind in enumerate(kinds):
+        table.insert(place, f"{name} {i}", _irrelevant(kind, rng, len(table)))
+    draft = draft_table(table, levels=["region", "province", "district", "ward"])
+    assert draft.missing or read_counts(table, draft.book).total() == base
+
+
+@pytest.mark.parametrize("kind", ["remarks", "status"])
+def test_rows_of_totals_are_left_out_beside_remarks_as_they_are_without(kind):
+    table, base = with_subtotals()
+    marks = draft_table(table).book.form.total_rows
+    table = table.assign(note=_irrelevant(kind, np.random.default_rng(7), len(table)))
+    draft = draft_table(table)
+    assert (draft.missing, draft.book.form.total_rows) == ((), marks)
+    assert read_counts(table, draft.book).total() == base
+
+
+def test_totals_by_name_that_are_nearly_right_are_left_out_beside_remarks_that_say_total():
+    table, _ = with_subtotals()
+    table.loc[table.ward == "00", "ward"] = "Total"
+    table["total"] += np.where(table.ward == "Total", 3, 0)
+    table["young"] += np.where(table.ward == "Total", 1, 0)
+    table["old"] += np.where(table.ward == "Total", 2, 0)
+    table["note"] = np.where(table.ward == "01", "total " + table.sex, "")
+    draft = draft_table(table, levels=["region", "province", "district", "ward"])
+    assert draft.book.form.total_rows["ward"][0] == "Total"
+    assert "note" not in draft.book.form.total_rows
+
+
+# ---- encodings
+
+THAI = "เขตสุขภาพ;จังหวัด;อำเภอ;ตำบล;เพศ;จำนวน\n01;เชียงใหม่;เมืองเชียงใหม่;เกาะแต้ว;ชาย;12\n07;ขอนแก่น;น้ำพอง;กุดน้ำใส;หญิง;9\n"
+OTHERS = [
+    ("cp1251", "ОБЛАСТЬ;ВСЕГО;МУЖЧИНЫ;ЖЕНЩИНЫ"), ("iso8859-5", "ОБЛАСТЬ;ВСЕГО;КРАЙ;РАЙОН;ГОРОД"),
+    ("koi8-r", "Область;Всего;мужчины;женщины"), ("cp1252", "Région;Âge;Effectif élevé;été;Île"),  # noqa: RUF001
+    ("cp1253", "ΝΟΜΟΣ;ΣΥΝΟΛΟ;ΑΝΔΡΕΣ"), ("cp1253", "Νομός;Σύνολο;άνδρες;γυναίκες"),
+    ("cp949", "시도;시군구;읍면동;남자;여자;합계;서울특별시"), ("cp932", "都道府県;市区町村;人口;男;女"),
+    ("gb18030", "省;市;县;男;女;合计;人口"), ("big5", "縣市;鄉鎮;男;女;合計;人口"),
+    ("cp1250", "Powiat;Płeć;Łącznie;Śląskie"),
+    ("cp1255", "מחוז;נפה;יישוב;גברים;נשים;סך הכל"), ("cp1256", "المحافظة;المديرية;ذكور;إناث;المجموع"),
+    ("cp1254", "İl;İlçe;Nüfus;Şırnak;Muğla;ÇANKIRI"), ("cp1258", "Tinh;Quân;Nam;Nư;Thôn"),  # noqa: RUF001
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [THAI, THAI.replace(";", "\t"), "อำเภอ,รวม\n", "ตำบล,จำนวนคน,SSS\n"])
+def test_thai_text_is_told_by_its_vowels_that_have_a_consonant(text):
+    found = likely_encoding(text.encode("cp874"), whole=True)
+    assert (found.name, found.is_sure) == ("cp874", True)
+
+
+@pytest.mark.parametrize(("encoding", "text"), OTHERS, ids=[f"{e}-{t[:4]}" for e, t in OTHERS])
+def test_no_other_text_is_taken_for_thai(encoding, text):
+    found = likely_encoding(f"a;b\n{text}\n{text}\n".encode(encoding), whole=True)
+    assert found.name != "cp874"
+
+
+def test_an_encoding_that_puts_capitals_inside_words_is_refused():
+    words = ";".join(["ЈгЙЧЙМйщСеЪдЗИд", "ЛУаЁбЙЪиЂРвО", "КбЕУЗЭЇЙбЕ"] * 3)
+    found = likely_encoding(words.encode("iso8859-5"), whole=True)
+    assert found.name != "iso8859-5"
+    rightly = likely_encoding("Область;Район;Город;кВт;МВтч;Всего".encode("iso8859-5"), whole=True)  # noqa: RUF001
+    assert rightly.name == "iso8859-5"
+
+
+def test_the_command_says_what_to_do_if_a_guessed_encoding_is_wrong(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_bytes(as_published(people()).encode("cp1252"))
+    remedy = "read as cp1252; if letters are wrong, draft again with --encoding NAME\n"
+    assert remedy in CliRunner().invoke(app, ["codebook", str(file)]).stderr
+    asked = CliRunner().invoke(app, ["codebook", str(file), "--encoding", "cp1252"]).stderr
+    assert "read as cp1252\n" in asked

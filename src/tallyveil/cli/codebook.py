@@ -108,7 +108,7 @@ def codebook(
         typer.echo(text, nl=False)
     else:
         write_text(text, output)
-    complete = _summarise(data, drafted, output)
+    complete = _summarise(data, drafted, output, guessed=encoding is None)
     raise typer.Exit(0 if complete else INCOMPLETE)
 
 
@@ -122,12 +122,15 @@ def _is_incomplete_draft(output: Path) -> bool:
     return text.startswith(DRAFTED) and f'"{FILL_IN}"' in text
 
 
-def _summarise(data: Path, drafted: Draft, output: Path | None) -> bool:
-    """Say on stderr what the draft reads and what it lacks. Returns whether it reads the table."""
+def _summarise(data: Path, drafted: Draft, output: Path | None, *, guessed: bool) -> bool:
+    """Say on stderr what the draft reads and what it lacks. Returns whether it reads the table.
+
+    ``guessed`` says that the user named no encoding.
+    """
     from tallyveil.cli.reading import outline
     from tallyveil.files.tables.read import read_counts
 
-    for line in _form_in_words(drafted.book.form):
+    for line in _form_in_words(drafted.book.form, guessed=guessed):
         _tell(line)
     if drafted.book.ignore:
         _tell(f"columns that are not used: {', '.join(drafted.book.ignore)}")
@@ -148,7 +151,7 @@ def _summarise(data: Path, drafted: Draft, output: Path | None) -> bool:
     return True
 
 
-def _form_in_words(form: FileForm) -> list[str]:
+def _form_in_words(form: FileForm, *, guessed: bool) -> list[str]:
     """What the file has beside its table, and how it is read."""
     from tallyveil.files.tables.codebook import FILL_IN
 
@@ -156,7 +159,8 @@ def _form_in_words(form: FileForm) -> list[str]:
     rows = [f"{number} {'row' if number == 1 else 'rows'} {where}" for number, where in around if number]
     marked = {column: [repr(v) for v in values if v != FILL_IN] for column, values in form.total_rows.items()}
     marks = [f"{column} {', '.join(values)}" for column, values in marked.items() if values]
-    lines = [f"the file is not UTF-8, and read as {form.encoding}"] if form.encoding else []
+    remedy = "; if letters are wrong, draft again with --encoding NAME" if guessed else ""
+    lines = [f"the file is not UTF-8, and read as {form.encoding}{remedy}"] if form.encoding else []
     lines += [f"not part of the table: {', '.join(rows)}"] if rows else []
     lines += [f"names of columns stand in {form.header_rows} rows"] if form.header_rows > 1 else []
     lines += [f"rows of totals that are left out: {'; '.join(marks)}"] if marks else []

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tallyveil.files.tables.draft.asked import Asked
+from tallyveil.files.tables.draft.cells import completes_product
 from tallyveil.files.tables.draft.geography import FEW_ROWS, Geography
 from tallyveil.files.tables.draft.nesting import count_paths, follows_from, nest, paths, same_units
 from tallyveil.files.tables.draft.view import Column
@@ -83,6 +84,11 @@ def sort_columns(geography: Geography, asked: Asked) -> Sorted:
             aside[column.name] = reason
         else:
             numbers.append(column)
+    nobody = _counts_of_nobody(rest, numbers, asked)
+    numbers = [column for column in rest if column in (*numbers, *nobody)]
+    labels = [column for column in labels if column not in nobody]
+    for column in nobody:
+        aside.pop(column.name, None)
     kept = []
     for column in labels:
         said = column.name in asked.attributes
@@ -91,6 +97,18 @@ def sort_columns(geography: Geography, asked: Asked) -> Sorted:
         else:
             kept.append(column)
     return Sorted(labels=tuple(kept), numbers=tuple(numbers), aside=aside)
+
+
+def _counts_of_nobody(columns: Sequence[Column], numbers: Sequence[Column], asked: Asked) -> list[Column]:
+    """The columns of zeros or dashes whose names complete those of the counts: no people have these labels."""
+    names = [column.name for column in numbers]
+    return [
+        column
+        for column in columns
+        if column.has_nobody_only
+        and column.name not in (*names, *asked.attributes)
+        and completes_product(column.name, names)
+    ]
 
 
 def fact_about_units(geography: Geography, column: Column) -> str | None:

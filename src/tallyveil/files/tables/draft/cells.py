@@ -80,6 +80,27 @@ def _are_sets(cells: Sequence[str], reading: Reading, values: dict[str, Floats],
     return not open_set
 
 
+def completes_product(name: str, names: Sequence[str]) -> bool:
+    """Whether a name of a column joins the first part of one other name and the second part of another.
+
+    >>> completes_product("men 85+", ["men 0-84", "women 0-84", "women 85+"])
+    True
+    >>> completes_product("men 85+", ["men 0-84", "women 0-84"])
+    False
+    """
+    splits = [
+        (separator, name[: match.start()], name[match.end() :])
+        for separator in SEPARATORS
+        for match in re.finditer(re.escape(separator), name)
+    ]
+    return any(
+        any(other.startswith(first + separator) for other in names)
+        and any(other.endswith(separator + second) for other in names)
+        for separator, first, second in splits
+        if first and second
+    )
+
+
 def _single(cells: Sequence[str]) -> Reading:
     """All columns as the labels of one attribute."""
     return Reading(labels=(tuple(cells),))

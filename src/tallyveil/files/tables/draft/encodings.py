@@ -1,7 +1,7 @@
 """The encoding of a text file that is not UTF-8: the one whose letters some language uses.
 
 Words in one language have few different letters besides a to z. Read with another encoding, the same bytes give letters
-of several languages, or signs inside words.
+of several languages, signs inside words, capitals inside words, or Thai vowels without a consonant.
 """
 
 from __future__ import annotations
@@ -18,6 +18,17 @@ _LOOKED_AT = 1 << 20  # bytes by which encodings are compared
 _ANYWHERE = set("\u00a0\u00ad–—’‘“”„«»°§…€\u3000、。（）")  # noqa: RUF001 (signs that texts in all languages have)
 _START = 10_000  # characters in which known words are looked for
 _PLENTY = 0.9  # share of letters that one language has, if the encoding is right
+
+_MIXED = 0.2  # share of words with capitals after small letters that no language has
+_FEW_MIXED = 2  # such words that any table may have
+_THAI = "".join(map(chr, (*range(0x0E01, 0x0E3B), *range(0x0E3F, 0x0E5C))))
+_THAI_BASES = "\u0e01-\u0e2e"  # consonants
+_THAI_MARKS = "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"  # above or below a consonant
+# Signs that Thai never has: marks and vowels without a consonant before or after them, and letters beside Latin ones.
+_NOT_THAI = re.compile(
+    f"(?<![{_THAI_BASES}{_THAI_MARKS}])[{_THAI_MARKS}]|(?<![{_THAI_BASES}{_THAI_MARKS}\u0e32\u0e45])[\u0e30\u0e32\u0e33\u0e45]"
+    f"|[\u0e40-\u0e44](?![{_THAI_BASES}])|(?<=[A-Za-z])[{_THAI}]|[{_THAI}](?=[A-Za-z])"
+)
 
 _CYRILLIC = "абвгдежзийклмнопрстуфхцчшщъыьэюяёіїєґјљњћџђѓќ"
 _GREEK = "αβγδεζηθικλμνξοπρστυφχψωςάέήίόύώϊϋΐΰ"
@@ -40,6 +51,7 @@ _LANGUAGES = (
     ("cp949", _HANGUL),
     ("gb18030", "省市县区镇乡村男女性别年龄人口总数合计岁以上地区未满"),
     ("big5", "縣市區鄉鎮村里男女性別年齡人口總數合計歲以上地未滿"),
+    ("cp874", _THAI),  # the last one: capitals of other alphabets are consonants in it
 )
 
 
@@ -84,13 +96,24 @@ def _decoded(content: bytes, encoding: str, *, whole: bool) -> str | None:
 
 
 def _share(text: str, letters: str) -> float:
-    """The share of characters beyond ASCII that a language has; capitals inside a word are none of them."""
+    """The share of characters beyond ASCII that a language has; capitals inside a word are none of them.
+
+    Nothing counts if capitals are inside many words, as in text of another alphabet.
+    """
     known = {*letters, *letters.upper(), *_ANYWHERE}
     beyond = [match[0] for match in re.finditer(r"[^\x00-\x7f]", text)]
-    odd = sum(
-        1 for match in re.finditer(r"[^\W\d_]{2,}", text) for a, b in pairwise(match[0]) if a.islower() and b.isupper()
-    )
-    return (sum(letter in known for letter in beyond) - odd) / max(1, len(beyond))
+    words = re.findall(r"[^\W\d_]{2,}", text)
+    odd = [_capitals_inside(word) for word in words]
+    foreign = [number > 0 for word, number in zip(words, odd, strict=True) if not word.isascii()]
+    if sum(foreign) > max(_FEW_MIXED, _MIXED * len(foreign)):
+        return 0.0
+    wrong = sum(odd) + (len(_NOT_THAI.findall(text)) if letters == _THAI else 0)
+    return (sum(letter in known for letter in beyond) - wrong) / max(1, len(beyond))
+
+
+def _capitals_inside(word: str) -> int:
+    """The number of capitals after small letters."""
+    return sum(a.islower() and b.isupper() for a, b in pairwise(word))
 
 
 def _longest_word(text: str) -> str:

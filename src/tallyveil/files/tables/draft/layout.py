@@ -32,7 +32,36 @@ class Layout:
 
 
 def find_layout(geography: Geography, asked: Asked) -> Layout:
-    """The layout of the columns that are not geography."""
+    """The layout of the columns that are not geography, with a comment on attributes that it does not have."""
+    found = _layout(geography, asked)
+    unused = [name for name in asked.attributes if name not in found.fields["attributes"]]
+    unused = [name for name in unused if name not in found.fields.get("where", {})]
+    if not unused:
+        return found
+    note = Note(field=("attributes", FILL_IN), text=_why_unused(unused, geography, found))
+    fields = {**found.fields, "attributes": {FILL_IN: (FILL_IN,), **found.fields["attributes"]}}
+    return replace(found, fields=fields, missing=(*found.missing, note))
+
+
+def _why_unused(names: Sequence[str], geography: Geography, found: Layout) -> str:
+    """Why a draft does not have attributes that the user names, and what to do."""
+    listed = f"--attributes {','.join(names)!r} is not used"
+    if aside := [f"{name}: {found.aside[name]}" for name in names if name in found.aside]:
+        return f"{listed}, since of {'; '.join(aside)}. Leave these out, or correct the columns."
+    if found.fields["layout"] == "wide":
+        cells = [name for name in found.fields["attributes"] if name not in geography.view.columns]
+        labels = ", ".join(label for name in cells for label in found.fields["attributes"][name][:4])
+        return (
+            f"{listed}, since it has {len(names)} names for labels in the names of columns, which are those of "
+            f"{len(cells)} (such as {labels}). Give one name for each, or rename the columns."
+        )
+    columns = ", ".join(geography.view.columns)
+    return (
+        f"{listed}, since no column has this name, nor do names of columns have its labels. The columns are {columns}."
+    )
+
+
+def _layout(geography: Geography, asked: Asked) -> Layout:
     columns = sort_columns(geography, asked)
     labels, numbers, path = columns.labels, columns.numbers, geography.path
     if asked.persons:
@@ -45,6 +74,8 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
         codes = _codes_in_rows(geography, columns, counts[0])
         if labels or codes:
             return _rows(columns, asked, [*labels, *codes], count=counts[0])
+    if not asked.count and _are_named_cells(geography, numbers, asked):
+        return _wide(columns, asked, numbers, in_rows=labels, aside={})
     if asked.count or (units_once and not labels and _stands_alone(numbers, counts)):
         others = {column.name: "not the count" for column in numbers if column is not counts[0]}
         return _wide(columns, asked, counts, in_rows=[], aside=others)
@@ -81,6 +112,13 @@ def find_layout(geography: Geography, asked: Asked) -> Layout:
     words = "no columns of counts or labels found besides the geography. Name the attributes with their labels."
     missing = Note(field=("attributes", FILL_IN), text=words)
     return Layout(fields=nothing, aside={**columns.aside, **{c.name: "numbers" for c in numbers}}, missing=(missing,))
+
+
+def _are_named_cells(geography: Geography, numbers: Sequence[Column], asked: Asked) -> bool:
+    """Whether the user names as many attributes that are no columns as the names of columns combine."""
+    named = [name for name in asked.attributes if name not in geography.view.columns]
+    reading = read_cells(numbers) if named and len(numbers) > 1 else None
+    return reading is not None and reading.total is not None and len(reading.labels) == len(named)
 
 
 def _stands_alone(numbers: Sequence[Column], counts: Sequence[Column]) -> bool:
@@ -182,7 +220,8 @@ def _wide(
         note = Note(field=("table", "column"), text="the table has totals only, so there are no attributes")
         totals = {"attributes": {}, "layout": "wide", "column": reading.columns[0]}
         return Layout(fields=totals, notes=(note,), aside={**columns.aside, **aside})
-    named = [name for name in asked.attributes if name not in {column.name for column in in_rows}]
+    known = {*(column.name for column in in_rows), *columns.aside, *aside}
+    named = [name for name in asked.attributes if name not in known]
     names = attribute_names(reading, [column.name for column in in_rows])
     names = names_from_dictionary(names, reading.labels, asked, [column.name for column in in_rows])
     names = named if len(named) == len(names) else names

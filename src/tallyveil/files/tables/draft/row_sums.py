@@ -4,6 +4,9 @@ Let P be the people of a table. With a total of both sexes, a subtotal in each r
 6 P: the sexes together as many as their total, the regions twice as many as the grand total, the districts twice as
 many as their subtotals. Values are therefore sought whose people are 1/2, 1/3, ... of all, and among them a set that
 leaves P.
+
+Sums should hold in each group of rows that the other columns make. If they hold in none, columns that take no part in
+them, such as remarks, may have split the groups, and these columns are left out.
 """
 
 from __future__ import annotations
@@ -51,13 +54,14 @@ def not_numbers(column: Column) -> Bools:
 
 def find_sums(texts: Sequence[Column], numbers: Sequence[Floats], kept: Bools) -> list[RowSum]:
     """The values whose rows repeat people of all others: those of the largest set that explains all repetitions."""
-    for number in numbers:
-        values = list(_values(texts, number, kept))[:_MOST_VALUES]
-        for size in range(min(_MOST_TOGETHER, len(values)), 0, -1):
-            for chosen in combinations(values, size):
-                found = _explained(chosen, texts, numbers, number, kept)
-                if found and all(one.is_possible for one in found):
-                    return found
+    candidates = [(number, list(_values(texts, number, kept))[:_MOST_VALUES]) for number in numbers]
+    for all_split in (True, False):
+        for number, values in candidates:
+            for size in range(min(_MOST_TOGETHER, len(values)), 0, -1):
+                for chosen in combinations(values, size):
+                    found = _explained(chosen, texts, numbers, number, kept, all_split=all_split)
+                    if found and all(one.is_possible for one in found):
+                        return found
     return []
 
 
@@ -79,31 +83,50 @@ def _explained(
     numbers: Sequence[Floats],
     number: Floats,
     kept: Bools,
+    *,
+    all_split: bool,
 ) -> list[RowSum]:
-    """The sums that values are, if the rows without any of them have all people once."""
+    """The sums that values are, if the rows without any of them have all people once.
+
+    ``all_split`` says that the sums must hold whichever column splits the rows, and not only some of the columns.
+    """
     rows = [(column.of_row == place) & kept for column, place in chosen]
     rest = kept & ~np.any(rows, axis=0)
     found = []
     for (column, place), marked in zip(chosen, rows, strict=True):
         alone = marked & ~np.any([kept & False, *(other for other in rows if other is not marked)], axis=0)
-        group = _groups(column, texts, alone, rest)
-        if group is None or not _agree(number, alone, rest, group):
+        if not alone.any() or len(np.unique(column.of_row[rest])) < 2:  # a sum is one of several values
+            return []
+        splitting = _splitting(column, texts, alone, rest)
+        group = _groups(splitting if all_split else _taking_part(splitting, number, alone, rest), alone)
+        if not _agree(number, alone, rest, group):
             return []
         digits = sum(_digits(other, alone, rest, group) for other in numbers if _agree(other, alone, rest, group))
         found.append(RowSum(column=column, value=column.texts[place].as_py(), digits=digits))
     return found
 
 
-def _groups(column: Column, texts: Sequence[Column], alone: Bools, rest: Bools) -> Integers | None:
-    """The group of each row that a sum is taken over, by the columns in which totals have values of other rows."""
-    if not alone.any() or len(np.unique(column.of_row[rest])) < 2:  # a sum is one of several values
-        return None
-    others = [
+def _splitting(column: Column, texts: Sequence[Column], alone: Bools, rest: Bools) -> list[Column]:
+    """The other columns in which totals have values of other rows, so that a sum is one of rows with its values."""
+    return [
         other
         for other in texts
         if other is not column and np.isin(np.unique(other.of_row[alone]), np.unique(other.of_row[rest])).all()
     ]
-    return paths(others) if others else np.zeros(len(alone), dtype=np.int64)
+
+
+def _taking_part(columns: Sequence[Column], number: Floats, alone: Bools, rest: Bools) -> list[Column]:
+    """As many of some columns as can split the rows while the sums still hold: remarks and the like cannot."""
+    found: list[Column] = []
+    for column in columns:
+        if _agree(number, alone, rest, _groups([*found, column], alone)):
+            found.append(column)
+    return found
+
+
+def _groups(columns: Sequence[Column], rows: Bools) -> Integers:
+    """The group of each row, by the columns that split them."""
+    return paths(columns) if columns else np.zeros(len(rows), dtype=np.int64)
 
 
 def _agree(number: Floats, alone: Bools, rest: Bools, group: Integers) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,6 +17,7 @@ from tallyveil.files.tables.draft.words import SUM_WORDS, is_code_name, is_count
 Marks = dict[str, tuple[str, ...]]
 _MOST_TIMES = 6  # totals of totals: how often people may be repeated
 _MOST_NUMBERS = 5  # columns of numbers that are tried as counts
+_MOST_CALLED = 5  # columns with words for totals
 _NEARLY = 0.99  # share of sums that must be equal; the others are mistakes, or were rounded
 _COVERED = 0.9  # share of codes that must begin with codes of coarser units
 _MOST_ROWS = 5_000  # of a table that is written for readers, with sums between its rows
@@ -45,7 +46,7 @@ def find_totals(view: View) -> Totals:
     """By column, the values of rows that repeat people of others. Numbers must confirm what names suggest."""
     texts = [column for column in view.columns.values() if _may_have_totals(column)]
     whole = [column for column in view.columns.values() if column.is_whole and not _is_key(column)]
-    whole = [column for column in whole if column.size > 1 and not (column.is_year or column.numbers_rows)]
+    whole = [column for column in whole if column.size > 1 and not (column.is_year or column.is_serial)]
     whole.sort(key=lambda column: not (is_count(column.name) or is_total(column.name)))
     numbers = [number for number in map(_numbers, whole) if number.any()]
     marks, doubts, numbers = _by_name(texts, numbers), Marks(), numbers[:_MOST_NUMBERS]
@@ -70,6 +71,8 @@ def find_totals(view: View) -> Totals:
             break
         for one in sums:
             left_out(one.column, (one.value,))
+    if not marks and (marks := _by_name(texts, numbers, fewer=True)):
+        kept = ~marked_rows(view, marks)
     for column in texts:
         if any(_repeats(number, kept & column.empty[column.of_row], kept & ~column.empty[column.of_row], close=0.0)
                for number in numbers):  # fmt: skip
@@ -100,18 +103,30 @@ def _is_key(column: Column) -> bool:
     return not column.is_number or column.is_code or is_place(column.name) or is_code_name(column.name)
 
 
-def _by_name(texts: Sequence[Column], numbers: Sequence[Floats]) -> Marks:
-    """Values that are called totals, if their rows repeat all others once or several times."""
+def _by_name(texts: Sequence[Column], numbers: Sequence[Floats], *, fewer: bool = False) -> Marks:
+    """Values that are called totals, if their rows repeat all others once or several times.
+
+    ``fewer`` also tries some of the columns that have such words, since remarks may have them too.
+    """
     marks = {column.name: tuple(_called(column)) for column in texts}
-    rows = {column.name: _rows_with(column, marks[column.name]) for column in texts if marks[column.name]}
-    if not rows:
-        return {}
+    called = [column for column in texts if marks[column.name]]
+    called = called[:_MOST_CALLED] if fewer else called
+    for size in range(len(called), 0 if fewer else max(0, len(called) - 1), -1):
+        for chosen in combinations(called, size):
+            rows = {column.name: _rows_with(column, marks[column.name]) for column in chosen}
+            if confirmed := _confirmed(rows, texts, numbers):
+                return {name: marks[name] for name in confirmed}
+    return {}
+
+
+def _confirmed(rows: Mapping[str, Bools], texts: Sequence[Column], numbers: Sequence[Floats]) -> list[str]:
+    """The columns whose rows of totals repeat all others, when the totals of other columns are left out."""
     size = len(next(iter(rows.values())))
-    kept, found = ~_any(list(rows.values()), size), Marks()
+    kept, found = ~_any(list(rows.values()), size), []
     for name, marked in rows.items():
         alone = marked & ~_any([others for other, others in rows.items() if other != name], size)
         if any(_repeats(number, alone, kept) or _repeats_once(number, texts, alone, kept) for number in numbers):
-            found[name] = marks[name]
+            found.append(name)
     return found
 
 

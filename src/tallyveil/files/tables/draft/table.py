@@ -26,7 +26,7 @@ from tallyveil.files.tables.draft.geography import Geography, find_geography
 from tallyveil.files.tables.draft.layout import Layout, find_layout
 from tallyveil.files.tables.draft.notes import Note, commented
 from tallyveil.files.tables.draft.sums import Totals, cuts_of
-from tallyveil.files.tables.draft.view import View, view_table
+from tallyveil.files.tables.draft.view import NIL, View, view_table
 from tallyveil.files.tables.draft.words import is_sum_label
 from tallyveil.files.tables.entries import wide_columns
 from tallyveil.files.tables.excel import is_workbook, sheet_names
@@ -37,9 +37,6 @@ _TWICE = (
     "rows with {0} {1} may be totals of other rows, and their people would be counted twice. If they are, write these "
     "values in place of FILL_IN; if they are not, remove FILL_IN."
 )
-
-
-NIL = ("-", "\u2013", "\u2014")  # dashes that stand for nobody in tables of counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,10 +165,15 @@ def _codebook(geography: Geography, layout: Layout, *, sheet: str | None, form: 
 
 
 def _stand_for_nobody(view: View, book: Codebook) -> set[str]:
-    """Empty cells and signs among the cells of a wide table, if its totals are right where these are 0."""
+    """Empty cells and signs among the cells of a wide table, if its totals are right where these are 0.
+
+    Without totals, empty cells are 0 where whole columns are empty, and no other cells.
+    """
+    cells = [view.columns[name] for name in _wide_columns(book)]
     if book.total is None:
-        return set()
-    cells, total = [view.columns[name] for name in _wide_columns(book)], view.columns[book.total]
+        wholly = [column.missing == view.rows for column in cells if column.missing]
+        return {""} if wholly and all(wholly) else set()
+    total = view.columns[book.total]
     with_gaps = np.any([column.gaps[column.of_row] for column in (*cells, total)], axis=0)
     right = np.sum([c.amounts[c.of_row] for c in cells], axis=0) == total.amounts[total.of_row]
     if not right[with_gaps].all():

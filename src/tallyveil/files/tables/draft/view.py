@@ -22,6 +22,7 @@ _DOTS = r"^[1-9][0-9]{0,2}(\.[0-9]{3})+$"
 _COMMAS = r"^[+-]?[0-9]+,[0-9]+$"
 _THOUSANDS = r"^[0-9]{1,3}(,[0-9]{3})+$"
 _GAPS = ["", "-", "\u2013", "\u2014", ".", "..", "...", "\u2026", ":", "x", "X", "NA", "N/A", "n/a", "na", "NaN", "nan"]
+NIL = ("-", "\u2013", "\u2014")  # dashes that stand for nobody in tables of counts
 _MANY_ROWS = 20  # counts of so many rows are not 1, 2, 3 and so on
 _DATE = r"^[0-9]{4}[-/.][0-9]{1,2}([-/.][0-9]{1,2}([T ].*)?)?$|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4}$"
 
@@ -143,6 +144,11 @@ class Column:
     def has_nobody(self) -> bool:
         """Whether zero occurs, or an empty cell or sign that may stand for it."""
         return bool((self.rows_of[self.amounts == 0] > 0).any())
+
+    @cached_property
+    def has_nobody_only(self) -> bool:
+        """Whether all values are zeros, dashes that stand for them, or empty cells."""
+        return all(label in NIL or label == "0" for label in self.labels)
 
     @cached_property
     def is_code(self) -> bool:
