@@ -28,7 +28,7 @@ from time import perf_counter
 import numpy as np
 
 STRATEGY = "pl94-2020-us-persons"
-MEMORY = "2600M"  # too little for the country at once
+MEMORY = "2400M"  # too little for the country at once
 COUNTRY = 10**8  # persons who do not fit into it
 Row = dict[str, object]
 COLUMNS = ["blocks", "persons", "step", "wall time (s)", "CPU time (s)", "peak memory (GiB)"]

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
+import pyarrow as pa
+
 from tallyveil._memory import refuse_need
 from tallyveil.blue.upward import RUN_NUMBERS
 from tallyveil.engine.constraints import check_counts
@@ -76,7 +78,8 @@ def refuse_little_memory(people: Histogram, strategy: Strategy, *, threads: int 
         sum(people.schema.query(query).size for query in level_queries(strategy, people.schema, level)) * units
         for level, units in ((level, people.spine.size(level)) for level in people.spine.levels)
     )
-    writing = people.leaves.nbytes + 5 * 8 * min(max(columns), LEVEL_PIECE)
+    writing = people.leaves.nbytes + 4 * 8 * min(max(columns), LEVEL_PIECE)
+    pa.default_memory_pool().release_unused()  # what reading tables took
     refuse_need(MACHINE_CODE + max(solving, writing), "protecting these counts")  # code stays while files are written
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from tallyveil._memory import limit_in_force
 from tallyveil._workers import workers, workers_ahead
 from tallyveil.errors import FolderError
 from tallyveil.files.atomic import new_folder
@@ -173,7 +174,7 @@ def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: i
     }
     write_text(codebook_to_toml(codebook_for(histogram, "long")), place / CODEBOOK)
     (place / "levels").mkdir()
-    with workers() as run:
+    with workers(None if limit_in_force() is None else 1) as run:  # each table in work takes memory
         list(run(lambda name: write_table(tables[name], place / name, mostly_zeros=name.startswith("levels/")), tables))
 
 
