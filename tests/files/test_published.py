@@ -16,6 +16,7 @@ from tallyveil.files.published import workbook
 from tallyveil.files.published.level_tables import ALL, level_tables
 from tallyveil.files.published.write_tables import write_tables
 from tallyveil.files.release_folder.margin_columns import write_margins
+from tallyveil.files.tables.codebook_toml import read_codebook
 
 openpyxl = pytest.importorskip("openpyxl")
 ROOT = Path(__file__).parents[2]
@@ -181,6 +182,11 @@ def test_the_command_lists_what_it_wrote_and_refuses_what_it_cannot_write(folder
         str(tmp_path / "out" / n) for n in ("README.txt", "district.csv", "district_tidy.csv")
     ]
     assert "2 tables and a README. They hold what" in done.stderr
+    by = " * ".join(read_codebook(folder / "codebook.toml").attributes)
+    assert f"Counts by {by} are left out: {folder} has them too. To write them: --query detailed\n" in done.stderr
+    for name, query in (("all", "detailed"), ("named", " * ".join(reversed(by.split(" * "))))):
+        whole = command("tables", str(folder), "--level", "district", "--query", query, "-o", str(tmp_path / name))
+        assert "left out" not in whole.stderr, whole.stderr
     for words, message in (
         (["--level", "moon"], "unknown level 'moon'"),
         (["--query", "shoe"], "shoe"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallyveil.cli import options
+from tallyveil.errors import one_line
 
 if TYPE_CHECKING:
     from tallyveil.evaluate.margin_classes import Margins
@@ -55,6 +56,7 @@ def tables(
     """
     from tallyveil.files.atomic import refuse_existing
     from tallyveil.files.published.write_tables import write_tables
+    from tallyveil.files.tables.codebook_toml import read_codebook
 
     if margins:
         refuse_existing(output)  # before the work
@@ -65,6 +67,19 @@ def tables(
     files = "workbook" if table_format is TableFormat.xlsx else "table"
     many = f"{len(written) - 1} {files}{'s' * (len(written) != 2)} and a README"
     typer.echo(f"{output}: {many}. They hold what {folder} holds and nothing else.", err=True)
+    attributes = list(read_codebook(folder / "codebook.toml").attributes)
+    if len(attributes) > 1 and not _all_attributes(query or [], attributes):
+        words = (
+            f"Counts by {' * '.join(attributes)} are left out: {folder} has them too. To write them: --query detailed"
+        )
+        typer.echo(one_line(words), err=True)
+
+
+def _all_attributes(queries: list[str], attributes: list[str]) -> bool:
+    """Whether one of the queries is about all attributes."""
+    from tallyveil.nouns.schema import DETAILED, factors_of
+
+    return any(query == DETAILED or set(factors_of(query)) == set(attributes) for query in queries)
 
 
 def _margins(folder: Path, levels: list[str] | None, queries: list[str]) -> Margins:
