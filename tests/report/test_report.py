@@ -24,9 +24,10 @@ from tallyveil.report import internal_charts
 from tallyveil.report.expected import expected_of, nine_in_ten
 from tallyveil.report.geojson import read_shapes
 from tallyveil.report.internal_exhibits import measured_totals
-from tallyveil.report.label_places import PLACES
+from tallyveil.report.label_places import PLACES, named_points
 from tallyveil.report.learned_exhibit import learned_table, posterior_bound
 from tallyveil.report.page import report_html
+from tallyveil.report.plots import NAMED
 from tallyveil.report.precision_exhibits import fit_levels
 
 
@@ -463,7 +464,8 @@ def test_names_in_the_chart_of_samples_cover_neither_its_line_nor_each_other():
     own = pd.DataFrame({"method": ["release"], "fraction": [np.nan], "median_abs": [1.6], "epl": [0.9]})
     known = pd.concat([own, samples], ignore_index=True)
     known["sample"] = ["this release", *(f"{one:.0%}" for one in fraction)]
-    named = internal_charts._named(known)
+    sizes = [(width, internal_charts.SAMPLES_HEIGHT) for width in internal_charts.SAMPLES_WIDTHS]
+    named = named_points(known, "sample", NAMED, sizes=sizes, padding=internal_charts.PADDING)
     assert "this release" in set(named["sample"])
     assert len(named) >= 3
     low, high = (np.log(known[["median_abs", "epl"]].agg(how)) for how in ("min", "max"))
@@ -544,3 +546,17 @@ def test_the_sample_is_named_with_the_query_in_words():
     words = words_of(report_html(town_release(), audience="internal", truth=town()))
     assert "Counts by all attributes at level" in words
     assert "Counts of 'detailed'" not in words
+
+
+def test_every_method_of_a_comparison_is_named_and_samples_only_where_there_is_room():
+    fraction = np.array([0.25, 0.5, 0.75])
+    samples = pd.DataFrame(
+        {"method": "sample", "fraction": fraction, "median_abs": [3.0, 2.0, 1.0], "epl": [0.5, 1, 2]}
+    )
+    others = pd.DataFrame(
+        {"method": ["release", "swap"], "fraction": np.nan, "median_abs": [2.0, 2.01], "epl": [1.0, 1.01]}
+    )
+    known = pd.concat([samples, others]).assign(label=["25%", "50%", "75%", "release", "swap"])
+    named = named_points(known, "label", NAMED, sizes=[(420, 315)], padding=25)
+    assert {"release", "swap"} <= set(named.label)
+    assert "50%" not in set(named.label)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tallyveil.report.exhibit import people, records
 from tallyveil.report.grid import grid
-from tallyveil.report.label_places import PLACES, Canvas, free_places
-from tallyveil.report.plots import altair
+from tallyveil.report.label_places import named_points, side_of
+from tallyveil.report.plots import NAMED, altair
 from tallyveil.report.theme import BAND, ERROR, INK, MEASURED, PLACE, SOFT, people_axis
 
 HEIGHT = 240
@@ -19,7 +18,6 @@ FEW_TICKS = 20
 FROM_TO = (  # a class of large sizes in two lines
     "length(datum.label) > 9 ? split(replace(datum.label, ' - ', ' -\\n'), '\\n') : datum.label"
 )
-NAMED = (0.05, 0.25, 0.5, 0.75, 0.95)  # samples whose fraction is written beside them
 SAMPLES_HEIGHT, SAMPLES_WIDTHS, PADDING = 300, (290, 420, 590), 30  # pixels inside the axes, phone to paper
 
 
@@ -101,27 +99,13 @@ def sample_chart(table: pd.DataFrame) -> Any:
         base.mark_square(color=SOFT, size=45, opacity=1).properties(data=samples),
         base.mark_point(filled=True, color=ERROR, size=130, opacity=1).properties(data=own),
     ]
-    for place, rows in _named(known).groupby("place"):
-        dx, dy = PLACES[str(place)]
-        side = {"dx": dx, "dy": dy, "align": "left" if dx > 0 else "right" if dx < 0 else "center"}
+    sizes = [(width, SAMPLES_HEIGHT) for width in SAMPLES_WIDTHS]
+    for place, rows in named_points(known, "sample", NAMED, sizes=sizes, padding=PADDING).groupby("place"):
         for own, weight in ((True, "bold"), (False, "normal")):
             data = alt.Data(values=records(rows[(rows.method == "release") == own]))
-            text = base.mark_text(baseline="middle", color=INK, fontWeight=weight, **side).encode(text="sample:N")
+            text = base.mark_text(color=INK, fontWeight=weight, **side_of(str(place))).encode(text="sample:N")
             layers += [text.properties(data=data)] if data["values"] else []
     return alt.layer(*layers).properties(height=SAMPLES_HEIGHT)
-
-
-def _named(known: pd.DataFrame) -> pd.DataFrame:
-    """The release and some samples, each with the ``place`` of its name: where it covers nothing."""
-    known = known.reset_index(drop=True)
-    place = np.log(known[["median_abs", "epl"]].to_numpy(dtype=np.float64))
-    place = (place - place.min(axis=0)) / np.maximum(np.ptp(place, axis=0), 1e-9)
-    is_sample = (known.method == "sample").to_numpy()
-    line = place[is_sample][np.argsort(known.fraction[is_sample].to_numpy())]
-    canvases = [Canvas(line, place, width=width, height=SAMPLES_HEIGHT, padding=PADDING) for width in SAMPLES_WIDTHS]
-    which = [*np.flatnonzero(~is_sample), *np.flatnonzero(is_sample & known.fraction.isin(NAMED))]
-    found = free_places(list(known["sample"]), [int(one) for one in which], canvases=canvases)
-    return known.loc[list(found)].assign(place=list(found.values()))
 
 
 def posterior_chart(rows: pd.DataFrame) -> Any:

@@ -5,11 +5,12 @@ The chart is drawn at several widths, so a place must be free at the narrowest a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import final
+from typing import Any, final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 LETTER, TALL, NEAR = 7.0, 12.0, 9.0  # pixels of a letter, of a line of text, and from a point to its name
@@ -67,16 +68,49 @@ class Canvas:
         self._names.append(self.box(index, text, place))
 
 
-def free_places(texts: Sequence[str], which: Sequence[int], *, canvases: Sequence[Canvas]) -> dict[int, str]:
+def named_points(
+    known: pd.DataFrame,
+    text: str,
+    fractions: Collection[float],
+    *,
+    sizes: Sequence[tuple[float, float]],
+    padding: float,
+) -> pd.DataFrame:
+    """Releases and samples of some ``fractions``, each with the ``place`` of its name: where it covers nothing.
+
+    ``known`` has ``method``, ``fraction``, and ``median_abs`` and ``epl``, which are drawn on logarithmic axes;
+    ``text`` is the column of names, and ``sizes`` are the widths and heights inside the axes.
+    """
+    known = known.reset_index(drop=True)
+    place = np.log(known[["median_abs", "epl"]].to_numpy(dtype=np.float64))
+    place = (place - place.min(axis=0)) / np.maximum(np.ptp(place, axis=0), 1e-9)
+    is_sample = (known.method == "sample").to_numpy()
+    line = place[is_sample][np.argsort(known.fraction[is_sample].to_numpy())]
+    canvases = [Canvas(line, place, width=width, height=height, padding=padding) for width, height in sizes]
+    others = np.flatnonzero(~is_sample).tolist()
+    samples = np.flatnonzero(is_sample & known.fraction.round(6).isin(fractions)).tolist()
+    found = free_places(list(known[text]), [*others, *samples], always=len(others), canvases=canvases)
+    return known.loc[list(found)].assign(place=list(found.values()))
+
+
+def side_of(place: str) -> dict[str, Any]:
+    """How the text at a place is set."""
+    dx, dy = PLACES[place]
+    return {"dx": dx, "dy": dy, "align": "left" if dx > 0 else "right" if dx < 0 else "center", "baseline": "middle"}
+
+
+def free_places(
+    texts: Sequence[str], which: Sequence[int], *, canvases: Sequence[Canvas], always: int = 1
+) -> dict[int, str]:
     """By point, where its name is free of everything at all sizes; points without such a place are left out.
 
-    The first of ``which`` is always named, where it covers least.
+    The first of ``which`` are ``always`` named, where they cover least.
     """
     found: dict[int, str] = {}
     for index in which:
         covered = {place: sum(one.covered(index, texts[index], place) for one in canvases) for place in PLACES}
         best = min(covered, key=covered.__getitem__)
-        if covered[best] and found:
+        if covered[best] and len(found) >= always:
             continue
         found[index] = best
         for one in canvases:

@@ -14,9 +14,11 @@ import pandas as pd
 
 from tallyveil.errors import InputError
 from tallyveil.evaluate.error import ENOUGH_FOR_TAIL
+from tallyveil.report.label_places import named_points, side_of
 
 INK, BLUE, ORANGE, GREY = "#222222", "#0072b2", "#d55e00", "#999999"  # distinguishable for colour-blind readers
 WIDTH, HEIGHT = 420, 260
+NAMED = (0.05, 0.25, 0.5, 0.75, 0.95)  # samples whose fraction is written beside them
 TICKS = [0, *(m * 10**e for e in range(8) for m in (1, 2, 5))]  # of logarithmic axes that start at 0
 INTERNAL = "Internal: made from the true counts."
 
@@ -123,17 +125,19 @@ def tradeoff_plot(table: pd.DataFrame, *, title: str) -> Any:
     }
     samples, others = known[known.method == "sample"], known[known.method != "sample"]
     base = alt.Chart(samples).encode(**axes)
-    named = samples[(samples.fraction * 20).round() % 5 == 0]
+    size = WIDTH, WIDTH * 3 // 4
+    named = named_points(known, "label", NAMED, sizes=[size], padding=25)
     parts = [
         base.mark_line(color=GREY).encode(order="fraction:Q"),
         base.mark_square(color=GREY, size=40, opacity=1),
-        alt.Chart(named).encode(**axes, text="label:N").mark_text(color=INK, dx=8, dy=-7, align="left"),
         alt.Chart(others).encode(**axes).mark_point(filled=True, color=ORANGE, size=90, opacity=1),
-        alt.Chart(others).encode(**axes, text="label:N").mark_text(color=ORANGE, dx=9, align="left", fontWeight="bold"),
     ]
+    for (place, is_sample), rows in named.groupby(["place", named.method == "sample"]):
+        style = {"color": INK} if is_sample else {"color": ORANGE, "fontWeight": "bold"}
+        parts.append(alt.Chart(rows).encode(**axes, text="label:N").mark_text(**style, **side_of(str(place))))
     hidden = len(table) - len(known)
     note = "Grey: simple random samples." + (f" Not drawn (too far away or no loss): {hidden}." if hidden else "")
-    return titled(alt.layer(*parts).properties(width=WIDTH, height=WIDTH * 3 // 4), title, note, INTERNAL)
+    return titled(alt.layer(*parts).properties(width=size[0], height=size[1]), title, note, INTERNAL)
 
 
 def sweep_plot(table: pd.DataFrame, *, statistic: str = "median_abs") -> Any:
