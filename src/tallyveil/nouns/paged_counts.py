@@ -43,7 +43,7 @@ class PagedCounts(Counts):
         start.flags.writeable = False
         for name, value in {
             "start": start, "cells": cells, "_first_unit": first_unit, "_fetch": fetch, "_pages": OrderedDict(),
-            "_kept": 0, "_lock": Lock(), "_sums": None,
+            "_lock": Lock(), "_sums": None,
         }.items():  # fmt: skip
             object.__setattr__(self, name, value)
 

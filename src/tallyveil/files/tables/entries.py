@@ -30,7 +30,10 @@ from tallyveil.nouns.codes import code_text, positions, rising
 from tallyveil.nouns.spine import Spine
 
 _EXAMPLES = 3  # rows that a message names
-_IN_PARTS = ", or give a Parquet file in the order of the units, and a list of units: then it is read in parts"
+_IN_PARTS = (
+    ", or give a Parquet file of several row groups in the order of the units, and a list of units: then it is read in "
+    "parts"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
