@@ -6,8 +6,8 @@ import pytest
 import tallyveil
 from command_line import run
 from tallyveil.privacy import epsilon_from_rho
+from tallyveil.privacy.sentences import most_certain
 from tallyveil.privacy.strategy_toml import strategy_from_toml
-from tallyveil.release.reader_words import most_certain
 
 DOCS = Path(__file__).parent.parent / "docs"
 WALKS = runpy.run_path(str(DOCS / "generate_walks.py"))

@@ -64,9 +64,9 @@ ROWS = [
             "privacy.neighbour_pairs",
             "privacy.pld",
             "privacy.calibrate",
-            "privacy.strategy_comments",
         ),
-        *("privacy.guarantee", "privacy.theorems", "privacy.several_releases", "privacy.pld_of_several", "privacy"),
+        *("privacy.guarantee", "privacy.theorems", "privacy.several_releases", "privacy.sentences"),
+        *("privacy.strategy_comments", "privacy.pld_of_several", "privacy"),
     ],
     [
         *(
@@ -77,11 +77,10 @@ ROWS = [
             "release.declaration",
             "release.certificate",
         ),
-        *("release.expected_error", "release.guarantee_words", "release.declare"),
+        *("release.expected_error", "release.declare"),
         *(
             "release.measurements",
             "release.release",
-            "release.reader_words",
             "release.certificate_page",
             "release.plan",
             "release",

@@ -13,7 +13,7 @@ import pytest
 
 from command_line import Done, figures, run, write_town
 from tallyveil import Strategy
-from tallyveil.cli.protect import _exact, _exceptions
+from tallyveil.cli.protect import _exceptions
 from tallyveil.engine.topdown import topdown
 from tallyveil.files import read_counts, read_release
 from tallyveil.privacy.strategy_toml import strategy_to_toml
@@ -194,8 +194,10 @@ def test_a_plan_shows_noise_usable_counts_effort_and_guarantee_and_spends_nothin
     assert noise["county", "hhgq"]["usable"] == 503
     assert noise["county", "hhgq"]["sd"] == pytest.approx(50.28, abs=5e-3)
     assert told["guarantee"]["epsilon"] == 1.0
-    words = "for neighbours that agree on all invariants and satisfy all listed constraints"
-    assert told["guarantee"]["holds_for"] == words
+    holds_for = told["guarantee"]["holds_for"]
+    assert holds_for.startswith("two datasets in which one person's record, place and attributes, is replaced by any")
+    assert "both agree on all invariants (the number of people in all; total is exact" in holds_for
+    assert "both satisfy all listed constraints (" in holds_for
     assert {"seconds", "memory_bytes", "release_bytes", "levels_bytes"} < set(told["effort"])
     assert told["effort"]["measurements"]["numbers"] == 8 * truth(town).spine.size("county")
     assert sorted(town.rglob("*")) == before
@@ -383,10 +385,6 @@ def test_releases_that_cannot_be_added_are_refused(tmp_path):
 def test_the_end_of_a_run_names_what_is_exact(tmp_path, words, said):
     done = run("protect", *write_town(tmp_path), "--epsilon", "1", *words, "-o", str(tmp_path / "r"))
     assert done.stderr.splitlines()[-2] == said
-
-
-def test_the_end_of_a_run_says_where_nothing_is_exact():
-    assert _exact([]) == "Nothing is exact: every count has noise."
 
 
 def test_the_end_of_a_run_names_conflicts_and_unproven_counts_but_no_figures_of_the_solver():

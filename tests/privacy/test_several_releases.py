@@ -10,6 +10,7 @@ from tallyveil.privacy.conversions import epsilon_from_rho
 from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.pld import pld_epsilon
 from tallyveil.privacy.pld_of_several import pld_epsilon_together
+from tallyveil.privacy.sentences import composed
 from tallyveil.privacy.several_releases import Cost, compose, cost_of, counted_once
 
 DELTA = Fraction(1, 10**10)
@@ -47,17 +48,18 @@ def test_ten_releases_of_mixed_kinds_are_added_up_as_by_hand():
     assert added < as_zcdp
     assert together.account.epsilon == pytest.approx(added, rel=1e-12)
     assert together.account.epsilon >= added
-    assert together.steps[0] == "epsilon 1/2 + 3/4 + 1/4 + 1/4 = 7/4 (pure)"
-    assert together.steps[1].startswith("rho 1/10 + 1/5 + 1/20 + 1/20 = 2/5: epsilon")
-    assert "= 139/160 (Theorem 2)" in together.steps[2]
-    assert "epsilon 7/4 of the pure releases" in together.reason
+    _, reason, steps = composed(together)
+    assert steps[0] == "epsilon 1/2 + 3/4 + 1/4 + 1/4 = 7/4 (pure)"
+    assert steps[1].startswith("rho 1/10 + 1/5 + 1/20 + 1/20 = 2/5: epsilon")
+    assert "= 139/160 (Theorem 2)" in steps[2]
+    assert "epsilon 7/4 of the pure releases" in reason
 
 
 def test_small_pure_releases_are_cheaper_as_zcdp():
     many = [cost(str(i), "pure", "1/20") for i in range(10)]
     together = compose([*many, cost("z", "zcdp", "2")])
     assert together.account.epsilon == pytest.approx(epsilon_from_rho(2 + 10 * Fraction(1, 800), DELTA))
-    assert together.steps[0] == "epsilon 10 x 1/20 = 1/2 (pure)"
+    assert composed(together)[2][0] == "epsilon 10 x 1/20 = 1/2 (pure)"
     assert compose(many).account.epsilon == 0.5
     assert compose(many).account.delta is None
 

@@ -11,7 +11,7 @@ from tallyveil.errors import BudgetError, EndedAfterNoise, InputError
 from tallyveil.mechanisms.measure import measure
 from tallyveil.nouns.histogram import Filter
 from tallyveil.privacy import Bound, FacilityBounds, RunKey
-from tallyveil.privacy.budget import up_to_digits
+from tallyveil.privacy.budget import up
 from tallyveil.protection.protect import protect, protect_to_folder
 
 SPINE = Spine.from_columns({"county": ["a", "b"]}, root="us")
@@ -183,4 +183,4 @@ def test_columns_that_would_have_one_name_are_refused_before_noise(tmp_path, att
 
 
 def test_losses_in_words_are_rounded_up():
-    assert up_to_digits(1 / 3, 6) == "0.333334"
+    assert up(1 / 3, digits=6) == "0.333334"

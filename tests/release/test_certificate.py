@@ -401,9 +401,9 @@ def test_the_page_with_add_or_remove_neighbours_says_what_can_be_learned_about_t
     people = Histogram.from_entries(spine, schema, unit=[0, 1], cell=[1, 0], count=[40, 7])
     plan = replace(Strategy.default(spine, schema, epsilon=1), neighbours="add-or-remove")
     text = " ".join(page(protect(people, plan)).split())
-    assert "pure differential privacy with epsilon 1, for all neighbours." in text
+    assert "This is 1-differential privacy (pure), for all neighbours." in text
     assert "equally likely that this person is in the data or not, can become at most 73.2% sure of it" in text
-    assert "epsilon is then up to twice as large" in text
+    assert "of two possibilities about a person known to be in the data, at most 88.1%" in text
     assert "considered two possibilities" not in text
 
 

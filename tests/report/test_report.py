@@ -19,7 +19,8 @@ from small_release import small_people, small_release
 from tallyveil.blue.published import published_margins
 from tallyveil.errors import DataError, FolderError, InputError
 from tallyveil.files.release_folder.margin_columns import write_margins
-from tallyveil.release.reader_words import NINE_IN_TEN
+from tallyveil.privacy.guarantee import Guarantee
+from tallyveil.release.certificate_page import NINE_IN_TEN
 from tallyveil.report import internal_charts
 from tallyveil.report.expected import expected_of, nine_in_ten
 from tallyveil.report.geojson import read_shapes
@@ -47,7 +48,7 @@ def test_the_first_screen_has_a_picture_and_three_sentences(public):
     assert first.count('<div class="static" aria-hidden="true"><svg') == 1
     words = words_of(first)
     assert "How large is the error where you live? Nine in ten published totals of a block are expected" in words
-    assert "What is promised? Someone who knew everything about everybody else" in words
+    assert "What is promised? Nothing: this is a trial with a known seed" in words
     assert "What must not be concluded? A small count does not show that anybody is or is not there" in words
 
 
@@ -295,7 +296,7 @@ def test_the_bound_is_reached_by_randomised_response():
 
 def test_what_is_learned_on_average_is_below_the_bound():
     release = town_release(epsilon=1)
-    table = learned_table(release.certificate.declared.guarantee, release.strategy)
+    table = learned_table(Guarantee.from_declared(release.certificate.declared.to_json()), release)
     known = table[table.kind == "attribute"]
     assert list(known.about) == ["age", "home"]
     assert (known.typical > 0.5).all()

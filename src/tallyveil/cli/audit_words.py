@@ -48,19 +48,19 @@ def _show_pairs(result: AuditSearch) -> None:
 
 def _lines(result: Audit, tested: str) -> dict[str, str]:
     """The lines of the result by their headings."""
+    from tallyveil.privacy.sentences import at_delta, at_least, proven
+
     sure = f"with {100 * result.confidence:g}% confidence"
     lines = {
         "neighbours": result.neighbours,
-        "epsilon": f"at least {result.epsilon_low:.4g}, {sure} ({tested})"
-        + (f", at delta {result.delta:g}" if result.delta else ""),
+        "epsilon": f"{at_least(result.epsilon_low)}, {sure} ({tested}){at_delta(result.delta or None)}",
         "event": _event(result.bound),
         "one count": _line(result.one_unit),
         "several": _line(result.joint),
     }
     if result.learned is not None:
         lines["trees"] = _line(result.learned)
-    proven = "-" if result.proven is None else f"{result.proven:.4g}, for these neighbours"
-    return {**lines, "proven": proven, "verdict": result.verdict}
+    return {**lines, "proven": proven(result.proven), "verdict": result.verdict}
 
 
 def _event(bound: EventBound) -> str:
@@ -72,4 +72,6 @@ def _event(bound: EventBound) -> str:
 
 
 def _line(bound: EventBound | None) -> str:
-    return "-" if bound is None else f"at least {bound.epsilon_low:.4g}: {bound.event}"
+    from tallyveil.privacy.sentences import at_least
+
+    return "-" if bound is None else f"{at_least(bound.epsilon_low)}: {bound.event}"

@@ -220,21 +220,16 @@ def _described(
     people: Histogram, method: Method, settings: Mapping[str, Any], seed: int | None, neighbours: str | None
 ) -> dict[str, Any]:
     """What ``baseline.json`` says: nothing in it depends on the counts."""
-    from tallyveil.release.declare import FILTERED, SEEDED
+    from tallyveil.privacy.sentences import FILTERED, SEEDED, baseline
 
     filtered = people.filter is not None and not people.filter.public and neighbours == "replace-one"
     stamps = [*([SEEDED] if seed is not None else []), *people.stamps, *([FILTERED] if filtered else [])]
-    if neighbours is not None:
-        words = f"Differentially private with epsilon {settings['epsilon']} for {neighbours} neighbours."
-    else:
-        words = f"Not differentially private: {NO_GUARANTEE[method]}. For comparison only."
-    if neighbours is not None and seed is not None:
-        words = f"{words} This does not hold for those who know the seed."
+    why = NO_GUARANTEE.get(method, "")
     return {
         "method": method.value,
         "settings": dict(settings) | ({} if neighbours is None else {"neighbours": neighbours}),
         "differentially_private": neighbours is not None,
-        "guarantee": words,
+        "guarantee": baseline(settings.get("epsilon"), neighbours, why, seeded=seed is not None),
         "stamps": list(dict.fromkeys(stamps)),
     }
 

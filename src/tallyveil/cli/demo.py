@@ -49,7 +49,7 @@ def demo(
     people = census.people
     typer.echo(f"A synthetic 1940 census of {people.total():,} persons, protected with the 2018 rules at epsilon 1\n")
     print_errors(people, release.histogram)
-    print_outcome(release, strategy, output)
+    print_outcome(release, output)
     if reported:
         typer.echo(f"\nThe public report: {output / 'report.html'} (open it in a browser)")
 
@@ -84,16 +84,17 @@ def print_errors(truth: Histogram, published: Histogram) -> None:
     print_table(wide, title="Absolute error, in persons", headings=headings | {"exact": "exact"})
 
 
-def print_outcome(release: Release, strategy: Strategy, output: Path) -> None:
+def print_outcome(release: Release, output: Path) -> None:
     """Print what is guaranteed, where the files are, and what to try next."""
-    assert release.certificate is not None
-    declared = release.certificate.declared
-    invariants = [constraint.words() for constraint in strategy.constraints if constraint.source == "truth"]
-    census = f"{output / 'census'}"
-    typer.echo(f"""Guaranteed: {declared.guarantee.words}
-Outside the guarantee: {"; ".join(invariants)}
-Stamped: {"; ".join(declared.stamps)}
+    from tallyveil.privacy import sentences
+    from tallyveil.privacy.guarantee import Guarantee
 
+    assert release.certificate is not None
+    promised = Guarantee.from_declared(release.certificate.declared.to_json())
+    census = f"{output / 'census'}"
+    for line in sentences.in_short(promised):
+        typer.echo(line)
+    typer.echo(f"""
 {output / "release"}: the release; its certificate.html says how it was made
 {census}.parquet: the census it was made from, with codebook, units and facilities beside it
 

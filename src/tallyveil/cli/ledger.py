@@ -265,43 +265,37 @@ def _conclude(state: Programme) -> None:
 
 def sentence(state: Programme, groups: list[Group]) -> str:
     """What the programme costs a person, and what is left, in a sentence or two."""
-    from tallyveil.privacy.budget import text
+    from tallyveil.privacy.sentences import spent
 
-    bound = state.limit
-    at = "" if bound is None else f" The limit is epsilon {text(bound.epsilon)} at delta {text(bound.delta)}"
+    limit = None if state.limit is None else (state.limit.epsilon, state.limit.delta)
     if not groups:
-        return f"Nothing has been spent.{at}{'.' if at else ''}"
+        return spent(None, None, (), limit)
     worst = groups[0]
-    holds = "" if worst.pure else f" at delta {_delta_text(state, worst)}"
-    who = "any person" if not worst.populations else f"a person in {' and '.join(worst.populations)}"
-    cost = f"All measurements together cost {who} at most epsilon {worst.in_words()}{holds}."
-    if bound is None:
-        return f"{cost} No limit is set."
-    left = bound.epsilon - worst.loss
-    some = f"so epsilon {float(left):.3g} is left"
-    rest = "and it is exceeded" if left < 0 else some if left else "and nothing is left"
-    return f"{cost}{at}, {rest}."
+    return spent(worst.loss, None if worst.pure else _delta(state, worst), worst.populations, limit)
 
 
-def _delta_text(state: Programme, group: Group) -> str:
+def _delta(state: Programme, group: Group) -> float:
     delta = group.together.account.delta
-    return f"{delta if delta is not None else float(state.limit.delta) if state.limit else 1e-10:g}"
+    return delta if delta is not None else float(state.limit.delta) if state.limit else 1e-10
 
 
 def _print(read: Lines, state: Programme, groups: list[Group]) -> None:
     from tallyveil.files.ledger.programme import STATUS_IN_WORDS
-    from tallyveil.privacy.budget import up_to_digits
+    from tallyveil.privacy import sentences
 
     for entry in (entry for entry in state.entries if not entry.seeded):
         of = entry.population or "no population named, so it adds up with all"
-        typer.echo(f"line {entry.line}: {entry.cost.name}, {entry.cost.in_words()}, {STATUS_IN_WORDS[entry.status]}")
+        typer.echo(
+            f"line {entry.line}: {entry.cost.name}, {sentences.cost(entry.cost)}, {STATUS_IN_WORDS[entry.status]}"
+        )
         typer.echo(f"  people: {of}; measurement {entry.cost.measurement or 'unknown'}")
-        _print_conditions(entry)
+        for line in sentences.conditions(entry.invariants, entry.constraints, entry.stamps):
+            typer.echo(line)
     seeded = [entry for entry in state.entries if entry.seeded]
     if seeded:
         typer.echo("Seeded, for research only; not counted:")
         for entry in seeded:
-            typer.echo(f"line {entry.line}: {entry.cost.name}, {entry.cost.in_words()}")
+            typer.echo(f"line {entry.line}: {entry.cost.name}, {sentences.cost(entry.cost)}")
     for pair in sorted(sorted(pair) for pair in state.disjoint):
         typer.echo(f"disjoint: {' and '.join(pair)}")
     for both in state.contradicted():
@@ -312,14 +306,11 @@ def _print(read: Lines, state: Programme, groups: list[Group]) -> None:
     for group in groups:
         typer.echo(f"\n{' and '.join(group.populations) or 'Everybody'}:")
         counted, all_ = len(group.together.counted), [c.name for c in group.together.counted]
-        typer.echo(f"  {counted} measurement{'' if counted == 1 else 's'}, each counted once: {', '.join(all_)}")
-        for step in group.together.steps:
+        typer.echo(f"  {counted} measurement{'' if counted == 1 else 's'}, each once: {', '.join(all_)}")
+        for step in sentences.composed(group.together)[2]:
             typer.echo(f"  {step}")
         if group.pld_epsilon is not None:
-            typer.echo(
-                f"  from privacy loss distributions: epsilon {up_to_digits(group.pld_epsilon, 4)} at delta "
-                f"{_delta_text(state, group)}"
-            )
+            typer.echo(f"  {sentences.tighter(group.pld_epsilon, _delta(state, group))}")
         elif group.pld_reason is not None:
             typer.echo(f"  no epsilon from privacy loss distributions: {group.pld_reason}")
     lines = "1 line" if len(read.lines) == 1 else f"{len(read.lines):,} lines"
@@ -336,16 +327,9 @@ def _print(read: Lines, state: Programme, groups: list[Group]) -> None:
     typer.echo(sentence(state, groups))
 
 
-def _print_conditions(entry: Entry) -> None:
-    for words in entry.invariants:
-        typer.echo(f"  outside the guarantee: {words}")
-    for words in entry.constraints:
-        typer.echo(f"  for neighbours that satisfy: {words}")
-    for stamp in entry.stamps:
-        typer.echo(f"  stamped: {stamp}")
-
-
 def _as_json(read: Lines, state: Programme, groups: list[Group]) -> dict[str, Any]:
+    from tallyveil.privacy.sentences import composed
+
     worst = groups[0] if groups else None
     bound = state.limit
     return {
@@ -364,7 +348,7 @@ def _as_json(read: Lines, state: Programme, groups: list[Group]) -> dict[str, An
                 "pld_epsilon": group.pld_epsilon,
                 "pld_reason": group.pld_reason,
                 "counted": [cost.name for cost in group.together.counted],
-                "steps": list(group.together.steps),
+                "steps": list(composed(group.together)[2]),
             }
             for group in groups
         ],

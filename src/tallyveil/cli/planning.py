@@ -14,9 +14,9 @@ from tallyveil.cli.reading import outline
 from tallyveil.cli.tables import figure, records
 from tallyveil.files.release_folder.measurement_files import Sizes, planned_sizes
 from tallyveil.nouns.schema import TOTAL
-from tallyveil.privacy import account_of
+from tallyveil.privacy import sentences
+from tallyveil.privacy.guarantee import guarantee_of
 from tallyveil.release.declare import measured_on, stamps_of_run
-from tallyveil.release.guarantee_words import agreement
 from tallyveil.release.measurements import Pair
 from tallyveil.release.plan import PlannedNoise, effort_of, human_bytes, planned_noise, public_persons
 from tallyveil.runs.progress import human_seconds
@@ -48,8 +48,8 @@ def print_plan(
     spine, schema = people.spine, people.schema
     exact = strategy.exact_pairs(strategy.exactness(spine, schema, optimised=optimised))
     noise = planned_noise(strategy, exact)
-    guarantee = account_of(strategy, spine=spine, schema=schema, optimised=optimised)
     persons, stamps = public_persons(people, strategy), stamps_of_run(people, strategy, seeded=False)
+    promised = guarantee_of(strategy, spine, schema, optimised=optimised, filter=people.filter, stamps=stamps)
     measured = spine if optimised is None else optimised.spine
     effort = effort_of(strategy, measured, schema, persons=persons, threads=threads or 1)
     sizes, every = (planned_sizes(people, strategy, pairs, optimised=optimised) for pairs in (published, None))
@@ -57,7 +57,7 @@ def print_plan(
     constraints = [constraint.words() for constraint in strategy.constraints]
     if as_json:
         plan: dict[str, Any] = {
-            "guarantee": {**guarantee.as_json(), "holds_for": agreement(strategy, people.schema)},
+            "guarantee": {**promised.account.as_json(), "holds_for": sentences.holds_for(promised)},
             "noise": [one.as_json() for one in noise],
             "accuracy": None if accuracy is None else records(accuracy),
             "constraints": constraints,
@@ -84,8 +84,10 @@ def print_plan(
         _print_accuracy(strategy, accuracy)
     elif people.spine.size(people.spine.leaf) > MOST_LEAVES:
         typer.echo(f"\nThe accuracy of estimates is not computed here for more than {MOST_LEAVES:,} leaves.")
-    typer.echo(f"\nThe guarantee, {agreement(strategy, people.schema)}:")
-    print_account(guarantee)
+    typer.echo(f"\n{sentences.heading(promised)}")
+    print_account(promised.account, promised=promised)
+    for paragraph in sentences.exact_paragraphs(promised, more=False):
+        typer.echo(paragraph)
     if constraints:
         typer.echo("\nKept:")
         for words in constraints:

@@ -275,8 +275,8 @@ def announce(
 
 def summarise(release: Release, output: Path, *, as_json: bool) -> None:
     """Print where the release is and what it guarantees."""
-    from tallyveil.privacy.budget import up_to_digits
-    from tallyveil.release.reader_words import NO_PROMISE, covered, exact_in_words
+    from tallyveil.privacy import sentences
+    from tallyveil.privacy.guarantee import Guarantee
 
     assert release.certificate is not None
     certificate = release.certificate.to_json()
@@ -289,29 +289,8 @@ def summarise(release: Release, output: Path, *, as_json: bool) -> None:
         return
     typer.echo(str(output))
     typer.echo(_exceptions(observed["totals"]["relaxed"], observed["worst"]["gap"]), err=True)
-    typer.echo(one_line(_exact(exact_in_words(declared))), err=True)
-    at = "" if guarantee["delta"] is None else f" at delta {guarantee['delta']:g}"
-    held = covered(guarantee["words"])
-    reasons = ", ".join(stamp.partition(":")[0] for stamp in declared["stamps"])
-    what = f"Protected, but stamped ({reasons})" if reasons else "Protected"
-    typer.echo(f"{what}: epsilon {up_to_digits(guarantee['epsilon'], 4)}{at}, {held}.", err=True)
-    if guarantee["epsilon"] > NO_PROMISE:
-        typer.echo(
-            "Such an epsilon promises nothing: an observer can become practically certain of a person's record. For "
-            "publication, use a smaller one (see docs/how-to/choose_a_budget.md).",
-            err=True,
-        )
-
-
-def _exact(words: list[str]) -> str:
-    """What the guarantee leaves out because it is published without noise.
-
-    >>> _exact(["the number of people in all", "total of every state"])
-    'Exact, so outside the guarantee: the number of people in all; total of every state.'
-    """
-    return (
-        f"Exact, so outside the guarantee: {'; '.join(words)}." if words else "Nothing is exact: every count has noise."
-    )
+    for line in sentences.outcome(Guarantee.from_declared(declared)):
+        typer.echo(one_line(line), err=True)
 
 
 def _exceptions(relaxed: int, gap: float | None) -> str:

@@ -60,7 +60,7 @@ def show_choice(
     moved: Allocation | None,
 ) -> None:
     """Print the chosen budget, why it is not larger, and the tables that were asked for."""
-    from tallyveil.release.reader_words import most_certain
+    from tallyveil.privacy import sentences
 
     priors = ", ".join(map(str, choice.priors))
     typer.echo(f"{MEASURES[choice.measure]} is to be {float(choice.bound):g} or less, for prior {priors}")
@@ -73,19 +73,11 @@ def show_choice(
     typer.echo(f"{'checked':<9}{'':>10}  {_checked(choice)}")
     typer.echo(f"\nthe bound is for {result['holds_for']}\n" if plan is not None else "")
     for single in (single for single in empirical if single is not None):
-        typer.echo(
-            f"At its own budget, the strategy reveals as much to an intruder with prior {single.prior} as a single "
-            f"count: geometric with epsilon {single.geometric_epsilon:.3g}, or discrete Gaussian with rho "
-            f"{single.gaussian_rho:.3g} (implied epsilon {single.implied_epsilon:.3g}). This is a comparison, not a "
-            f"guarantee.\n"
-        )
+        figures = single.geometric_epsilon, single.gaussian_rho, single.implied_epsilon
+        typer.echo(f"{sentences.as_one_count(single.prior, *figures)}\n")
     _show_tables(table, moved)
     if choice.parameter == "epsilon" and choice.value is not None and choice.value > LARGE:
-        typer.echo(
-            f"Caution: this bounds an average over the noise. The guarantee at epsilon {float(choice.value):.3g} "
-            f"allows an intruder to go from 50% to {most_certain(float(choice.value))} sure. Use it as one limit among "
-            f"several."
-        )
+        typer.echo(sentences.large_epsilon(choice.value))
 
 
 def _checked(choice: Choice) -> str:

@@ -234,21 +234,14 @@ def _show_simulated(words: str, found: dict[bool, list[EmpiricalRelease]]) -> No
 
 def _conclude(before: pd.DataFrame, found: dict[bool, list[EmpiricalRelease]]) -> None:
     """The conclusion in a sentence, for the first prior and with invariants."""
+    from tallyveil.privacy.sentences import learned_empirically
+
     whole = before[before.invariants & (before.scope != "alone")].iloc[0]  # the root with all levels below
     value = whole.implied_epsilon
     if found:
         one = found[True][0]
         typer.echo(
-            f"About this target, an intruder with prior {one.prior} learns as much as from one count at epsilon "
-            f"{_two(one.before.implied_epsilon)} before post-processing, and {_two(one.after.implied_epsilon)} or more "
-            f"after it. This is not a guarantee."
+            learned_empirically(one.prior, one.before.implied_epsilon, one.after.implied_epsilon, of_levels=False)
         )
         return
-    typer.echo(
-        f"All levels together reveal as much to an intruder with prior {whole.prior} as one count at epsilon "
-        f"{_two(value)}. This is an average before post-processing, not a guarantee."
-    )
-
-
-def _two(value: float | None) -> str:
-    return "beyond measure" if value is None or value != value else f"{value:.2f}"
+    typer.echo(learned_empirically(whole.prior, value, None, of_levels=True))

@@ -148,7 +148,7 @@ def _released(
 ) -> tuple[Histogram, Strategy, Facilities | None, Measurements | None]:
     """The counts, and the strategy, facilities and saved measurements of the release."""
     from tallyveil.cli.reading import read_truth_and_releases
-    from tallyveil.release.declare import SEEDED
+    from tallyveil.privacy.sentences import SEEDED
 
     given = read_truth_and_releases(truth, [release], codebook, units=units, file_format=file_format)
     folder = next(iter(given.releases.values()), None)  # None for a baseline
@@ -269,7 +269,7 @@ def _case_progress() -> Callable[[int, int], None]:
         now = time.monotonic()
         if now - reported > 5:
             reported = now
-            left = (now - started) / done * (of - done)
-            typer.echo(f"{done:,} of {of:,} cases with a unit above done, about {left:.0f} s left", err=True)
+            seconds = (now - started) / done * (of - done)
+            typer.echo(f"{done:,} of {of:,} cases with a unit above done, about {seconds:.0f} s left", err=True)
 
     return update

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from tallyveil.files.tables.codebook_toml import codebook_from_toml, codebook_to_toml, read_codebook
     from tallyveil.files.tables.draft import Draft, draft_codebook, draft_table, read_dictionary
     from tallyveil.files.tables.geography import read_units
-    from tallyveil.files.tables.read import LABELS_FROM_DATA, UNITS_FROM_DATA, read_counts
+    from tallyveil.files.tables.read import read_counts
     from tallyveil.files.tables.side import read_areas, read_facilities, read_housing
     from tallyveil.files.tables.write import write_counts
+    from tallyveil.privacy.sentences import LABELS_FROM_DATA, UNITS_FROM_DATA
 
 _HOME = {
     "LABELS_FROM_DATA": "tables.read",

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from numbers import Integral
 
@@ -112,17 +112,45 @@ def rounded_up(fraction: Fraction) -> float:
     return value if Fraction(value) >= fraction else math.nextafter(value, math.inf)
 
 
-def up_to_digits(value: float, digits: int) -> str:
-    """Write a loss with the given number of significant digits, rounded up.
+def up(value: Fraction | float, *, digits: int | None = None, places: int | None = None) -> str:
+    """Write a loss, never smaller than it is: to significant digits or decimal places; a short fraction as it is.
 
     A float that is 3/5 rounded up is written as 0.6, not 0.6001: its last two binary digits do not count.
 
-    >>> up_to_digits(1 / 3, 4), up_to_digits(17.1, 4), up_to_digits(1.0, 4), up_to_digits(rounded_up(Fraction(3, 5)), 4)
-    ('0.3334', '17.1', '1', '0.6')
+    >>> up(1 / 3, digits=4), up(17.1, digits=4), up(rounded_up(Fraction(3, 5)), digits=4), up(17.14355, places=2)
+    ('0.3334', '17.1', '0.6', '17.15')
+    >>> up(Fraction(3, 10)), up(Fraction(1000, 3333))
+    ('3/10', '0.3001')
     """
-    value = float(value)
-    exact_value = Decimal(repr(value - 2 * math.ulp(value) if 1e-300 < value < math.inf else value))
-    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(exact_value)
+    if digits is None and places is None:
+        digits, exactly = 4, text(Fraction(value))
+        if len(exactly) <= 7:
+            return exactly
+    if isinstance(value, float) and 1e-300 < value < math.inf:
+        value = value - 2 * math.ulp(value)
+    return _written(value, ROUND_CEILING, digits, places)
+
+
+def down(value: Fraction | float, *, digits: int) -> str:
+    """Write what is left of a limit, or a lower bound that is proven, never larger than it is.
+
+    >>> down(Fraction(69996, 100000), digits=3), down(0.99996, digits=4)
+    ('0.699', '0.9999')
+    """
+    return _written(value, ROUND_FLOOR, digits, None)
+
+
+def _written(value: Fraction | float, towards: str, digits: int | None, places: int | None) -> str:
+    """A number rounded in one direction."""
+    if not math.isfinite(value):
+        return str(value)
+    exactly = Fraction(value)
+    if digits is None:
+        scaled = exactly * 10 ** (places or 0)
+        whole = math.ceil(scaled) if towards == ROUND_CEILING else math.floor(scaled)
+        return f"{Decimal(whole).scaleb(-(places or 0)):,f}"
+    top, bottom = Decimal(exactly.numerator), Decimal(exactly.denominator)
+    rounded = Context(prec=digits, rounding=towards).divide(top, bottom)
     return f"{float(rounded):.{digits}g}"
 
 

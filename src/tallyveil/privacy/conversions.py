@@ -9,6 +9,8 @@ kazan2022
     Theorem 2 ("implied" epsilon), Theorem 3 and Eq. 7 ("exact" epsilon).
 canonne2020
     Canonne, Kamath & Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, Corollary 13.
+bun2016
+    Bun & Steinke, Concentrated Differential Privacy: Simplifications, Extensions and Lower Bounds, TCC 2016, Lemma 3.5
 """
 
 from __future__ import annotations
@@ -63,6 +65,23 @@ def epsilon_from_rho(rho: Number, delta: Number) -> float:
     t = _minimum(epsilon)
     terms = rho_ * (1 + t) + abs(math.log(t)) + math.log1p(t) + (math.log1p(t) - log_delta) / t
     return max(0.0, epsilon(t) + _SLACK * terms)
+
+
+def epsilon_but_for_chance(rho: Number, delta: Number) -> float:
+    r"""Return an epsilon that the privacy loss of rho-zCDP exceeds with a probability of at most delta, rounded up.
+
+    .. math:: P[L > \varepsilon] \le \inf_{\alpha > 1} e^{(\alpha-1)(\alpha\rho-\varepsilon)}
+        = e^{-(\varepsilon-\rho)^2 / 4\rho}, \quad \varepsilon = \rho + 2 \sqrt{\rho \log(1/\delta)}
+
+    This is Markov's inequality for the moments that zCDP bounds (Lemma 3.5 of bun2016). The epsilon of
+    :func:`epsilon_from_rho` is smaller, since its delta is an expectation: the loss may exceed it with a probability of
+    several times delta.
+
+    >>> round(epsilon_but_for_chance(0.5, 1e-10), 3), round(epsilon_but_for_chance(0.001, 1e-10), 3)
+    (7.286, 0.304)
+    """
+    rho_, log_odds = rounded_up(exact(rho, "rho", zero=True)), -math.log(rounded_down(exact_delta(delta)))
+    return (rho_ + 2 * math.sqrt(rho_ * log_odds)) * (1 + _SLACK)
 
 
 def delta_from_rho(rho: Number, epsilon: Number) -> float:

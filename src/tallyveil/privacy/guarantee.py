@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
-from tallyveil.nouns.schema import Schema
+from tallyveil.nouns.histogram import Filter
+from tallyveil.nouns.schema import DETAILED, Schema, factors_of
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number, exact, exact_delta, rounded_up
 from tallyveil.privacy.calibrate import calibrated
-from tallyveil.privacy.conversions import epsilon_from_rho, implied_epsilon, rho_from_epsilon
-from tallyveil.privacy.loss import Loss
+from tallyveil.privacy.constraints import Bound, Constraint, FacilityBounds, StructuralZero, pinning
+from tallyveil.privacy.conversions import epsilon_but_for_chance, epsilon_from_rho, implied_epsilon, rho_from_epsilon
+from tallyveil.privacy.loss import OTHER, Loss
 from tallyveil.privacy.pld import pld_delta, pld_epsilon
 from tallyveil.privacy.strategy import REPORTING_DELTA, Strategy
 
 if TYPE_CHECKING:
     from tallyveil.nouns.optimised_spine import OptimisedSpine
 
+__all__ = ["OTHER", "Account", "Guarantee", "account_of", "account_of_epsilon", "account_of_rho", "guarantee_of"]
 WITHOUT_SPINE = "without the only-child rule"
 
 
@@ -60,6 +64,11 @@ class Account:
     per_attribute: dict[str, float] | None = None
     within_level: dict[str, float] | None = None
     basis: str | None = None
+
+    @property
+    def certain(self) -> float:
+        """The epsilon that holds for every outcome, or for every one but for a chance of delta."""
+        return self.epsilon if self.rho is None or self.delta is None else _certain(Fraction(self.rho), self.delta)
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures under their JSON keys. Those of a strategy are omitted if there is none."""
@@ -165,3 +174,176 @@ def _holds_as_calibrated(loss: Loss, delta: Fraction) -> bool:
     """Whether delta is that of the strategy, and the epsilon that it was calibrated to holds there."""
     wanted = loss.strategy.epsilon
     return wanted is not None and delta == loss.strategy.delta and pld_delta(loss, wanted) <= delta
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """What a run or a release promises, as facts; :mod:`tallyveil.privacy.sentences` puts them into words.
+
+    Attributes
+    ----------
+    account, budget, neighbours
+        The figures, the strategy's epsilon or rho, and its neighbours.
+    record
+        What a record is: ``"person"``, or ``"housing unit"`` for the presets of units.
+    rows_per_person
+        The most records of one person, where that was checked; None where nothing is known.
+    levels, exact
+        The sizes of the published levels, coarse to fine; the queries that are exact, each with a published level.
+    invariants, constraints, unchecked
+        What neighbours agree on and what they satisfy, in words; how many rules bind the release alone.
+    filter, stamps
+        Which rows were counted, and what the release is stamped with.
+    """
+
+    account: Account
+    budget: Fraction
+    neighbours: str
+    record: str = "person"
+    rows_per_person: int | None = None
+    levels: Mapping[str, int]
+    exact: Sequence[tuple[str, str]]
+    invariants: Sequence[str]
+    constraints: Sequence[str]
+    unchecked: int = 0
+    filter: Filter | None
+    stamps: Sequence[str]
+
+    @property
+    def whole(self) -> float:
+        """The budget as a float, rounded up."""
+        return rounded_up(self.budget)
+
+    @property
+    def certain(self) -> float:
+        """The epsilon that holds for neighbours at every outcome, or at every one but for a chance of delta."""
+        return self.account.certain
+
+    @property
+    def between_records(self) -> float:
+        """The same for any two records of a person known to be in the data, which are two steps of add-or-remove."""
+        if self.neighbours == "replace-one":
+            return self.certain
+        rho, delta = self.account.rho, self.account.delta
+        return 2 * self.account.epsilon if rho is None or delta is None else _certain(2 * Fraction(rho), delta)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether whoever knows a seed can remove the noise."""
+        return any(stamp.startswith("seeded") for stamp in self.stamps)
+
+    @property
+    def hides_membership(self) -> bool:
+        """Whether neighbours agree on how many people pass a filter, and it is not public who does."""
+        return self.neighbours == "replace-one" and self.filter is not None and not self.filter.public
+
+    @property
+    def unprotected(self) -> bool:
+        """Whether more is exact than the number of people in all."""
+        return bool(self.invariants)
+
+    def bare(self, attribute: str) -> bool:
+        """Whether exact counts tell an attribute to someone who knows everybody else."""
+        return any(query == DETAILED or attribute in factors_of(query) for query, _ in self.exact)
+
+    def known_within(self, level: str) -> str | None:
+        """The finest level down to which exact counts tell a person's place in a unit of a level, if any."""
+        order = list(self.levels)
+        finest = max((order.index(exact) for _, exact in self.exact), default=0)
+        return (
+            order[finest] if self.levels[order[finest]] > self.levels[level] and finest > order.index(level) else None
+        )
+
+    @classmethod
+    def from_declared(cls, declared: Mapping[str, Any]) -> Guarantee:
+        """What the declared part of a certificate promises."""
+        figures, budget, kept = declared["guarantee"], declared["budget"], declared.get("filter")
+        known = {field.name for field in fields(Account)} & set(figures)
+        rules = [one["words"] for one in declared["constraints"] if one["source"] != "truth"]
+        held = rules if figures["constraints"] else []
+        return cls(
+            account=Account(**{name: figures[name] for name in known}),
+            budget=exact(budget["total"], "budget"),
+            neighbours=figures["neighbours"],
+            record=_record(declared["schema"]["attributes"]),
+            rows_per_person=declared.get("rows_per_person"),
+            levels={one["level"]: declared["spine"][one["level"]] for one in budget["levels"]},
+            exact=[(one["query"], one["level"]) for one in budget["exact"]],
+            invariants=[one["words"] for one in declared["constraints"] if one["source"] == "truth"],
+            constraints=held,
+            unchecked=len(rules) - len(held),
+            filter=None if kept is None else Filter(where={}, public=kept["public"]),
+            stamps=declared["stamps"],
+        )
+
+
+def guarantee_of(
+    strategy: Strategy,
+    spine: Spine,
+    schema: Schema,
+    *,
+    optimised: OptimisedSpine | None = None,
+    filter: Filter | None = None,  # noqa: A002 (the noun's name)
+    stamps: Sequence[str] = (),
+) -> Guarantee:
+    """Return what a run will promise, from public inputs alone."""
+    held = constraints_in_words(strategy, schema)
+    listed = {one.words() for one in strategy.constraints if source_of(strategy, one, schema) != "truth"}
+    return Guarantee(
+        account=account_of(strategy, spine=spine, schema=schema, optimised=optimised),
+        budget=strategy.budget,
+        neighbours=strategy.neighbours,
+        record=_record(schema.attributes),
+        levels={level: spine.size(level) for level in spine.levels},
+        exact=strategy.exact_pairs(strategy.exactness(spine, schema)),
+        invariants=invariants_in_words(strategy, schema),
+        constraints=held,
+        unchecked=len(listed - set(held)),
+        filter=filter,
+        stamps=stamps,
+    )
+
+
+def invariants_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
+    """What neighbours agree on besides the number of people, in words: invariants, and bounds that fix a value."""
+    return [one.words() for one in strategy.constraints if source_of(strategy, one, schema) == "truth"]
+
+
+def constraints_in_words(strategy: Strategy, schema: Schema | None) -> list[str]:
+    """What neighbours must satisfy, in words: bounds and zeros that the data are checked against."""
+    bounds = [
+        c for c in strategy.constraints if strategy.check_constraints and source_of(strategy, c, schema) != "truth"
+    ]
+    listed = [*(constraint.words() for constraint in bounds), *([] if schema is None else zeros_in_words(schema))]
+    return list(dict.fromkeys(listed))
+
+
+def source_of(strategy: Strategy, constraint: Constraint, schema: Schema | None) -> str:
+    """The source of a constraint; a bound that fixes a value of the data counts as an invariant."""
+    if not isinstance(constraint, Bound | FacilityBounds) or not strategy.check_constraints:
+        return constraint.source
+    together = () if schema is None else pinning(strategy.constraints, schema)
+    return "truth" if constraint.pins or constraint in together else constraint.source
+
+
+def zeros_in_words(schema: Schema) -> list[str]:
+    """The structural zeros of a schema, in words."""
+    return [
+        StructuralZero(cells={name: tuple(labels) for name, labels in zero.items()}).words() for zero in schema.zeros
+    ]
+
+
+def certain_of(loss: Loss, amount: Fraction) -> float:
+    """Return the epsilon of a loss, in the strategy's unit, that holds but for a chance of its delta."""
+    gaussian = loss.strategy.mechanism == "gaussian"
+    return _certain(amount, float(loss.strategy.delta)) if gaussian else rounded_up(amount)
+
+
+def _certain(rho: Fraction, delta: float) -> float:
+    return epsilon_but_for_chance(rho, delta) if rho else 0.0
+
+
+def _record(attributes: Iterable[str]) -> str:
+    """What is counted: the schema of the Bureau's unit files has the one attribute h1."""
+    return "housing unit" if list(attributes) == ["h1"] else "person"

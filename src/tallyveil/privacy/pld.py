@@ -67,7 +67,7 @@ def _out_of_reach(pairs: tuple[Counts, ...], rho: Fraction, delta: Fraction) -> 
     if rho > LARGEST_RHO:
         return f"rho is above {LARGEST_RHO:,}"
     if delta < SMALLEST_DELTA:
-        return f"delta {float(delta):g} is below {SMALLEST_DELTA:g}"
+        return f"delta {float(delta)} is below {SMALLEST_DELTA:g}"
     if len(pairs) > MOST_PAIRS:
         return f"the only-child rule makes {len(pairs):,} kinds of pairs of neighbours (the limit is {MOST_PAIRS:,})"
     return None

@@ -49,7 +49,7 @@ def pld_epsilon_together(costs: Sequence[Cost], delta: Fraction) -> tuple[float 
     if sum((cost.loss for cost in costs), Fraction(0)) > LARGEST_LOSS:
         return None, f"the losses add up to more than {LARGEST_LOSS:,}"
     if delta < SMALLEST_DELTA:
-        return None, f"delta {float(delta):g} is below {SMALLEST_DELTA:g}, where rounding errors count"
+        return None, f"delta {float(delta)} is below {SMALLEST_DELTA:g}, where rounding errors count"
     if math.prod(len(one) for one in pairs) > MOST_COMBINATIONS:
         return None, "the only-child rule makes too many combinations of pairs to compose"
     if not costs:

@@ -1,4 +1,4 @@
-"""What several measurements of the same people cost together, with the arithmetic in words.
+"""What several measurements of the same people cost together.
 
 Costs of one kind add up: epsilon to epsilon, rho to rho. If both kinds occur, two bounds hold and the smaller is used:
 either all count as zCDP (a pure epsilon is zCDP with rho = epsilon^2 / 2, Theorem 2 of kazan2022), or the pure epsilons
@@ -8,16 +8,15 @@ are added to the epsilon of the sum of rho (Theorem 3). Releases made from one m
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, final
 
 from tallyveil.errors import BudgetError
-from tallyveil.privacy.budget import Number, exact_delta, rounded_up, text, up_to_digits
+from tallyveil.privacy.budget import Number, exact_delta, rounded_up
 from tallyveil.privacy.conversions import epsilon_from_rho
-from tallyveil.privacy.guarantee import Account, account_of, account_of_rho
+from tallyveil.privacy.guarantee import Account, account_of_rho
 from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.loss_distribution import Counts
 from tallyveil.privacy.neighbour_pairs import noise_of_pairs
@@ -52,10 +51,6 @@ class Cost:
     measurement: str | None = None
     pairs: tuple[Counts, ...] | None = None
 
-    def in_words(self) -> str:
-        """The cost in the unit of its kind."""
-        return f"{'epsilon' if self.accountant == 'pure' else 'rho'} {short(self.loss)}"
-
     def same_measurement(self, other: Cost) -> bool:
         """Whether both are one measurement: the identifiers are equal, and so are the guarantees."""
         if self.measurement is None or self.measurement != other.measurement:
@@ -67,17 +62,26 @@ class Cost:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Together:
-    """The joint guarantee of several measurements, and how it was computed.
+    """The joint guarantee of several measurements; :func:`tallyveil.privacy.sentences.composed` shows the arithmetic.
 
-    ``epsilon`` is that of the account before it is rounded up to a float, which the sum of pure epsilons is not in
-    general; ``how`` names the theorems; ``reason`` says for readers why; ``steps`` is the arithmetic, line by line.
+    Attributes
+    ----------
+    account, epsilon
+        The guarantee, and its epsilon before it is rounded up to a float, which the sum of pure epsilons is not in
+        general.
+    delta, of_rhos, as_zcdp, separately
+        For zCDP: the common delta, the epsilon of the sum of rho, that of all counted as zCDP (Theorem 2), and that of
+        the pure epsilons added to the first.
+    counted
+        The measurements, each once.
     """
 
     account: Account
     epsilon: Fraction
-    how: str
-    reason: str
-    steps: tuple[str, ...]
+    delta: Fraction = Fraction(0)
+    of_rhos: float = 0.0
+    as_zcdp: float = 0.0
+    separately: float = 0.0
     counted: tuple[Cost, ...]
 
 
@@ -95,22 +99,6 @@ def cost_of(name: str, loss: Loss, measurement: str | None = None) -> Cost:
     )
 
 
-def account_together(losses: Sequence[Loss], *, delta: Number | None = None) -> tuple[Account, str]:
-    """Return the joint guarantee of several measurements of the same people, and how it was computed.
-
-    >>> from tallyveil.privacy.strategy import Strategy
-    >>> plan = Strategy.preset("e2e-2018", epsilon=1)
-    >>> account_together([Loss(strategy=plan), Loss(strategy=plan.with_budget(epsilon="1/2"))])[0].epsilon
-    1.5
-    """
-    if len(losses) == 1:
-        (loss,) = losses
-        figures = account_of(loss.strategy, spine=loss.spine, schema=loss.schema, optimised=loss.optimised, delta=delta)
-        return figures, "one release"
-    together = compose([cost_of(str(i), loss) for i, loss in enumerate(losses)], delta=delta)
-    return together.account, together.how
-
-
 def counted_once(costs: Iterable[Cost]) -> tuple[Cost, ...]:
     """The costs without those of measurements that are already among them."""
     counted: list[Cost] = []
@@ -124,59 +112,30 @@ def compose(costs: Sequence[Cost], *, delta: Number | None = None) -> Together:
     """Return what measurements of the same people guarantee together; each measurement counts once.
 
     >>> one, two = (Cost(name=name, accountant="pure", loss=Fraction(1, 2), neighbours="replace-one") for name in "ab")
-    >>> compose([one, two]).steps
-    ('epsilon 1/2 + 1/2 = 1 (pure)',)
+    >>> compose([one, two]).epsilon
+    Fraction(1, 1)
     """
     counted = counted_once(costs)
     if not counted:
         raise BudgetError("no releases to add up. Give at least one.")
     refuse_mixed_neighbours(counted)
-    pure = [cost.loss for cost in counted if cost.accountant == "pure"]
-    rhos = [cost.loss for cost in counted if cost.accountant == "zcdp"]
-    epsilon, rho = sum(pure, Fraction(0)), sum(rhos, Fraction(0))
-    steps = [f"epsilon {_sum(pure)} (pure)"] if pure else []
+    epsilon, rho = (sum((c.loss for c in counted if c.accountant == one), Fraction(0)) for one in ("pure", "zcdp"))
     if not rho:
-        how = f"the epsilons of {len(counted)} pure releases added" if len(counted) > 1 else "one release"
-        reason = f"their epsilons add up, {_sum(pure)}"
-        figures = Account(epsilon=rounded_up(epsilon))
-        return Together(account=figures, epsilon=epsilon, how=how, reason=reason, steps=tuple(steps), counted=counted)
+        return Together(account=Account(epsilon=rounded_up(epsilon)), epsilon=epsilon, counted=counted)
     delta_ = _common_delta(counted, delta)
-    at = f"at delta {text(delta_)}"
     alone = epsilon_from_rho(rho, delta_)
-    steps.append(f"rho {_sum(rhos)}: epsilon {up_to_digits(alone, 4)} {at} (Theorem 3)")
-    if not pure:
-        how = f"the rhos of {len(counted)} zCDP releases added" if len(counted) > 1 else "one release"
-        reason = f"their rhos add up, {_sum(rhos)}, which gives this epsilon"
-        figures = account_of_rho(rho, delta_)
-        return _rounded(figures, how, reason, steps, counted)
-    as_rho = rho + sum((one**2 / 2 for one in pure), Fraction(0))
-    whole, separately = account_of_rho(as_rho, delta_), rounded_up(epsilon + Fraction(alone))
-    squares = " + ".join(f"({short(one)})^2 / 2" for one in pure)
-    steps.append(
-        f"all as zCDP: rho {short(rho)} + {squares} = {short(as_rho)} (Theorem 2): epsilon "
-        f"{up_to_digits(whole.epsilon, 4)} {at}"
+    whole = account_of_rho(rho + sum((c.loss**2 / 2 for c in counted if c.accountant == "pure"), Fraction(0)), delta_)
+    separately = rounded_up(epsilon + Fraction(alone)) if epsilon else whole.epsilon
+    figures = replace(whole, epsilon=min(whole.epsilon, separately))
+    return Together(
+        account=figures,
+        epsilon=Fraction(figures.epsilon) if math.isfinite(figures.epsilon) else Fraction(10) ** 400,
+        delta=delta_,
+        of_rhos=alone,
+        as_zcdp=whole.epsilon,
+        separately=separately,
+        counted=counted,
     )
-    steps.append(f"added: epsilon {short(epsilon)} + {up_to_digits(alone, 4)} = {up_to_digits(separately, 4)} {at}")
-    if whole.epsilon <= separately:
-        how = (
-            "pure and zCDP releases mixed: each pure epsilon counted as rho = epsilon^2 / 2 (Theorem 2), rhos added "
-            "and converted at delta (Theorem 3)"
-        )
-        reason = (
-            f"a pure epsilon counts as rho = epsilon^2 / 2, and all rhos add up to {short(as_rho)}, which gives this "
-            f"epsilon"
-        )
-        return _rounded(whole, how, reason, steps, counted)
-    figures = Account(epsilon=separately, rho=whole.rho, delta=whole.delta, implied_epsilon=whole.implied_epsilon)
-    how = (
-        "pure and zCDP releases mixed: the pure epsilons added to the epsilon of the rhos' sum (Theorem 3; rho: all as "
-        "zCDP, Theorem 2)"
-    )
-    reason = (
-        f"epsilon {short(epsilon)} of the pure releases, and epsilon {up_to_digits(alone, 4)} of the others, whose "
-        f"rhos add up to {short(rho)}"
-    )
-    return _rounded(figures, how, reason, steps, counted)
 
 
 def refuse_mixed_neighbours(costs: Iterable[Cost]) -> None:
@@ -188,27 +147,6 @@ def refuse_mixed_neighbours(costs: Iterable[Cost]) -> None:
         )
 
 
-def short(value: Fraction) -> str:
-    """A fraction as it is, or as a decimal, rounded up, where it is long.
-
-    >>> short(Fraction(3, 10)), short(Fraction(1000, 3333))
-    ('3/10', '0.3001')
-    """
-    exactly = text(value)
-    return exactly if len(exactly) <= 7 else up_to_digits(rounded_up(value), 4)
-
-
-def kinds_of(losses: Iterable[Loss]) -> set[str]:
-    """The mechanisms of several measurements: one kind, whose budgets add up, or two."""
-    return {loss.strategy.mechanism for loss in losses}
-
-
-def _rounded(figures: Account, how: str, reason: str, steps: Sequence[str], counted: tuple[Cost, ...]) -> Together:
-    """A joint guarantee whose epsilon is a float to begin with."""
-    exactly = Fraction(figures.epsilon) if math.isfinite(figures.epsilon) else Fraction(10) ** 400
-    return Together(account=figures, epsilon=exactly, how=how, reason=reason, steps=tuple(steps), counted=counted)
-
-
 def _common_delta(costs: Sequence[Cost], delta: Number | None) -> Fraction:
     if delta is not None:
         return exact_delta(delta)
@@ -217,12 +155,3 @@ def _common_delta(costs: Sequence[Cost], delta: Number | None) -> Fraction:
         listed = ", ".join(f"{float(value):g}" for value in sorted(deltas)) or "none is known"
         raise BudgetError(f"the releases report at different deltas ({listed}). Choose one: --delta 1e-10")
     return deltas.pop()
-
-
-def _sum(parts: Sequence[Fraction]) -> str:
-    """A sum as it is written by hand; equal parts are counted."""
-    times = Counter(parts)
-    written = " + ".join(
-        f"{n} x {short(part)}" if n > 3 else " + ".join([short(part)] * n) for part, n in times.items()
-    )
-    return written if len(parts) == 1 else f"{written} = {short(sum(parts, Fraction(0)))}"

@@ -14,13 +14,10 @@ from tallyveil.privacy.budget import text
 from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import Constraint
 from tallyveil.privacy.exactness import Exactness
+from tallyveil.privacy.sentences import DELTA, MECHANISMS
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_from_toml
 
-_MECHANISM = {
-    "geometric": "two-sided geometric noise: pure differential privacy",
-    "gaussian": "discrete Gaussian noise: zero-concentrated differential privacy",
-}
 _BUDGET = {
     "epsilon": "the whole budget: half of it doubles every standard deviation below",
     "rho": "the whole budget: a quarter of it doubles every standard deviation below",
@@ -82,10 +79,10 @@ def _fields(strategy: Strategy) -> list[str]:
     by_pld = strategy.accounting == "pld"
     lines: list[tuple[str, str | bool, str]] = [
         *([("name", strategy.name, "")] if strategy.name else []),
-        ("mechanism", strategy.mechanism, _MECHANISM[strategy.mechanism]),
+        ("mechanism", strategy.mechanism, MECHANISMS[strategy.mechanism]),
         *([("accounting", "pld", 'by privacy loss distribution; "zcdp" takes a rho instead')] if by_pld else []),
         *((name, text(amount), _BUDGET["pld" if by_pld else name]) for name, amount in strategy.budgets.items()),
-        ("delta", text(strategy.delta), "of the guarantee" if by_pld else f"{delta}it is not part of the budget"),
+        ("delta", text(strategy.delta), DELTA if by_pld else f"{delta}it is not part of the budget"),
         ("neighbours", strategy.neighbours, _NEIGHBOURS[strategy.neighbours]),
         ("only_child", strategy.only_child, _ONLY_CHILD[strategy.only_child]),
         ("rounding", strategy.rounding, _ROUNDING[strategy.rounding]),

@@ -8,7 +8,6 @@ and with a sentence that says which one applies to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
@@ -89,34 +88,6 @@ def conversions_from_epsilon(figures: Account, epsilon: Number) -> list[Conversi
     assert figures.rho is not None  # since account_of_epsilon
     assert figures.delta is not None
     return [_at_delta(figures.epsilon, figures.delta, figures.rho, guarantee=True), _pure(epsilon)]
-
-
-def in_a_sentence(used: Sequence[Conversion]) -> str | None:
-    """Which theorem gives which number, and which applies; None if there is only one.
-
-    >>> from tallyveil.privacy.guarantee import Account
-    >>> print(in_a_sentence(conversions_of(Account(epsilon=1.0)))[:78])
-    The noise is geometric and epsilon 1 pure (delta 0), so rho is 0.5 (Theorem 2)
-    """
-    if len(used) != 2:
-        return None
-    third, second = used
-    if third.guarantee and second.guarantee:
-        return (
-            f"Which rho belongs to epsilon {third.epsilon:.4g} depends on the noise: {third.rho:.4g} for Gaussian "
-            f"noise that has it at delta {third.delta:g} (Theorem 3), {second.rho:.4g} for geometric noise, whose "
-            f"epsilon is pure (Theorem 2)."
-        )
-    if second.guarantee:
-        return (
-            f"The noise is geometric and epsilon {second.epsilon:.4g} pure (delta 0), so rho is {second.rho:.4g} "
-            f"(Theorem 2); rho {third.rho:.4g} is for Gaussian noise that has the same epsilon only at delta "
-            f"{third.delta:g} (Theorem 3)."
-        )
-    return (
-        f"Rho {third.rho:.4g} guarantees epsilon {third.epsilon:.4g} at delta {third.delta:g} (Theorem 3); a pure "
-        f"epsilon of {second.epsilon:.4g} would give the same rho (Theorem 2), but is not guaranteed."
-    )
 
 
 def _of_pure(epsilon: float, delta: Number) -> list[Conversion]:

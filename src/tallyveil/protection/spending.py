@@ -15,6 +15,7 @@ from tallyveil.files.ledger.lines import OpenLedger, open_ledger
 from tallyveil.files.ledger.programme import Entry, Programme, programme_of
 from tallyveil.files.release_folder.certificate_file import read_certificate, stamps_of
 from tallyveil.files.release_folder.signing import read_signing_key
+from tallyveil.privacy import sentences
 from tallyveil.release.canonical import certificate_digest
 
 
@@ -122,8 +123,8 @@ def _planned(state: Programme, entry: Entry) -> Entry | None:
     mine, theirs = entry.cost, planned[0].cost
     if (mine.accountant, mine.neighbours) != (theirs.accountant, theirs.neighbours) or mine.loss > theirs.loss:
         raise BudgetError(
-            f"line {planned[0].line} of the ledger reserves {theirs.in_words()} ({theirs.neighbours}) for reference "
-            f"{entry.reference!r}, but this release costs {mine.in_words()} ({mine.neighbours}). No noise was drawn. "
-            f"Reserve again, or use another reference."
+            f"line {planned[0].line} of the ledger reserves {sentences.cost(theirs)} ({theirs.neighbours}) for "
+            f"reference {entry.reference!r}, but this release costs {sentences.cost(mine)} ({mine.neighbours}). No "
+            f"noise was drawn. Reserve again, or use another reference."
         )
     return planned[0]

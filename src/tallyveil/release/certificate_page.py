@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -17,40 +18,26 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from tallyveil.privacy import sentences
+from tallyveil.privacy.guarantee import Guarantee
+from tallyveil.privacy.sentences import listed
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
-from tallyveil.release.declare import SEEDED
-from tallyveil.release.reader_words import (
-    NINE_IN_TEN,
-    NO_PROMISE,
-    chance,
-    exact_in_words,
-    listed,
-    most_certain,
-    promise_in_words,
-    stamp_in_words,
-    the_whole,
-    title_of,
-    uncovered,
-)
 
+NINE_IN_TEN = 1.645  # standard deviations that nine in ten errors are within (normal; 1.63 for one geometric noise)
 SHOWN = 8  # relaxed units, so that the page stays short; all are in certificate.json
 
 
 def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
     """The page of a certificate as text, which does not depend on whether the certificate was read from its file."""
     read = parse_json(canonical_bytes(certificate))
-    declared, guarantee = read["declared"], read["declared"]["guarantee"]
+    declared = read["declared"]
     rows = _rows(strategy, declared["budget"]["exact"])
     return page_template("certificate.html").render(
         plain_facts(declared, strategy),
         measurement=read.get("measurement"),
         observed=read.get("observed"),
-        promise=promise_in_words(guarantee),
         digest_tag=Markup(digest_tag(certificate_digest(read))),
-        per_attribute=_in_order(guarantee["per_attribute"] or {}, strategy.attributes),
-        within_level=_in_order(guarantee["within_level"] or {}, strategy.levels),
-        whole=the_whole(next(iter(strategy.levels))),
         passes=_in_order(declared["post_processing"]["passes"], strategy.levels),
         mechanism="two-sided geometric" if strategy.mechanism == "geometric" else "discrete Gaussian",
         rows=rows,
@@ -61,20 +48,32 @@ def certificate_html(certificate: Mapping[str, Any], strategy: Strategy) -> str:
 
 def plain_facts(declared: Mapping[str, Any], strategy: Strategy) -> dict[str, Any]:
     """What the first part of the page says, and what a report repeats: the variables of ``plain_words.html``."""
-    guarantee = declared["guarantee"]
     attributes = _in_order(declared["schema"]["attributes"], strategy.attributes)
+    promised = Guarantee.from_declared(declared)
+    figures = promised.account
+    attribute, level = figures.per_attribute or {}, figures.within_level or {}
+    figures = replace(
+        figures,
+        per_attribute=dict(_in_order(attribute, strategy.attributes)),
+        within_level=dict(_in_order(level, strategy.levels)),
+    )
     return {
         "title": title_of(declared, [name for name, _ in attributes]),
         "declared": declared,
-        "guarantee": guarantee,
-        "exact": exact_in_words(declared),
-        "kept": ", so that all constraints listed below still hold" if _conditions(guarantee) else "",
+        "promised": promised,
+        "figures": figures,
+        "sentences": sentences,
         "attributes": attributes,
-        "factor": factor(guarantee["epsilon"]),
-        "certain": most_certain(guarantee["epsilon"]),
         "pure": strategy.mechanism == "geometric",
         "levels": [(level, share, declared["spine"][level]) for level, share in strategy.levels.items()],
     }
+
+
+def title_of(declared: Mapping[str, Any], attributes: Iterable[str]) -> str:
+    """The title of a release, or one made of what was counted."""
+    finest, names = declared["budget"]["levels"][-1]["level"], list(attributes)
+    by = f" by {listed(names)}" if names else ""
+    return str(declared.get("title") or f"Counts of people{by}, down to every {finest}")
 
 
 def digest_tag(digest: str) -> str:
@@ -112,15 +111,6 @@ def persons(value: float) -> str:
     return f"{round(value / size) * size:,.{0 if value >= 9.95 else 1}f}"
 
 
-def two_decimals_up(value: float | None) -> str:
-    """A loss to two decimals, rounded up.
-
-    >>> two_decimals_up(17.14355), two_decimals_up(0.25)
-    ('17.15', '0.25')
-    """
-    return "-" if value is None else f"{math.ceil(value * 100 - 1e-9) / 100:,.2f}"
-
-
 def percent(share: Fraction | float) -> str:
     """A share in percent.
 
@@ -139,21 +129,6 @@ def small(value: float | None) -> str:
     return "not certified" if value is None else f"{value:.2g}"
 
 
-def factor(epsilon: float) -> str:
-    """The largest ratio of the probabilities of an outcome, exp(epsilon), in words.
-
-    >>> factor(0.1), factor(1.0), factor(17.1), factor(1e9)
-    ('1.11', '2.72', '27 million', 'more than a trillion')
-    """
-    if epsilon > NO_PROMISE:
-        return "more than a trillion"
-    value = math.exp(epsilon)
-    for size, word in ((1e9, "billion"), (1e6, "million")):
-        if value >= size:
-            return f"{math.ceil(value / size):,} {word}"
-    return f"{math.ceil(value):,}" if value >= 100 else f"{math.ceil(value * 100 - 1e-9) / 100:g}"
-
-
 @cache
 def page_template(name: str, package: str = "tallyveil.release") -> Template:
     """A page's template, which may use the certificate's style and words, with the filters for figures."""
@@ -167,22 +142,13 @@ def page_template(name: str, package: str = "tallyveil.release") -> Template:
     environment.filters |= {
         "number": number,
         "figures": figures,
-        "up": two_decimals_up,
         "percent": percent,
         "small": small,
         "persons": persons,
-        "chance": chance,
-        "listed": listed,
-        "uncovered": uncovered,
-        "stamp_in_words": stamp_in_words,
+        "stamp_in_words": sentences.stamp_in_words,
     }
-    environment.globals |= {"nine_in_ten": NINE_IN_TEN, "no_promise": NO_PROMISE, "seeded": SEEDED}
+    environment.globals |= {"nine_in_ten": NINE_IN_TEN}
     return environment.get_template(name)
-
-
-def _conditions(guarantee: Mapping[str, Any]) -> bool:
-    """Whether neighbours must agree on invariants or satisfy constraints."""
-    return bool(guarantee["invariants"] or guarantee["constraints"])
 
 
 def _in_order(table: Mapping[str, Any], order: Iterable[str]) -> list[tuple[str, Any]]:
@@ -209,8 +175,6 @@ def _rows(
 def _cell(
     strategy: Strategy, level: str, query: str, exact: Collection[tuple[str, str]]
 ) -> tuple[float, Fraction] | str:
-    if (query, level) in exact:
-        return "exact"
-    if query not in strategy.queries[level]:
-        return "not measured"
-    return math.sqrt(strategy.noise(level, query).actual_variance()), strategy.queries[level][query]
+    if query in strategy.queries[level]:
+        return math.sqrt(strategy.noise(level, query).actual_variance()), strategy.queries[level][query]
+    return "exact" if (query, level) in exact else "not measured"

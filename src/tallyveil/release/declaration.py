@@ -15,8 +15,8 @@ from tallyveil.release.typed_json import json_ready
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Guarantee(Account):
-    """The figures of a guarantee, and which datasets it covers.
+class DeclaredGuarantee(Account):
+    """What a certificate records of a guarantee: its figures, and which datasets it covers in words.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class Declared:
     date: str | None = None
     strategy: str
     stamps: tuple[str, ...]
-    guarantee: Guarantee
+    guarantee: DeclaredGuarantee
     budget: Budget
     expected_error: tuple[ExpectedError, ...]
     only_child: OnlyChild | None

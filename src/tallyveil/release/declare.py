@@ -15,14 +15,16 @@ from importlib.metadata import version
 
 import numpy as np
 
+from tallyveil import __version__
 from tallyveil.nouns.histogram import Filter, Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
-from tallyveil.privacy.budget import rounded_up, text, up_to_digits
-from tallyveil.privacy.exactness import Exactness
-from tallyveil.privacy.guarantee import Account, account_of
+from tallyveil.privacy import sentences
+from tallyveil.privacy.budget import rounded_up, text
+from tallyveil.privacy.guarantee import Guarantee, guarantee_of, source_of, zeros_in_words
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
+from tallyveil.privacy.sentences import CHECKED, FILTERED, SEEDED, SOURCES, UNCHECKED
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.about import About
@@ -31,9 +33,9 @@ from tallyveil.release.declaration import (
     Declared,
     DeclaredConstraint,
     DeclaredFilter,
+    DeclaredGuarantee,
     DeclaredSchema,
     ExactQuery,
-    Guarantee,
     LevelBudget,
     MeasuredOn,
     OnlyChild,
@@ -42,29 +44,9 @@ from tallyveil.release.declaration import (
     QueryBudget,
 )
 from tallyveil.release.expected_error import expected_errors
-from tallyveil.release.guarantee_words import (
-    NEIGHBOURS,
-    agreement,
-    constraints_in_words,
-    holds_for,
-    invariants_in_words,
-    source_of,
-    zeros_in_words,
-)
 
-SEEDED = "seeded: not for publication"
-FILTERED = "filtered: the exact number of people who pass the filter is not covered by the guarantee"
-PROTECTION = "computational, through the stream cipher"
-PACKAGES = ("tallyveil", "numpy", "numba", "scipy")
+PACKAGES = ("numpy", "numba", "scipy")
 
-_SAME_PEOPLE = "The number of people in all is the same for neighbours and is kept exactly."
-_SOURCES = {
-    "constant": "constant: known before any data",
-    "facilities": "facilities: public counts of facilities, published beside the release",
-    "truth": "truth: an invariant, kept exactly and outside the guarantee",
-}
-_CHECKED = "the data are checked against it, so the guarantee covers neighbours that satisfy it"
-_UNCHECKED = "enforced on the release only; the data are not compared with it"
 _ESTIMATOR = {
     "topdown": "each level from its own measurements and the level above",
     "tree": "each level from its own measurements, the level above, and what the levels below say about it",
@@ -97,14 +79,15 @@ def declared_of(
     """
     strategy.check(spine, schema)
     measured = spine if optimised is None else optimised.spine
-    budget = _budget(strategy, strategy.exactness(spine, schema, optimised=optimised))
+    stamps = tuple(dict.fromkeys(stamps))
+    promised = guarantee_of(strategy, spine, schema, optimised=optimised, filter=filter, stamps=stamps)
     return Declared(
         **asdict(about or About()),
         strategy=strategy.name or "unnamed",
-        stamps=tuple(dict.fromkeys(stamps)),
-        guarantee=_guarantee(strategy, spine, schema, optimised, filter),
-        budget=budget,
-        expected_error=expected_errors(strategy, measured, schema, budget.exact),
+        stamps=stamps,
+        guarantee=_guarantee(promised),
+        budget=_budget(strategy, promised.exact),
+        expected_error=expected_errors(strategy, spine, schema, optimised=optimised),
         only_child=_only_child(strategy, measured),
         constraints=_constraints(strategy, schema),
         facilities=facilities,
@@ -154,7 +137,7 @@ def versions() -> dict[str, str]:
     from llvmlite.binding import get_host_cpu_name
 
     machine = f"{platform.system()} {platform.machine()} {get_host_cpu_name()}"
-    packages = {name: version(name) for name in PACKAGES}
+    packages = {"tallyveil": __version__, **{name: version(name) for name in PACKAGES}}
     return {"python": platform.python_version(), **packages, "platform": machine}
 
 
@@ -163,39 +146,21 @@ def noise_name(noise: Geometric | DiscreteGaussian) -> str:
     return "two-sided geometric" if isinstance(noise, Geometric) else "discrete Gaussian"
 
 
-def _guarantee(
-    strategy: Strategy, spine: Spine, schema: Schema, optimised: OptimisedSpine | None, kept_by: Filter | None
-) -> Guarantee:
-    account = account_of(strategy, spine=spine, schema=schema, optimised=optimised)
-    return Guarantee(
-        **account.as_json(),
-        words=f"{_guarantee_in_words(strategy, account)}, {agreement(strategy, schema)}",
-        holds_for=holds_for(strategy, schema, kept_by),
-        neighbours=strategy.neighbours,
-        neighbours_in_words=NEIGHBOURS[strategy.neighbours],
-        total=_SAME_PEOPLE if strategy.neighbours == "replace-one" else None,
-        invariants=len(invariants_in_words(strategy, schema)),
-        constraints=len(constraints_in_words(strategy, schema)),
-        protection=PROTECTION,
+def _guarantee(promised: Guarantee) -> DeclaredGuarantee:
+    return DeclaredGuarantee(
+        **promised.account.as_json(),
+        words=sentences.one_line(promised),
+        holds_for=sentences.holds_for(promised),
+        neighbours=promised.neighbours,
+        neighbours_in_words=sentences.neighbours(promised),
+        total=sentences.SAME_PEOPLE if promised.neighbours == "replace-one" else None,
+        invariants=len(promised.invariants),
+        constraints=len(promised.constraints),
+        protection=sentences.PROTECTION,
     )
 
 
-def _guarantee_in_words(strategy: Strategy, figures: Account) -> str:
-    """The guarantee in words, with the loss instead of the budget if no neighbours on this spine reach the budget."""
-    if strategy.mechanism == "geometric":
-        whole = figures.epsilon == rounded_up(strategy.budget)
-        return f"{text(strategy.budget) if whole else up_to_digits(figures.epsilon, 6)}-differential privacy (pure)"
-    whole = figures.rho == rounded_up(strategy.budget)
-    rho = text(strategy.budget) if whole or figures.rho is None else up_to_digits(figures.rho, 6)
-    if figures.accountant == "pld":
-        return (
-            f"({up_to_digits(figures.epsilon, 10)}, {figures.delta:g})-differential privacy by privacy loss "
-            f"distribution (rho = {rho} as zero-concentrated differential privacy)"
-        )
-    return f"zero-concentrated differential privacy with rho = {rho}"
-
-
-def _budget(strategy: Strategy, exact: Exactness) -> Budget:
+def _budget(strategy: Strategy, exact: Sequence[tuple[str, str]]) -> Budget:
     def amount(share: Fraction) -> dict[str, float]:
         return {strategy.unit: rounded_up(strategy.budget * share)}
 
@@ -218,7 +183,7 @@ def _budget(strategy: Strategy, exact: Exactness) -> Budget:
             )
             for spend in strategy.spends()
         ),
-        exact=tuple(ExactQuery(level=level, query=query) for query, level in strategy.exact_pairs(exact)),
+        exact=tuple(ExactQuery(level=level, query=query) for query, level in exact),
     )
 
 
@@ -240,10 +205,10 @@ def _constraints(strategy: Strategy, schema: Schema) -> tuple[DeclaredConstraint
     table: dict[str, tuple[str, str]] = {}
     for constraint in strategy.constraints:
         source = source_of(strategy, constraint, schema)
-        checked = "" if source == "truth" else f"; {_CHECKED if strategy.check_constraints else _UNCHECKED}"
-        table[constraint.words()] = (source, f"{_SOURCES[source]}{checked}")
+        checked = "" if source == "truth" else f"; {CHECKED if strategy.check_constraints else UNCHECKED}"
+        table[constraint.words()] = (source, f"{SOURCES[source]}{checked}")
     for words in zeros_in_words(schema):
-        table.setdefault(words, ("constant", f"{_SOURCES['constant']}; {_CHECKED}"))
+        table.setdefault(words, ("constant", f"{SOURCES['constant']}; {CHECKED}"))
     return tuple(
         DeclaredConstraint(words=words, source=source, source_in_words=source_in_words)
         for words, (source, source_in_words) in table.items()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from tallyveil.privacy.sentences import the_whole
 from tallyveil.release.certificate_page import number
-from tallyveil.release.reader_words import the_whole
 from tallyveil.report.exhibit import Exhibit, a, people, plain, query_words, records
 from tallyveil.report.expected import Expected
 from tallyveil.report.grid import grid

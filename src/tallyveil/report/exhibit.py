@@ -13,7 +13,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from tallyveil.nouns.schema import DETAILED, TOTAL, factors_of, row_labels
-from tallyveil.release.certificate_page import persons, two_decimals_up
+from tallyveil.privacy.sentences import loss_in_table
+from tallyveil.release.certificate_page import persons
 from tallyveil.report.internal import INTERNAL_CELL
 from tallyveil.report.theme import STATIC_WIDTH, themed
 
@@ -93,7 +94,7 @@ class Exhibit:
         """A value as the page shows it; a loss is rounded up."""
         if column in self.words:
             return self.words[column](value)
-        return two_decimals_up(value) if column == "epsilon" else shown(value)
+        return loss_in_table(value) if column == "epsilon" else shown(value)
 
     @property
     def hidden(self) -> int:

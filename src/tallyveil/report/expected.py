@@ -25,8 +25,8 @@ from tallyveil.files.published.level_tables import saved_margins
 from tallyveil.files.release_folder.layout import level_name, query_columns
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import TOTAL
+from tallyveil.release.certificate_page import NINE_IN_TEN
 from tallyveil.release.plan import level_queries
-from tallyveil.release.reader_words import NINE_IN_TEN
 from tallyveil.release.release import Release
 
 EXACT = 1e-3  # persons: a smaller standard deviation is that of an exact count, but for rounding in its computation

@@ -148,10 +148,10 @@ def _flattened(shapes: Sequence[Mapping[str, Any]]) -> tuple[list[list[list[list
     narrower = math.cos(math.radians((min(ys) + max(ys)) / 2)) if degrees else 1.0
     width, height = max((max(xs) - min(xs)) * narrower, 1e-9), max(max(ys) - min(ys), 1e-9)
     step = max(width, height) / GRID
-    left, low = min(xs) * narrower, min(ys)
+    west, low = min(xs) * narrower, min(ys)
 
     def ring_on_grid(ring: Sequence[Sequence[float]]) -> list[list[int]]:
-        grid = [[round((float(p[0]) * narrower - left) / step), round((float(p[1]) - low) / step)] for p in ring]
+        grid = [[round((float(p[0]) * narrower - west) / step), round((float(p[1]) - low) / step)] for p in ring]
         kept = [point for i, point in enumerate(grid) if i == 0 or point != grid[i - 1]]
         return kept if len(kept) >= 4 else [*kept, *[kept[0]] * (4 - len(kept))]
 

@@ -19,6 +19,7 @@ from tallyveil.evaluate.evaluation import Evaluation, evaluation
 from tallyveil.evaluate.residuals import residuals
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED, TOTAL
+from tallyveil.privacy.sentences import NOT_A_BOUND
 from tallyveil.release.certificate_page import number, percent
 from tallyveil.release.release import Release
 from tallyveil.report import internal_charts as charts
@@ -183,9 +184,7 @@ def _loss_section(result: Evaluation) -> Section:
     return Section(
         key="loss",
         title=title,
-        words=[
-            "It describes the errors of this release. It is not a bound on epsilon, and no guarantee follows from it."
-        ],
+        words=[NOT_A_BOUND],
         exhibits=[
             Exhibit(
                 key="loss-curve",

@@ -11,10 +11,11 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 
-from tallyveil.privacy.strategy import Strategy
-from tallyveil.release.certificate_page import percent, two_decimals_up
-from tallyveil.release.declaration import Guarantee
-from tallyveil.release.reader_words import most_certain, the_whole
+from tallyveil.privacy import sentences
+from tallyveil.privacy.calibrate import calibrated
+from tallyveil.privacy.guarantee import Guarantee, certain_of
+from tallyveil.privacy.loss import Loss
+from tallyveil.release.release import Release
 from tallyveil.report.exhibit import Exhibit, a, records
 from tallyveil.report.plots import altair
 from tallyveil.report.theme import ERROR, PLACE, SOFT
@@ -24,10 +25,9 @@ from tallyveil.risk.target.intruder import Intruder
 PRIORS = np.unique(np.concatenate([np.linspace(0, 1, 51), np.geomspace(1e-6, 0.02, 20)]))  # steep where few know
 
 
-def learned(guarantee: Guarantee, strategy: Strategy) -> Exhibit:
+def learned(promised: Guarantee, release: Release) -> Exhibit:
     """How sure an intruder can become about a person, whatever else they know; and how sure they become on average."""
-    table = learned_table(guarantee, strategy)
-    everything = table.epsilon.iloc[0]
+    table = learned_table(promised, release)
     lines = [
         {"before": float(prior), "after": posterior_bound(float(prior), epsilon), "about": name}
         for name, epsilon in _curves(table)
@@ -43,8 +43,8 @@ def learned(guarantee: Guarantee, strategy: Strategy) -> Exhibit:
         alt.Chart(alt.Data(values=lines))
         .mark_line(strokeWidth=3)
         .encode(
-            x=alt.X("before:Q", title="how sure of a fact before the release", **share),
-            y=alt.Y("after:Q", title="how sure after it, at most", **share),
+            x=alt.X("before:Q", title="certainty before the release", **share),
+            y=alt.Y("after:Q", title="certainty after it, at most", **share),
             color=alt.Color("about:N", sort=names, scale=colours, title=None, legend=legend),
             strokeDash=alt.StrokeDash("about:N", sort=names, scale=dashes, title=None, legend=legend),
             tooltip=[
@@ -55,49 +55,52 @@ def learned(guarantee: Guarantee, strategy: Strategy) -> Exhibit:
         )
         .properties(height=240)
     )
-    chance = f" At most: but for a chance of delta = {guarantee.delta}." if guarantee.delta is not None else ""
-    typical = table.typical.max()
-    says = f"Whoever gives two possibilities equal odds can become at most {most_certain(everything)} sure of one."
-    if typical == typical:
-        says += (
-            f" That is the worst case over everything that could happen. On average over the noise, someone who knows "
-            f"everybody else, and one person but for one attribute, becomes {percent(typical)} sure."
-        )
     return Exhibit(
         key="what-can-be-learned",
         title="How much can someone learn about one person?",
-        says=says,
+        says=sentences.learned(promised, table.typical.max()),
         alt=(
             "Lines from 0% to 100% sure before the release, and how sure one can be after it at most. "
             + "; ".join(f"about {row['about']}: from 50% to at most {row['at_most']}" for row in records(table))
             + ". A diagonal line shows someone who learns nothing."
         ),
-        definition=(
-            "The bound follows from the guarantee alone: with epsilon e, odds can change by a factor of at most "
-            "exp(e), "
-            "whatever the intruder knows already and however they use the release. A fact is one of two possibilities "
-            f"for a person's record, or for one attribute, or for where in a place the person lives.{chance} The "
-            "average "
-            "is that of a Bayesian intruder with even odds between two values of an attribute, who uses every noisy "
-            "count of every level before post-processing; published counts tell no more."
-        ),
+        definition=sentences.learned_definition(promised),
         chart=chart,
         table=table.drop(columns=["kind", "at_most"]).assign(bound=[posterior_bound(0.5, e) for e in table.epsilon]),
-        headings={"about": "about", "epsilon": "epsilon", "bound": "from 50% to at most", "typical": "on average"},
+        headings={
+            "about": "about",
+            "epsilon": sentences.learned_heading(promised),
+            "bound": "from 50% to at most",
+            "typical": "on average, at most",
+        },
     )
 
 
-def learned_table(guarantee: Guarantee, strategy: Strategy) -> pd.DataFrame:
-    """``kind``, ``about``, ``epsilon``, ``at_most`` (from even odds, in words) and ``typical`` (average posterior)."""
-    rows: list[tuple[str, str, float, float]] = [("record", "the whole record", guarantee.epsilon, math.nan)]
-    for name, epsilon in (guarantee.per_attribute or {}).items():
-        rows.append(("attribute", name, epsilon, _average_posterior(strategy, name)))
-    order = list(strategy.levels)
-    for level, epsilon in sorted((guarantee.within_level or {}).items(), key=lambda item: order.index(item[0])):
-        place = the_whole(level) if level == order[0] else a(level)
-        rows.append(("place", f"the place within {place}", epsilon, math.nan))
+def learned_table(promised: Guarantee, release: Release) -> pd.DataFrame:
+    """``kind``, ``about``, ``epsilon``, ``at_most`` (from even odds, in words) and ``typical`` (average posterior).
+
+    The epsilons hold but for a chance of delta. They are infinite where exact counts tell what an observer asks.
+    """
+    people = release.histogram
+    spine, schema, optimised = people.spine, people.schema, release.optimised
+    assert release.strategy is not None
+    strategy = calibrated(release.strategy, spine=spine, schema=schema, optimised=optimised)
+    loss = Loss(strategy=strategy, spine=spine, schema=schema, optimised=optimised)
+    sure = {name: certain_of(loss, amount) for name, amount in loss.per_attribute().items()}
+    rows: list[tuple[str, str, float, float]] = [
+        ("record", about, epsilon, math.nan) for about, epsilon in sentences.of_records(promised)
+    ]
+    for name, epsilon in sure.items():
+        bare = promised.bare(name)
+        typical = math.nan if bare else _average_posterior(loss, name, promised.rows_per_person or 1)
+        rows.append(("attribute", name, math.inf if bare else epsilon, typical))
+    order = list(promised.levels)
+    for level, amount in loss.within_level().items():
+        known = promised.known_within(level) is not None
+        place = sentences.the_whole(level) if level == order[0] else a(level)
+        rows.append(("place", f"the place within {place}", math.inf if known else certain_of(loss, amount), math.nan))
     table = pd.DataFrame(rows, columns=["kind", "about", "epsilon", "typical"])
-    return table.assign(at_most=[most_certain(epsilon) for epsilon in table.epsilon])
+    return table.assign(at_most=[sentences.at_most(epsilon) for epsilon in table.epsilon])
 
 
 def posterior_bound(prior: float, epsilon: float) -> float:
@@ -111,24 +114,38 @@ def posterior_bound(prior: float, epsilon: float) -> float:
     return 1 / (1 + (1 - prior) / prior * math.exp(-min(epsilon, 700.0)))
 
 
-def _average_posterior(strategy: Strategy, attribute: str) -> float:
-    """The average posterior for a target from even odds, given all noisy counts; missing where none depends on it."""
-    if attribute not in strategy.known_attributes:
+def _average_posterior(loss: Loss, attribute: str, rows: int) -> float:
+    """The largest average posterior from even odds, given all noisy counts; missing where none depends on it.
+
+    It is largest over the paths of the measured spine: where a unit has taken over the budget of an only child, its
+    noise is smaller. It is not known for a person with several rows.
+    """
+    strategy, found = loss.strategy, []
+    if attribute not in strategy.known_attributes or rows > 1:
         return math.nan
-    noises = [
-        noise
-        for level in strategy.levels
-        for noise in noises_of(strategy, level, attack="attribute", attribute=attribute)
-    ]
-    return Intruder(prior=Fraction(1, 2)).against(*noises).marginal_posterior if noises else math.nan
+    shares = list(strategy.levels.values())
+    for spans in loss.kinds_of_paths()[0]:
+        noises = [
+            noise
+            for depth, (level, span) in enumerate(zip(strategy.levels, spans, strict=True))
+            if span
+            for noise in noises_of(
+                strategy,
+                level,
+                attack="attribute",
+                attribute=attribute,
+                level_share=sum(shares[depth : depth + span], Fraction(0)),
+            )
+        ]
+        found += [Intruder(prior=Fraction(1, 2)).against(*noises).marginal_posterior] if noises else []
+    return max(found, default=math.nan)
 
 
 def _curves(table: pd.DataFrame) -> list[tuple[str, float]]:
     """The lines to draw: everything, the attribute that is protected least, and nothing learned."""
-    whole = table.iloc[0]
-    curves = [(f"about the whole record (epsilon {two_decimals_up(whole.epsilon)})", float(whole.epsilon))]
+    drawn = [table.iloc[len(table[table.kind == "record"]) - 1]]
     single = table[table.kind == "attribute"]
     if len(single):
-        least = single.loc[single.epsilon.idxmax()]
-        curves.append((f"about {least.about} alone (epsilon {two_decimals_up(least.epsilon)})", float(least.epsilon)))
+        drawn.append(single.loc[single.epsilon.idxmax()])
+    curves = [(sentences.curve(row.about, row.epsilon, alone=row.kind != "record"), row.epsilon) for row in drawn]
     return [*curves, ("nothing learned", 0.0)]

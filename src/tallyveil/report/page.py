@@ -20,10 +20,11 @@ from tallyveil.files.release_folder.read_folder import read_release
 from tallyveil.files.tables.write import write_text
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.population import Population
+from tallyveil.privacy import sentences
+from tallyveil.privacy.guarantee import Guarantee
 from tallyveil.release.canonical import canonical_bytes, parse_json
 from tallyveil.release.certificate import Certificate
 from tallyveil.release.certificate_page import page_template, plain_facts
-from tallyveil.release.declaration import Guarantee
 from tallyveil.release.release import Release
 from tallyveil.report.choropleth import map_section
 from tallyveil.report.error_exhibits import groups, hero
@@ -34,7 +35,7 @@ from tallyveil.report.internal_exhibits import internal_sections, measured_total
 from tallyveil.report.learned_exhibit import learned
 from tallyveil.report.plots import altair
 from tallyveil.report.precision_exhibits import precision, precision_of_groups
-from tallyveil.report.report_words import caution_sentence, error_sentence, misuses, promise_sentence, uses
+from tallyveil.report.report_words import caution_sentence, error_sentence, misuses, uses
 from tallyveil.report.section import Section
 
 Audience = Literal["public", "internal"]
@@ -121,19 +122,20 @@ def _certificate(release: Release, name: str) -> Certificate:
 def _rendered(
     release: Release, certificate: Certificate, expected: Expected, truth: Histogram | None, areas: Areas | None
 ) -> str:
-    strategy, guarantee = release.strategy, certificate.declared.guarantee
+    strategy = release.strategy
     assert strategy is not None
     declared = parse_json(canonical_bytes(certificate.to_json()))["declared"]
+    promised = Guarantee.from_declared(declared)
     found = None if truth is None else measured_totals(truth, release, expected)
     return page_template("report.html", "tallyveil.report").render(
         plain_facts(declared, strategy),
         picture=hero(expected, found),
-        sentences=[
+        answers=[
             ("How large is the error where you live?", error_sentence(expected, found)),
-            ("What is promised?", promise_sentence(guarantee)),
+            ("What is promised?", sentences.to_you(promised)),
             ("What must not be concluded?", caution_sentence(expected)),
         ],
-        sections=_sections(release, guarantee, expected, truth, areas),
+        sections=_sections(release, promised, expected, truth, areas),
         uses=uses(expected, measurements=release.measurements is not None),
         misuses=misuses(expected),
         internal=None if truth is None else INTERNAL,
@@ -143,15 +145,14 @@ def _rendered(
 
 
 def _sections(
-    release: Release, guarantee: Guarantee, expected: Expected, truth: Histogram | None, areas: Areas | None
+    release: Release, promised: Guarantee, expected: Expected, truth: Histogram | None, areas: Areas | None
 ) -> list[Section]:
-    assert release.strategy is not None
     errors = [one for one in (precision(expected), precision_of_groups(expected), groups(expected)) if one is not None]
     return [
         Section(key="errors", title="How large errors are", exhibits=errors),
         *([] if areas is None else [map_section(areas, release.histogram.spine, expected)]),
         *([] if truth is None else internal_sections(truth, release, expected)),
-        Section(key="risk", title="What an intruder can learn", exhibits=[learned(guarantee, release.strategy)]),
+        Section(key="risk", title="What an intruder can learn", exhibits=[learned(promised, release)]),
     ]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from tallyveil._arrays import Integers
+from tallyveil.privacy.sentences import listed, the_whole
 from tallyveil.release.certificate_page import number, percent
-from tallyveil.release.reader_words import listed, the_whole
 from tallyveil.report.exhibit import Exhibit, a, plain, query_words, records
 from tallyveil.report.expected import Expected, precision_classes
 from tallyveil.report.plots import altair

@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from tallyveil.privacy.sentences import the_whole
 from tallyveil.release.certificate_page import number
-from tallyveil.release.declaration import Guarantee
-from tallyveil.release.reader_words import chance, most_certain, the_whole
 from tallyveil.report.exhibit import a, people, plain, query_words
 from tallyveil.report.expected import Expected
 from tallyveil.report.precision_exhibits import exceeded, fit_levels, level_words
@@ -91,16 +90,6 @@ def _exact_totals(expected: Expected) -> str:
     return (
         f"Totals of all places are exact; the count of one group in {_in(of)} is expected to be within "
         f"{_about(expected.totals.iloc[-1])} {people(most)} people of the true number nine times in ten."
-    )
-
-
-def promise_sentence(guarantee: Guarantee) -> str:
-    """What is promised to every single person."""
-    but = f", but for a chance of {chance(guarantee.delta)}" if guarantee.delta is not None else ""
-    return (
-        "Someone who knew everything about everybody else, and considered two possibilities about you equally likely, "
-        f"can become at most {most_certain(guarantee.epsilon)} sure of one of them from all that is published "
-        f"here{but}."
     )
 
 

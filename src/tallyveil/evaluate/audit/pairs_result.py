@@ -9,8 +9,8 @@ from tallyveil.evaluate.audit.result import Audit
 
 NOTE = (
     "A lower bound for the pairs and events searched, not an estimate of epsilon. The pair and the event were selected "
-    "on runs of their own, so the confidence needs no correction for how many were tried. It is computed from the true "
-    "counts and is not for publication."
+    "on runs of their own, so the confidence needs no correction for how many were tried. Internal: it is "
+    "computed from the true counts."
 )
 
 

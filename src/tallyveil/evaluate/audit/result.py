@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, final
 
 from tallyveil.evaluate.audit.search import Family
+from tallyveil.privacy.budget import up
 
 NOTE = (
-    "A lower bound for these neighbours and the events searched, not an estimate of epsilon. It is computed from the "
-    "true counts and is not for publication."
+    "A lower bound for these neighbours and the events searched, not an estimate of epsilon. Internal: it is computed "
+    "from the true counts."
 )
 
 
@@ -90,12 +91,12 @@ class Audit:
     @property
     def verdict(self) -> str:
         """How the bound compares with the proven epsilon, in words."""
-        at_delta = f" at delta {self.delta:g}" if self.delta else ""
+        at_delta = f" at delta {self.delta}" if self.delta else ""
         if self.proven is None:
             return "no proven epsilon was given to compare with"
         if self.exceeds:
-            return f"exceeds the proven epsilon {self.proven:.6g}{at_delta}: a bug or a wrong claim"
-        return f"consistent with epsilon {self.proven:.6g}{at_delta}"
+            return f"exceeds the proven epsilon {up(self.proven, digits=6)}{at_delta}: a bug or a wrong claim"
+        return f"consistent with epsilon {up(self.proven, digits=6)}{at_delta}"
 
     def as_json(self) -> dict[str, Any]:
         """The figures under their JSON keys."""

@@ -17,11 +17,11 @@ from tallyveil.files.formats.piecewise import BytesRead
 from tallyveil.files.formats.ppmf_2010 import read_ppmf_2010
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.geography import read_units
-from tallyveil.files.tables.read import UNITS_FROM_DATA
 from tallyveil.files.tables.sources import Source
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.sentences import UNITS_FROM_DATA
 
 Census = Census1940 | Census2020
 PERSONS_FILE, UNITS_FILE = "MDF_PER", "MDF_UNIT"

@@ -21,10 +21,11 @@ from tallyveil.files.formats.mdf_layout import PERSONS, PLACE, UNIT_NUMBER, Colu
 from tallyveil.files.formats.mdf_read import LIVING, count_rows, refuse_no_rows
 from tallyveil.files.formats.mdf_write import Pieces, Rows, heads, rendered, write_pair
 from tallyveil.files.formats.piecewise import STRIDE, PieceCounts, PlaceCounts, add_up
-from tallyveil.files.tables.stamps import HOUSING, stamp_lines, stamps_in
+from tallyveil.files.tables.stamps import stamp_lines, stamps_in
 from tallyveil.nouns.census_schemas import PERSONS_1940
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
+from tallyveil.privacy.sentences import HOUSING
 
 _CUTS = (slice(0, 2), slice(2, 6), slice(6, 10))
 

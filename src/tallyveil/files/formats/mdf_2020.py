@@ -24,11 +24,12 @@ from tallyveil.files.formats.mdf_write import Pieces, Rows, heads, rendered, wri
 from tallyveil.files.formats.piecewise import PlaceCounts, add_up
 from tallyveil.files.formats.places import leaf_digits
 from tallyveil.files.tables.geography import unit_code
-from tallyveil.files.tables.stamps import HOUSING, STAMPS, read_stamps, stamp_lines
+from tallyveil.files.tables.stamps import STAMPS, read_stamps, stamp_lines
 from tallyveil.nouns.census_schemas import PERSONS_2020, TYPES_2020
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
+from tallyveil.privacy.sentences import HOUSING
 
 LaidOut = tuple[str | os.PathLike[str], FileLayout]  # a file and its layout
 VACANT_UNIT, OCCUPIED_UNIT, GROUP_QUARTERS = range(3)

@@ -12,12 +12,12 @@ from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, SPINE, 
 from tallyveil.files.release_folder.read_folder import read_optimised, read_spine
 from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.privacy.budget import rounded_up
+from tallyveil.privacy.guarantee import constraints_in_words, invariants_in_words
 from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.several_releases import cost_of
 from tallyveil.privacy.strategy_toml import read_strategy
 from tallyveil.release.canonical import certificate_digest
 from tallyveil.release.certificate import Certificate
-from tallyveil.release.guarantee_words import constraints_in_words, invariants_in_words
 
 
 def loss_in(folder: Path) -> Loss:

@@ -14,12 +14,12 @@ from typing import Any, Literal, final
 
 from tallyveil.errors import BudgetError, InputError
 from tallyveil.files.ledger.lines import Line, Lines
+from tallyveil.privacy import sentences
 from tallyveil.privacy.budget import Number, exact, exact_delta, rounded_up, text
 from tallyveil.privacy.pld_of_several import pld_epsilon_together
-from tallyveil.privacy.several_releases import Cost, Together, compose, refuse_mixed_neighbours, short
+from tallyveil.privacy.several_releases import Cost, Together, compose, refuse_mixed_neighbours
 from tallyveil.privacy.strategy import REPORTING_DELTA
 from tallyveil.release.about import people_named
-from tallyveil.release.declare import SEEDED
 
 MOST_GROUPS = 1000  # sets of populations that share a person
 
@@ -50,7 +50,7 @@ class Entry:
     @property
     def seeded(self) -> bool:
         """Whether it is for research only, and so not part of what was published."""
-        return SEEDED in self.stamps
+        return sentences.SEEDED in self.stamps
 
     def to_json(self) -> dict[str, Any]:
         """What a line of the ledger records about it."""
@@ -107,10 +107,6 @@ class Group:
         """Whether the bound holds without a delta: it is a sum of pure epsilons."""
         return self.together.account.delta is None and self.loss == self.together.epsilon
 
-    def in_words(self) -> str:
-        """The epsilon with four digits, rounded up unless it is one."""
-        return short(self.loss)
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -160,12 +156,8 @@ class Programme:
             return
         costliest = after.groups(pld=True)[0]
         if costliest.loss > self.limit.epsilon:
-            raise BudgetError(
-                f"the limit of the ledger is epsilon {text(self.limit.epsilon)} at delta {text(self.limit.delta)}, and "
-                f"with this measurement ({entry.cost.in_words()}) the cost would be epsilon "
-                f"{costliest.in_words()}. No noise was drawn. Use a smaller budget, or let whoever keeps "
-                f"the ledger raise the limit."
-            )
+            limit = self.limit.epsilon, self.limit.delta
+            raise BudgetError(sentences.beyond_limit(limit, entry.cost, costliest.loss))
 
     def within_limit(self, groups: Sequence[Group]) -> bool:
         """Whether the cost of every group is within the limit."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from tallyveil.files.published.level_tables import ALL, LevelTables, is_sparse
 from tallyveil.nouns.schema import DETAILED, Query
+from tallyveil.privacy.guarantee import Guarantee
+from tallyveil.privacy.sentences import beside_tables
 from tallyveil.release.release import Release
 
 
@@ -66,15 +68,4 @@ def _promise(release: Release) -> list[str]:
     """The guarantee of the release in words."""
     if release.certificate is None:
         return ["The release has no certificate, so nothing is known of its protection."]
-    declared = release.certificate.declared
-    guarantee = declared.guarantee
-    lines = [
-        "The counts are protected by differential privacy: random noise was added, and the noisy counts were made "
-        "consistent, whole and non-negative. Counts of few people can be far from the truth in relative terms.",
-        "",
-        f"Guarantee: {guarantee.words}",
-        f"It covers {guarantee.holds_for}.",
-    ]
-    if guarantee.total:
-        lines.append(guarantee.total)
-    return lines
+    return beside_tables(Guarantee.from_declared(release.certificate.declared.to_json()))

@@ -47,11 +47,11 @@ from tallyveil.files.tables.side import facilities_table
 from tallyveil.files.tables.write import codebook_for, units_table, write_table, write_text
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.tables import counts_table
+from tallyveil.privacy.sentences import SEEDED
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_to_toml
 from tallyveil.release.certificate import Certificate
 from tallyveil.release.certificate_page import certificate_html
-from tallyveil.release.declare import SEEDED
 from tallyveil.release.measurements import Measurements, Pair
 from tallyveil.release.plan import level_queries
 from tallyveil.release.release import Release

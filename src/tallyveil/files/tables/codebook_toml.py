@@ -14,6 +14,7 @@ from tallyveil.files.tables.codebook import Codebook, band_labels
 from tallyveil.files.tables.form import PLAIN, FileForm
 from tallyveil.nouns.histogram import Filter
 from tallyveil.nouns.schema import Grouping
+from tallyveil.privacy.sentences import FROM_DATA
 
 _Names = tuple[Name, ...]
 _Labels = Mapping[str, tuple[str, ...]]
@@ -39,16 +40,7 @@ SECTIONS: dict[str, Any] = {  # the type of each field; without fields of its ow
 }  # fmt: skip
 TOP = {"labels_from": Any, "units_from": Any, "where_is_public": bool, "stamps": _Names}  # above the first section
 COMMENTS = {
-    "labels_from": (
-        "The labels below are those met in the data, so a label that one person has would be published.\n"
-        "List every label that can occur, whether anybody has it or not, then remove labels_from.\n"
-        "Until then every release is stamped: labels are not covered by the guarantee."
-    ),
-    "units_from": (
-        "The units and levels are those met in the data, so a place where one person lives would be published.\n"
-        "Use a public list of units, empty ones too (--units FILE), then remove units_from.\n"
-        "Until then every release is stamped: units are not covered by the guarantee."
-    ),
+    **FROM_DATA,
     "stamps": "What these counts are stamped with. Whatever is made from them has the same stamps.",
 }
 

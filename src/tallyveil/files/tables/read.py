@@ -19,9 +19,7 @@ from tallyveil.files.tables.sources import Source, batches, column_names
 from tallyveil.files.tables.spellings import units_spelled_twice
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
-
-LABELS_FROM_DATA = "labels from data: not covered by the guarantee"
-UNITS_FROM_DATA = "units from data: not covered by the guarantee"
+from tallyveil.privacy.sentences import LABELS_FROM_DATA, UNITS_FROM_DATA
 
 
 def read_counts(

@@ -8,14 +8,10 @@ from pathlib import Path
 
 from tallyveil.errors import DataError
 from tallyveil.nouns.histogram import Histogram
-from tallyveil.release.declare import FILTERED
+from tallyveil.privacy.sentences import FILTERED
 
 STAMPS = "STAMPS.txt"
 STAMPED = "Stamped: "
-HOUSING = (
-    "Occupied and vacant housing units and group quarters are written exactly as they were given: no noise is added. "
-    "If they were not protected before, these are true counts, which no guarantee covers."
-)
 
 
 def all_stamps(*parts: Histogram) -> tuple[str, ...]:

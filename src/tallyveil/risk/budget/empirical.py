@@ -16,6 +16,7 @@ from typing import Any, final
 from tallyveil.errors import InputError
 from tallyveil.privacy.budget import Number, exact, text
 from tallyveil.privacy.conversions import implied_epsilon
+from tallyveil.privacy.sentences import NO_GUARANTEE
 from tallyveil.risk.budget.exposures import unit_noises
 from tallyveil.risk.budget.posterior_budgets import inverse_posterior
 from tallyveil.risk.target.intruder import Exposure, Intruder
@@ -25,7 +26,7 @@ ASSUMPTIONS = (
     "their prior is the one given",
     "they use the counts given, each one higher if the target has the characteristics, and nothing else",
     "the noisy counts are released as they are, without post-processing",
-    "an average over the noise, for a target who has the characteristics: not a worst case, and no privacy guarantee",
+    NO_GUARANTEE,
 )
 
 
