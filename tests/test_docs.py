@@ -5,7 +5,8 @@ import pytest
 
 import tallyveil
 from command_line import run
-from tallyveil.privacy import epsilon_from_rho
+from tallyveil.privacy.budget import up
+from tallyveil.privacy.conversions import epsilon_but_for_chance
 from tallyveil.privacy.sentences import most_certain
 from tallyveil.privacy.strategy_toml import strategy_from_toml
 
@@ -51,7 +52,7 @@ def test_the_page_for_those_who_decide_has_the_figures_that_follow_from_epsilon_
     converted = rows_of(page, "| rho | epsilon, but for 1 in 10 billion |")
     assert len(converted) >= 4
     assert [epsilon for _, epsilon in converted] == [
-        f"{epsilon_from_rho(float(rho), 1e-10):.3g}" for rho, _ in converted
+        up(epsilon_but_for_chance(float(rho), 1e-10), digits=3) for rho, _ in converted
     ]
 
 
