@@ -61,15 +61,16 @@ def show_choice(
 ) -> None:
     """Print the chosen budget, why it is not larger, and the tables that were asked for."""
     from tallyveil.privacy import sentences
+    from tallyveil.privacy.budget import down, up
 
     priors = ", ".join(map(str, choice.priors))
     typer.echo(f"{MEASURES[choice.measure]} is to be {float(choice.bound):g} or less, for prior {priors}")
     if plan is not None:
         typer.echo(f"strategy {plan.name or 'given'}, level {result['level']}, before post-processing")
-    value = "none" if choice.value is None else f"{float(choice.value):.6g}"
+    value = "none" if choice.value is None else down(choice.value, digits=6)
     typer.echo(f"\n{choice.parameter:<9}{value:>10}  {choice.reason}")
     for low, high in choice.windows:
-        typer.echo(f"{'not used':<9}{'':>10}  {float(low):.6g} to {float(high):.6g} keeps the bound too")
+        typer.echo(f"{'not used':<9}{'':>10}  {up(low, digits=6)} to {down(high, digits=6)} keeps the bound too")
     typer.echo(f"{'checked':<9}{'':>10}  {_checked(choice)}")
     typer.echo(f"\nthe bound is for {result['holds_for']}\n" if plan is not None else "")
     for single in (single for single in empirical if single is not None):

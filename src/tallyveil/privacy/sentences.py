@@ -250,11 +250,7 @@ def promise(g: Guarantee) -> list[str]:
         if g.neighbours == "replace-one"
         else f"Add or remove the record of any one {one}"
     )
-    kept = [
-        *(["no exact count changes"] if g.invariants else []),
-        *(["all rules that are kept still hold"] if g.constraints else []),
-        *(["it still passes the filter"] if g.hides_membership else []),
-    ]
+    kept = _where(g, "no exact count changes", "all rules that are kept still hold", "it still passes the filter")
     paragraphs = []
     if g.seeded:
         paragraphs.append(
@@ -264,8 +260,8 @@ def promise(g: Guarantee) -> list[str]:
     could = "could then be" if g.certain > NO_PROMISE else "would then have been at most"
     paragraphs.append(
         f"{change}{f', so that {listed(kept)}' if kept else ''}. Whatever is published here {could} "
-        f"{factor(g.certain)} times more or less likely{but}. So {sureness(g)}. {condition(g)} The smaller epsilon, "
-        f"the stronger the promise.{' What the red box names is not covered.' if g.stamps and not g.seeded else ''}"
+        f"{factor(g.certain)} times more or less likely{but}. So {sureness(g)}. The smaller epsilon, the stronger "
+        f"the promise.{' What the red box names is not covered.' if g.stamps and not g.seeded else ''}"
     )
     if g.certain != g.account.epsilon:
         paragraphs.append(
@@ -279,11 +275,7 @@ def promise(g: Guarantee) -> list[str]:
 def sureness(g: Guarantee, *, you: str | None = None) -> str:
     """How sure an observer can become, in a clause; ``you`` speaks to the reader."""
     who = you or f"this {g.record}"
-    fit = [
-        *(["agree with all exact counts"] if g.invariants else []),
-        *(["keep all rules"] if g.constraints else []),
-        *(["pass the filter"] if g.hides_membership else []),
-    ]
+    fit = _where(g, "agree with all exact counts", "keep all rules", "pass the filter")
     both = f", both of which {listed(fit)}" if fit else ""
     knows = "someone who knew everything about everybody else"
     from_all = " from all that is published here" if you else ""
@@ -298,6 +290,12 @@ def sureness(g: Guarantee, *, you: str | None = None) -> str:
         f"{most_certain(g.certain)} sure of it{from_all}{but_for_chance(g)}; of two possibilities about a {g.record} "
         f"known to be in the data, at most {most_certain(g.between_records)}"
     )
+
+
+def _where(g: Guarantee, invariants: str, constraints: str, membership: str) -> list[str]:
+    """The words for what neighbours agree on, where there is something to agree on."""
+    held = ((invariants, g.invariants), (constraints, g.constraints), (membership, g.hides_membership))
+    return [words for words, there in held if there]
 
 
 def but_for_chance(g: Guarantee) -> str:
@@ -374,16 +372,13 @@ def loss_in_table(epsilon: float) -> str:
 def not_promised(g: Guarantee) -> list[str]:
     """What the guarantee does not promise, and what is not covered."""
     more = "" if g.account.delta is None else " or more"
+    subtract = "What is exact: someone who knows everybody else can subtract them, and learns what it says of the last."
     return [
         "That a count is right: every count that is not exact has an error, and small counts tend to come out too "
         "large.",
         f"That nothing can be learned about people in general: what would be just as visible without a {g.record}'s "
         "record is not protected.",
-        *(
-            ["What is exact: someone who knows everybody else can subtract them, and learns what it says of the last."]
-            if g.unprotected
-            else []
-        ),
+        *([subtract] if g.unprotected else []),
         f"The same protection for a group: for a family of four, epsilon is four times as large{more}.",
         "Protection against several releases together: each further measurement of the same people adds to epsilon.",
         *(uncovered(stamp) for stamp in g.stamps if stamp != SEEDED),
