@@ -552,6 +552,21 @@ def test_an_edited_certificate_is_found_whatever_versions_made_it(folder):
     assert "page" in failing(folder)
 
 
+def test_a_folder_of_another_version_has_its_own_sentences_but_the_figures_of_its_strategy(folder):
+    def older(certificate):
+        declared = certificate["declared"]
+        declared["versions"]["tallyveil"] = "0.1.0"
+        declared["guarantee"]["words"] = "said in another way"
+        declared["expected_error"][-1]["sd"] *= 1.5
+
+    reseal(folder, older)
+    assert failing(folder) == {}
+    (words,) = [one.words for one in verify_release(folder) if one.name == "declared"]
+    assert words.endswith("sentences and expected errors are those of 0.1.0")
+    reseal(folder, lambda certificate: certificate["declared"]["guarantee"].update(epsilon=0.01))
+    assert "declared guarantee epsilon: 0.01" in failing(folder)["declared"]
+
+
 def test_other_versions_leave_topdown_unchecked(whole):
     reseal(whole, lambda certificate: certificate["declared"]["versions"].update(platform="Plan9 vax"))
     assert failing(whole) == {}
