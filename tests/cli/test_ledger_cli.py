@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from command_line import figures, run, write_town
 from tallyveil.errors import EndedAfterNoise
+from tallyveil.release.canonical import canonical_bytes
 
 
 @pytest.fixture(scope="module")
@@ -211,3 +213,115 @@ def test_words_about_a_release_are_declared_and_bad_ones_refused(place, tmp_path
     ):
         done = run(*words, *bad)
         assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
+
+
+STAMPED = 'stamps = ["seeded: not for publication"]\n'
+
+
+@pytest.fixture
+def stamped(tmp_path) -> list[str]:
+    """protect for a town whose codebook says that its counts are from an earlier, seeded trial."""
+    data = write_town(tmp_path)
+    (tmp_path / "town.toml").write_text(STAMPED + (tmp_path / "town.toml").read_text())
+    (tmp_path / "units.csv").write_text("county,block\n1,11\n1,12\n2,21\n2,22\n")
+    return ["protect", *data, "--units", str(tmp_path / "units.csv"), "--threads", "1"]
+
+
+@pytest.mark.parametrize("key", [[], ["--key-file"]])
+def test_what_is_spent_follows_from_the_key_and_not_from_a_stamp_of_the_data(stamped, key, tmp_path):
+    ledger, folder = str(tmp_path / "p.jsonl"), tmp_path / "made"
+    assert run("ledger", ledger, "limit", "--epsilon", "1").returncode == 0
+    words = [*stamped, "--ledger", ledger, *key, *([str(tmp_path / "key")] if key else [])]
+    beyond = run(*words, "--epsilon", "50", "-o", str(folder))
+    assert (beyond.returncode, "the cost would be epsilon 50" in beyond.stderr) == (2, True), beyond.stderr
+    assert not folder.exists()
+    assert run(*words, "--epsilon", "3/4", "-o", str(folder)).returncode == 0
+    shown = figures("ledger", ledger, "show")
+    assert ([one["seeded"] for one in shown["entries"]], shown["epsilon"] >= 0.75) == ([False], True)
+    assert "for research only" not in run("ledger", ledger, "show").stdout
+    assert run(*words, "--epsilon", "1/2", "-o", str(tmp_path / "second")).returncode == 2
+    other = str(tmp_path / "other.jsonl")
+    assert run("ledger", other, "add", str(folder)).returncode == 0
+    assert figures("ledger", other, "show")["epsilon"] == shown["epsilon"]
+    declared = json.loads((folder / "certificate.json").read_text())["declared"]
+    assert (declared["seeded"], declared["stamps"]) == (False, ["seeded: not for publication"])
+    assert run("verify", str(folder)).returncode == 0
+    assert run("report", str(folder), "-o", str(tmp_path / "report.html")).returncode == 0
+    for page in (folder / "certificate.html", tmp_path / "report.html"):
+        said = page.read_text()
+        assert "this stamp is of the data that were read; the noise of this run does not come from a seed" in said
+        for claim in ("because this release is seeded", "trial with a known seed", "Without a seed"):
+            assert claim not in said
+
+
+def test_a_seeded_run_costs_nothing_and_a_folder_that_does_not_state_its_seed_is_counted(stamped, tmp_path):
+    ledger, folder = str(tmp_path / "p.jsonl"), tmp_path / "made"
+    assert run("ledger", ledger, "limit", "--epsilon", "1").returncode == 0
+    done = run(*stamped, "--epsilon", "50", "--seed", "1", "--ledger", ledger, "-o", str(folder))
+    assert done.returncode == 0, done.stderr
+    shown = figures("ledger", ledger, "show")
+    assert ([one["seeded"] for one in shown["entries"]], shown["epsilon"]) == ([True], None)
+    assert "because this release is seeded" in (folder / "certificate.html").read_text()
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["declared"].pop("seeded") is True  # as earlier versions wrote it
+    (folder / "certificate.json").write_bytes(canonical_bytes(certificate))
+    assert run("ledger", str(tmp_path / "old.jsonl"), "add", str(folder)).returncode == 0
+    assert figures("ledger", str(tmp_path / "old.jsonl"), "show")["epsilon"] == 50.0
+
+
+def with_measurement_of(folder: Path, other: Path, to: Path) -> Path:
+    """A copy of a folder, its certificate resealed with the identifier of another."""
+    shutil.copytree(folder, to)
+    certificate = json.loads((to / "certificate.json").read_text())
+    certificate["measurement"] = measurement(other)
+    (to / "certificate.json").write_bytes(canonical_bytes(certificate))
+    return to
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "differs"),
+    [
+        (["--epsilon", "1"], ["--epsilon", "1"], "release.parquet"),  # another key, or other people
+        (["--epsilon", "1"], ["--epsilon", "1/2"], "what is measured"),
+        (["--epsilon", "1", "--measurements", "all"], ["--epsilon", "1", "--invariant", "total@us", "--measurements",
+         "detailed@block", "--no-failsafe"], "measurements/block/detailed.parquet"),
+        (["--epsilon", "1", "--estimator", "tree"], ["--epsilon", "1", "--estimator", "tree"], "release.parquet"),
+    ],
+)  # fmt: skip
+def test_equal_identifiers_of_what_cannot_be_one_measurement_are_refused(first, second, differs, place, tmp_path):
+    words, made = protect_words(place), []
+    for name, more in (("first", first), ("second", second)):
+        done = run(*words, *more, "--key-file", str(tmp_path / f"key of {name}"), "-o", str(tmp_path / name))
+        assert done.returncode == 0, done.stderr
+        made.append(tmp_path / name)
+    forged = with_measurement_of(made[1], made[0], tmp_path / "forged")
+    ledger = str(tmp_path / "p.jsonl")
+    at_once = run("ledger", ledger, "add", str(made[0]), str(forged))
+    assert (at_once.returncode, at_once.stdout) == (2, ""), at_once.stdout
+    assert f"but differ in {differs}: the certificate of one was changed" in at_once.stderr
+    assert not Path(ledger).exists() or Path(ledger).read_bytes() == b""
+    assert run("ledger", ledger, "add", str(made[0])).returncode == 0
+    before = Path(ledger).read_bytes()
+    later = run("ledger", ledger, "add", str(forged))
+    assert (later.returncode, "first and forged have the same measurement identifier" in later.stderr) == (2, True)
+    assert Path(ledger).read_bytes() == before
+    together = run("account", "--release", str(made[0]), str(forged))
+    assert (together.returncode, together.stdout) == (2, "")
+    assert all(word in together.stderr for word in (str(made[0]), str(forged), differs))
+
+
+def test_releases_of_one_measurement_by_other_versions_or_post_processing_count_once(place, tmp_path):
+    words, key = protect_words(place), ["--epsilon", "1", "--key-file", str(tmp_path / "key")]
+    for name, more in (
+        ("one", ["--measurements", "all"]),
+        ("two", ["--estimator", "topdown", "--threads", "2"]),
+        ("three", ["--measurements", "total@block", "--title", "Counts"]),
+    ):
+        words_ = words if "--threads" not in more else [word for word in words if word not in ("--threads", "1")]
+        done = run(*words_, *key, *more, "-o", str(tmp_path / name))
+        assert done.returncode == 0, done.stderr
+    folders = [str(tmp_path / name) for name in ("one", "two", "three")]
+    assert len({measurement(Path(folder)) for folder in folders}) == 1
+    assert run("ledger", str(tmp_path / "p.jsonl"), "add", *folders).returncode == 0
+    assert figures("ledger", str(tmp_path / "p.jsonl"), "show")["groups"][0]["counted"] == ["one"]
+    assert figures("account", "--release", *folders)["epsilon"] == 1.0

@@ -63,10 +63,15 @@ def test_a_release_is_scanned_as_its_noise_was_drawn(town):
     assert "only what was saved is scanned: detailed@block" in seen.stderr
     again = figures(*words(town, "--release", release, "--seed", "4", "--detail-only", "--level", "block"))
     assert again["levels"] == told["levels"]
-    assert "this draws other noise" in run(*words(town, "--release", release, "--seed", "5")).stderr
+    other = run(*words(town, "--release", release, "--seed", "5"))
+    assert (other.returncode, other.stdout) == (2, "")
+    assert re.search(
+        r"the seed gives measurement [0-9a-f]{32} .* the release states [0-9a-f]{32}\. Give its", other.stderr
+    )
     key = town / "key"
-    key.write_text("x")
-    assert "was made with a seed" in run(*words(town, "--release", release, "--key-file", str(key))).stderr
+    key.write_text("0123456789abcdef" * 4)
+    key.chmod(0o600)
+    assert "the key gives measurement" in run(*words(town, "--release", release, "--key-file", str(key))).stderr
     every = figures(*words(town, "--release", release, "--seed", "4"))
     assert [row["level"] for row in every["levels"]] == list(dict.fromkeys(row["level"] for row in every["levels"]))
     assert len(every["levels"]) == len({row["level"] for row in every["groups"]}) > 1
@@ -164,3 +169,32 @@ def test_budgets_of_any_size_give_figures_or_one_line(town, rho):
     seen = run(*words(town, "--rho", rho))
     assert seen.returncode == 0 or "too wide to be summed" in seen.stderr
     assert len(seen.stderr.strip().splitlines()) <= 1
+
+
+@pytest.mark.parametrize("source", ["--seed", "--key-file"])
+def test_noise_is_drawn_again_on_the_spine_that_the_release_was_measured_on(town, source):
+    rows = [f"{c},{c}{t},{c}{t}{g},{c}{t}{g}{b},{age},{c + t + g + b + n}" for c in (1, 2) for t in (1, 2)
+            for g in (1, 2) for b in (1, 2) for n, age in enumerate(("child", "adult"))]  # fmt: skip
+    (town / "town.csv").write_text("\n".join(["county,tract,group,block,age,people", *rows]))
+    levels = CODEBOOK.replace('["county", "block"]', '["county", "tract", "group", "block"]')
+    (town / "town.toml").write_text(levels)
+    places = [
+        f"{c}{t}{g}{b},{'Troy' if b == 1 else 'Rome'}" for c in (1, 2) for t in (1, 2) for g in (1, 2) for b in (1, 2)
+    ]
+    (town / "places.csv").write_text("\n".join(["block,area", *places]))
+    release, more = str(town / "r"), [source, "4" if source == "--seed" else str(town / "key")]
+    data = [str(town / "town.csv"), "--codebook", str(town / "town.toml")]
+    shape = ["--optimise-spine", "--places", str(town / "places.csv")]
+    made = run("protect", *data, "--rho", "1", *shape, *more, "--measurements", "all", "-o", release)
+    assert made.returncode == 0, made.stderr
+    assert (town / "r" / "measurements" / "spine.parquet").exists()
+    saved = run(*words(town, "--release", release, "--json"))
+    again = run(*words(town, "--release", release, *more, "--json"))
+    assert (saved.returncode, again.returncode) == (0, 0), saved.stderr + again.stderr
+    assert json.loads(saved.stdout) == json.loads(again.stdout)
+    assert "units below are those of the optimised spine" in again.stderr
+    (town / "town.csv").write_text(
+        "\n".join(["county,tract,group,block,age,people", *rows[:-2], "2,22,222,2222,child,9", "2,22,222,2222,adult,8"])
+    )
+    changed = run(*words(town, "--release", release, "--seed", "4"))
+    assert (changed.returncode, "gives measurement" in changed.stderr) == (2, True)

@@ -9,10 +9,13 @@ from tallyveil import Areas, Facilities, Histogram, Schema, Spine, Strategy, pro
 from tallyveil.engine.constraints import possible_cells
 from tallyveil.engine.nests import UNLIMITED
 from tallyveil.engine.run_limits import run_limits
+from tallyveil.engine.topdown import topdown
 from tallyveil.errors import EndedAfterNoise, InputError
-from tallyveil.mechanisms.measure import exact_answers
+from tallyveil.mechanisms.measure import exact_answers, measure
 from tallyveil.nouns.counts import Counts
-from tallyveil.privacy import Bound, FacilityBounds, Invariant, StructuralZero
+from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
+from tallyveil.protection.protect import protect_to_folder
+from tallyveil.protection.spending import Spending
 
 HOMES = ["house", "prison", "dorm"]
 SCHEMA = Schema(attributes={"age": ["minor", "adult"], "home": HOMES})
@@ -337,3 +340,27 @@ def test_a_tree_too_large_to_decide_is_run_and_ends_after_noise_where_nothing_ca
     plan = replace(plan_for(people, *constraints), check_constraints=False)
     with pytest.raises(EndedAfterNoise, match=r"the children of county 'A' \(level 'tract'\).*No counts keep all"):
         protect(people, plan, seed=1)
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_a_conflict_at_the_root_is_found_before_noise_and_costs_nothing_however_large_the_tree(monkeypatch, tmp_path):
+    monkeypatch.setattr("tallyveil.engine.feasibility.LARGEST", 1)
+    people = people_of(spine_of({"A": 2}), [[5, 0, 0], [5, 0, 0]])
+    constraints = (
+        Bound(query="age", level="us", least={"minor": 6}),
+        Bound(query="home", level="us", least={"prison": 6}),
+        StructuralZero(cells={"age": ("minor",), "home": ("prison",)}),
+    )
+    plan, ledger = replace(plan_for(people, *constraints), check_constraints=False), tmp_path / "p.jsonl"
+    for attempt in (
+        lambda: protect(people, plan, seed=1),
+        lambda: protect_to_folder(people, plan, tmp_path / "r", ledger=Spending(ledger=ledger)),
+        lambda: topdown(measure(people, plan, RunKey.from_system())),
+    ):
+        ledger.touch()
+        with pytest.raises(InputError, match=r"level 'us': .*all together.*Loosen a constraint") as problem:
+            attempt()
+        assert not isinstance(problem.value, EndedAfterNoise)
+        assert "drawn" not in str(problem.value)
+        assert [path.name for path in tmp_path.iterdir()] == ["p.jsonl"]
+        assert ledger.read_bytes() == b""

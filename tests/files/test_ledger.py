@@ -19,9 +19,8 @@ from tallyveil.errors import BudgetError, InputError
 from tallyveil.files.ledger.lines import START, open_ledger, read_lines
 from tallyveil.files.ledger.programme import Entry, programme_of
 from tallyveil.files.release_folder.signing import read_public_key, read_signing_key, write_key_pair
-from tallyveil.privacy.several_releases import Cost
+from tallyveil.privacy.several_releases import Cost, refuse_contradiction
 from tallyveil.protection.spending import Booking, Spending
-from tallyveil.release.canonical import canonical_bytes
 from tallyveil.release.declare import SEEDED
 
 
@@ -147,7 +146,7 @@ def test_signed_lines_are_checked_with_the_public_key(tmp_path):
 def test_people_add_up_unless_they_are_declared_disjoint_and_unnamed_ones_add_up_with_all(tmp_path):
     path = tmp_path / "p.jsonl"
     put(path, entry("a", "1", "A"), entry("b", "2", "B"), entry("c", "4", "C"), entry("u", "8"))
-    put(path, entry("seeded", "64", "A", stamps=(SEEDED,)))
+    put(path, entry("seeded", "64", "A", stamps=(SEEDED,), seeded=True))
     assert [group.together.account.epsilon for group in state(path).groups()] == [15.0]
     put(path, entry("x"), kind="disjoint", populations=["A", "C"])
     groups = state(path).groups()
@@ -155,6 +154,47 @@ def test_people_add_up_unless_they_are_declared_disjoint_and_unnamed_ones_add_up
     put(path, entry("x"), kind="disjoint", populations=["A", "B", "C"])
     groups = state(path).groups()
     assert [(group.populations, group.epsilon) for group in groups] == [(("C",), 12.0), (("B",), 10.0), (("A",), 9.0)]
+
+
+def test_a_stamp_does_not_make_a_measurement_free_and_a_line_that_states_no_seed_is_counted(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("limit"), kind="limit", epsilon="2", delta="1e-10")
+    put(path, entry("stamped", "1", stamps=(SEEDED,)), entry("trial", "64", stamps=(SEEDED,), seeded=True))
+    earlier = entry("old", "1/2", stamps=(SEEDED,)).to_json()
+    del earlier["seeded"], earlier["content"]
+    with open_ledger(path) as ledger:
+        ledger.append({**earlier, "entry": "release", "reservation": None})
+    assert [(one.cost.name, one.seeded) for one in state(path).entries] == [
+        ("stamped", False), ("trial", True), ("old", False),
+    ]  # fmt: skip
+    assert state(path).groups()[0].epsilon == 1.5
+    with pytest.raises(BudgetError, match=r"would be epsilon 2\.5"):
+        state(path).refuse_beyond_limit(entry("next", "1", stamps=(SEEDED,)))
+    with pytest.raises(BudgetError, match="would be epsilon"):
+        Booking(Spending(ledger=path)).reserve(entry("next", "1", stamps=(SEEDED,)))
+
+
+def test_equal_identifiers_count_once_only_where_the_contents_agree(tmp_path):
+    path, one = tmp_path / "p.jsonl", entry("one", measurement="1")
+
+    def with_content(name: str, **content: str) -> Entry:
+        made = entry(name, measurement="1")
+        return replace(made, cost=replace(made.cost, content=content))
+
+    put(path, with_content("a", asked="x", total="y"), with_content("b", asked="x", age="z"), one)
+    assert [e.cost.content for e in state(path).entries] == [
+        {"asked": "x", "total": "y"},
+        {"asked": "x", "age": "z"},
+        {},
+    ]
+    assert state(path).groups()[0].epsilon == 1.0
+    put(path, with_content("c", asked="x", total="other"))
+    assert state(path).groups()[0].epsilon == 2.0
+    costs = [e.cost for e in state(path).entries]
+    assert [costs[3].contradicts(other) for other in costs] == ["total", None, None, None]
+    refuse_contradiction(costs[1], costs[:1])
+    with pytest.raises(BudgetError, match=r"a and c have the same measurement identifier \(1\) but differ in total: "):
+        refuse_contradiction(costs[3], costs[:3])
 
 
 def test_the_limit_refuses_what_would_exceed_it_and_counts_a_known_measurement_once(tmp_path):
@@ -329,7 +369,7 @@ def test_disjoint_people_with_other_neighbours_need_a_ledger_of_their_own(tmp_pa
         state(path).refuse_beyond_limit(replace(other, cost=replace(other.cost, neighbours="add-or-remove")))
 
 
-def test_an_older_copy_of_the_ledger_restored_during_a_run_loses_no_entry(tmp_path):
+def test_an_older_copy_of_the_ledger_restored_during_a_run_loses_no_entry(tmp_path, monkeypatch):
     path = tmp_path / "p.jsonl"
     put(path, entry("a"))
     before = path.read_bytes()
@@ -338,7 +378,8 @@ def test_an_older_copy_of_the_ledger_restored_during_a_run_loses_no_entry(tmp_pa
     failing.reserve(entry("failing", "1", measurement="2"))
     path.write_bytes(before)
     put(path, entry("b", "1", measurement="3"), kind="running")  # on the line that the reservation had
-    (tmp_path / "certificate.json").write_bytes(canonical_bytes({"declared": {"stamps": []}}))
+    made = entry("run", "1", measurement="1")
+    monkeypatch.setattr("tallyveil.protection.spending.entry_of_folder", lambda _: made)
     running.confirm(tmp_path)
     failing.keep_as_spent()
     assert [(e.cost.name, e.status) for e in state(path).entries] == [

@@ -562,7 +562,8 @@ def test_a_folder_of_another_version_has_its_own_sentences_but_the_figures_of_it
     reseal(folder, older)
     assert failing(folder) == {}
     (words,) = [one.words for one in verify_release(folder) if one.name == "declared"]
-    assert words.endswith("sentences and expected errors are those of 0.1.0")
+    assert words == "what strategy, spine and schema give, sentences and expected errors apart"
+    assert "and the sentences of certificate.json" in unchecked(folder)["spelling"]
     reseal(folder, lambda certificate: certificate["declared"]["guarantee"].update(epsilon=0.01))
     assert "declared guarantee epsilon: 0.01" in failing(folder)["declared"]
 
@@ -573,6 +574,37 @@ def test_other_versions_leave_topdown_unchecked(whole):
     assert "platform Plan9 vax" in unchecked(whole)["post-processing"]
     reseal(whole, lambda certificate: certificate["declared"]["versions"].pop("platform"), render=True)
     assert "post-processing" not in unchecked(whole)  # an early release does not say
+
+
+def test_comments_and_spelling_that_other_versions_wrote_are_said_to_be_unchecked(whole):
+    assert "spelling" not in {finding.name for finding in verify_release(whole)}  # each file is compared then
+    reseal(whole, lambda certificate: certificate["declared"]["versions"].update(numpy="9.9"))
+    names = [name for name in ("codebook.toml", "strategy.toml", "source.toml") if (whole / name).exists()]
+    for name in names:
+        (whole / name).write_text("# Jane Doe lives in block 11\n" + (whole / name).read_text())
+    reseal(whole)
+    assert failing(whole) == {}
+    words = unchecked(whole)["spelling"]
+    assert words.startswith("made with numpy 9.9 (here ")
+    assert f"comments, order and spelling of {', '.join(names)}" in words
+
+
+def test_whether_a_run_was_seeded_is_a_fact_that_agrees_with_its_stamps(folder):
+    def stated(value):
+        def change(certificate):
+            certificate["declared"].pop("seeded", None)
+            certificate["declared"] |= {} if value is None else {"seeded": value}
+
+        reseal(folder, change, render=True)
+        return failing(folder)
+
+    assert [stated(value) for value in (True, False, None)] == [{}, {}, {}]  # a stamp can come from the data
+    assert "declared seeded: 'Jane Doe'" in stated("Jane Doe")["declared"]
+    assert stated(True) == {}
+    book = folder / "codebook.toml"
+    book.write_text(re.sub(r"^stamps = \[.*?\]\n", "", book.read_text(), flags=re.DOTALL | re.MULTILINE))
+    reseal(folder, lambda certificate: certificate["declared"].update(stamps=[]), render=True)
+    assert "'seeded: not for publication' is missing" in failing(folder)["stamps"]
 
 
 def test_figures_of_solving_that_do_not_add_up_are_found(folder):

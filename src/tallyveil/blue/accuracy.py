@@ -19,6 +19,7 @@ from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Measurements
 
@@ -80,6 +81,7 @@ def unmeasured(
         raise SecretError(f"{query}@{level} was requested before anything was measured.")
 
     measured = spine if optimised is None else optimised.spine
+    strategy = calibrated(strategy, spine=spine, schema=schema, optimised=optimised)
     return Measurements(spine=measured, schema=schema, strategy=strategy, ask=refuse, optimised=optimised)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,11 +97,11 @@ def account(
 
 def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -> None:
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
-    from tallyveil.files.ledger.of_release import loss_in
+    from tallyveil.files.ledger.of_release import content_of, loss_in
     from tallyveil.privacy import account_of, sentences
     from tallyveil.privacy.budget import text
     from tallyveil.privacy.guarantee import constraints_in_words, invariants_in_words
-    from tallyveil.privacy.several_releases import compose, cost_of
+    from tallyveil.privacy.several_releases import compose, cost_of, refuse_contradiction
     from tallyveil.privacy.strategy import REPORTING_DELTA
     from tallyveil.privacy.theorems import conversions_of
     from tallyveil.release.about import people_named
@@ -111,6 +112,11 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     losses = {str(folder): loss_in(folder) for folder in folders}
     stated = {str(folder): _stated(folder) for folder in folders}
     costs = [cost_of(name, loss, stated[name]["measurement"]) for name, loss in losses.items()]
+    known = [cost.measurement for cost in costs]
+    shared = [c for c in costs if c.measurement is not None and known.count(c.measurement) > 1]
+    shared = [replace(c, content=content_of(Path(c.name), losses[c.name])) for c in shared]
+    for i, cost in enumerate(shared):
+        refuse_contradiction(cost, shared[:i])
     together = compose(costs, delta=delta)
     how, _, steps = sentences.composed(together)
     counted = [losses[cost.name] for cost in together.counted]

@@ -99,6 +99,7 @@ def add(
     from tallyveil.files.ledger.lines import open_ledger
     from tallyveil.files.ledger.of_release import entry_of_folder
     from tallyveil.files.ledger.programme import programme_of
+    from tallyveil.privacy.several_releases import refuse_contradiction
 
     key = _key(sign)
     entries = [entry_of_folder(folder) for folder in releases]
@@ -109,6 +110,7 @@ def add(
             if known is not None:
                 where = f"on line {known}" if known else "named twice"
                 raise InputError(f"{folder} is already in the ledger, {where}. Nothing was added.")
+            refuse_contradiction(entry.cost, [e.cost for e in state.entries])
             state = state.with_entry(entry)
         state.groups()  # losses that cannot be added are refused before anything is written
         for entry in entries:
@@ -337,8 +339,7 @@ def _as_json(read: Lines, state: Programme, groups: list[Group]) -> dict[str, An
         "head": read.head,
         "torn": read.torn,
         "entries": [
-            {"line": e.line, "status": e.status, "seeded": e.seeded, **e.to_json(), "delta": _number(e.cost.delta)}
-            for e in state.entries
+            {"line": e.line, "status": e.status, **e.to_json(), "delta": _number(e.cost.delta)} for e in state.entries
         ],
         "disjoint": sorted(sorted(pair) for pair in state.disjoint),
         "groups": [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from tallyveil.cli.reading import People
     from tallyveil.nouns.facilities import Facilities
     from tallyveil.nouns.histogram import Histogram
+    from tallyveil.nouns.optimised_spine import OptimisedSpine
     from tallyveil.privacy import Strategy
     from tallyveil.release.measurements import Measurements
+    from tallyveil.release.release import Release
     from tallyveil.risk import Scan
     from tallyveil.risk.scan.saved import ReleaseNoise
 
@@ -86,6 +89,7 @@ def scan(
     from tallyveil.cli.risk_scan_output import conclusion, scan_as_json, show_hierarchy, show_scan, write_scan
     from tallyveil.files.atomic import refuse_unwritable
     from tallyveil.risk import Attack
+    from tallyveil.risk.scan.saved import ReleaseNoise
 
     if output is not None:
         refuse_unwritable(output)
@@ -94,19 +98,23 @@ def scan(
         raise InputError(f"--most must be 0 or more. Got {most} instead.")
     if detail_only and query:
         raise InputError("--detail-only and --query are both given. Give one.")
-    saved: Measurements | None = None
+    made: Release | None = None
     if release is not None:
         if any(option is not None for option in (strategy, epsilon, rho, invariant, facilities)):
             raise InputError(
                 "a release has its strategy and facilities. Leave --strategy, its budget and the like out."
             )
-        people, plan, public, saved = _released(truth, release, codebook, file_format, units, key=key_file, seed=seed)
+        people, plan, made = _released(truth, release, codebook, file_format, units)
+        public = made.facilities
     else:
         if strategy is None and epsilon is None and rho is None:
             raise InputError("a scan needs the noise: --rho R, --epsilon E, a --strategy, or a --release.")
         read = read_people(truth, codebook, file_format, units=units)
         people, plan, public = _planned(read, strategy, epsilon, rho, invariant, facilities)
-    noise = _noise(release, saved, _drawn_again(people, plan, key_file, seed), level)
+    redrawn = _drawn_again(people, plan, made, key_file, seed)
+    noise = _noise(release, made, level) if redrawn is None else ReleaseNoise(measurements=redrawn, levels=level)
+    if made is not None and made.optimised is not None:
+        people, public = _as_measured(people, plan, public, made.optimised)
     queries = ["detailed"] if detail_only else query
     found = _scan(
         people,
@@ -142,23 +150,32 @@ def _released(
     codebook: Path | None,
     file_format: str | None,
     units: Path | None,
-    *,
-    key: Path | None,
-    seed: int | None,
-) -> tuple[Histogram, Strategy, Facilities | None, Measurements | None]:
-    """The counts, and the strategy, facilities and saved measurements of the release."""
+) -> tuple[Histogram, Strategy, Release]:
+    """The counts, the strategy and the release."""
     from tallyveil.cli.reading import read_truth_and_releases
-    from tallyveil.privacy.sentences import SEEDED
 
     given = read_truth_and_releases(truth, [release], codebook, units=units, file_format=file_format)
     folder = next(iter(given.releases.values()), None)  # None for a baseline
     if folder is None or folder.strategy is None:
         raise InputError(f"{release}: the strategy is missing. Give the folder of a release, or --strategy instead.")
-    seeded = SEEDED in folder.histogram.stamps
-    if (seeded and key is not None) or (not seeded and seed is not None):
-        made, option = ("a seed", "--seed N") if seeded else ("a key", "--key-file K")
-        raise InputError(f"{release} was made with {made}. Give that, {option}, or neither.")
-    return given.truth, folder.strategy, folder.facilities, folder.measurements
+    return given.truth, folder.strategy, folder
+
+
+def _as_measured(
+    people: Histogram, plan: Strategy, facilities: Facilities | None, optimised: OptimisedSpine
+) -> tuple[Histogram, Facilities | None]:
+    """The counts and facilities on the spine that was measured; refused if exact counts are of other units."""
+    from tallyveil.privacy import FacilityBounds, Invariant
+
+    for one in plan.constraints:
+        if isinstance(one, Invariant | FacilityBounds) and not optimised.keeps(one.level):
+            raise InputError(
+                f"the release was measured on an optimised spine, which rebuilds every {one.level}, so a scan cannot "
+                f"use this constraint: {one.words()}. Use risk simulate."
+            )
+    typer.echo("tallyveil: the units below are those of the optimised spine that was measured", err=True)
+    moved = facilities and replace(facilities, spine=optimised.spine, leaves=facilities.leaves.taken(optimised.leaf))
+    return optimised.moved(people), moved
 
 
 def _planned(
@@ -177,34 +194,37 @@ def _planned(
     return people, plan, find_facilities(facilities, plan, people, own=read.facilities)
 
 
-def _drawn_again(people: Histogram, plan: Strategy, key_file: Path | None, seed: int | None) -> Measurements | None:
-    """The measurements that a key or a seed draws."""
+def _drawn_again(
+    people: Histogram, plan: Strategy, made: Release | None, key_file: Path | None, seed: int | None
+) -> Measurements | None:
+    """The measurements that a key or a seed draws, which are those of the release if there is one."""
     from tallyveil.mechanisms.measure import measure
     from tallyveil.privacy import RunKey
 
     if key_file is not None and seed is not None:
         raise InputError("--seed and --key-file are both given. Give one.")
-    if seed is not None:
-        return measure(people, plan, RunKey.from_seed(seed))
-    if key_file is None:
-        return None
-    if not key_file.exists():
+    if key_file is not None and not key_file.exists():
         raise InputError(f"{key_file}: no such file. Give the key that the release was made with.")
-    return measure(people, plan, RunKey.from_file(key_file))
+    if seed is None and key_file is None:
+        return None
+    key = RunKey.from_file(key_file) if key_file is not None else RunKey.from_seed(seed or 0)
+    drawn = measure(people, plan, key, optimised=None if made is None else made.optimised)
+    stated = made.certificate.measurement if made is not None and made.certificate is not None else None
+    if made is not None and stated != drawn.identifier:
+        raise InputError(
+            f"the {'seed' if key_file is None else 'key'} gives measurement {drawn.identifier} of these counts, and "
+            f"the release states {stated or 'none'}. Give its key or seed, and the counts that it was made from."
+        )
+    return drawn
 
 
-def _noise(
-    release: Path | None, saved: Measurements | None, redrawn: Measurements | None, levels: list[str] | None
-) -> ReleaseNoise:
-    """The noise to scan with. A line on stderr says what is not known of a release's noise."""
+def _noise(release: Path | None, made: Release | None, levels: list[str] | None) -> ReleaseNoise:
+    """The saved noise to scan with. A line on stderr says what is not known of a release's noise."""
     from tallyveil.risk.scan.saved import ReleaseNoise
 
-    if release is None:
-        return ReleaseNoise(measurements=redrawn, levels=levels)
-    try:
-        noise = ReleaseNoise.choose(saved, redrawn, levels)
-    except InputError as problem:
-        raise InputError(f"{release}: {problem}") from None
+    if made is None:
+        return ReleaseNoise(measurements=None, levels=levels)
+    noise = ReleaseNoise.of(made.measurements, levels)
     if noise.note:
         typer.echo(f"tallyveil: {release}: {noise.note}", err=True)
     return noise

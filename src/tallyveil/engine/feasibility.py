@@ -4,7 +4,7 @@ First each unit is checked on its own, from the leaves up, with the bounds carri
 have a least above its most. Where that is not conclusive (``RunLimits.sums_decide``), an integer program looks for one
 set of counts on the whole tree that satisfies everything. The program has few variables: cells that no constraint
 distinguishes are merged, and levels below the lowest constrained one are left out. A tree too large for the program is
-not decided; a conflict, if there is one, then shows up during the run.
+not decided: then only its root is checked, and a conflict further down, if there is one, shows up during the run.
 
 The data are not used. Data that satisfy all constraints prove that the constraints can hold, so a run that checks the
 data needs no program.
@@ -17,9 +17,10 @@ from itertools import combinations
 
 import numpy as np
 
-from tallyveil.engine.conflict import listed
+from tallyveil.engine.conflict import first_conflict, listed
 from tallyveil.engine.constraints import LevelLimits
 from tallyveil.engine.integer_program import bound_rows, whole_solution
+from tallyveil.engine.nests import root_nest
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.errors import InputError
 from tallyveil.nouns.spine import Spine
@@ -40,6 +41,7 @@ def check_feasible(limits: RunLimits, *, exactly: bool = True) -> None:
             _refuse_empty_ranges(bounds, level, limits)
     if exactly and not limits.sums_decide:
         _refuse_by_program(limits)
+        _refuse_at_root(limits)
 
 
 def _refuse_empty_ranges(bounds: LevelLimits, level: str, limits: RunLimits) -> None:
@@ -69,6 +71,14 @@ def _refuse_by_program(limits: RunLimits) -> None:
         f"the constraints cannot hold: no counts of {limits.unit(limits.measured.levels[depth], unit)} and the units "
         f"in it keep {listed(list(words))}. Loosen one of them."
     )
+
+
+def _refuse_at_root(limits: RunLimits) -> None:
+    """Refuse bounds on the root that no counts keep together, where the tree is too large for the program."""
+    level, nests = limits.measured.levels[0], root_nest(limits.possible)
+    conflict = first_conflict(nests, [limit.of_children(nests.child) for limit in limits.carried[level]])
+    if conflict is not None:
+        raise InputError(f"level {level!r}: {conflict.words}. Loosen a constraint.")
 
 
 def _smallest_part(limits: RunLimits, own: Own) -> tuple[int, int]:

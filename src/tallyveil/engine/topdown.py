@@ -11,16 +11,14 @@ its children's constraints; such a parent is changed as little as possible (``re
 from __future__ import annotations
 
 from tallyveil._workers import Run
-from tallyveil.engine.conflict import first_conflict
 from tallyveil.engine.constraints import check_counts
 from tallyveil.engine.feasibility import check_feasible
 from tallyveil.engine.level import Progress, solve_level, solve_root
-from tallyveil.engine.nests import root_nest
 from tallyveil.engine.pieces import KeptPieces
 from tallyveil.engine.run_limits import RunLimits, run_limits
 from tallyveil.engine.set_aside import SetAside
 from tallyveil.engine.tree_answers import answers_of
-from tallyveil.errors import EndedAfterNoise, InputError, LostCluster, TallyveilError
+from tallyveil.errors import EndedAfterNoise, LostCluster, TallyveilError
 from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.release.measurements import Measurements
@@ -71,7 +69,6 @@ def topdown(
     spine, schema = measurements.spine, measurements.schema
     limits = limits or _feasible_limits(measurements, facilities)
     report = progress or (lambda *_: None)
-    _check_root(measurements, limits)
     answers = answers_of(measurements, facilities)
     try:
         counts, how = solve_root(answers, limits, kept)
@@ -102,11 +99,3 @@ def _feasible_limits(measurements: Measurements, facilities: Facilities | None) 
     )
     check_feasible(limits)
     return limits
-
-
-def _check_root(measurements: Measurements, limits: RunLimits) -> None:
-    """Refuse bounds on the root that no counts keep, before the root is measured."""
-    level, nests = measurements.spine.levels[0], root_nest(limits.possible)
-    conflict = first_conflict(nests, [limit.of_children(nests.child) for limit in limits.carried[level]])
-    if conflict is not None:
-        raise InputError(f"level {level!r}: {conflict.words}. Loosen a constraint.")

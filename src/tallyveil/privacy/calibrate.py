@@ -40,7 +40,7 @@ def calibrated(
     """
     if strategy.epsilon is None:
         return strategy
-    loss = Loss(strategy=strategy, spine=spine, schema=schema, optimised=optimised)
+    loss = Loss(strategy=replace(strategy, calibrated=True), spine=spine, schema=schema, optimised=optimised)
     if not strategy.calibrated:
         return replace(strategy, budget=largest_rho(loss, strategy.epsilon, strategy.delta), calibrated=True)
     needed = pld_delta(loss, strategy.epsilon)

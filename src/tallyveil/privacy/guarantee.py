@@ -193,8 +193,8 @@ class Guarantee:
         The sizes of the published levels, coarse to fine; the queries that are exact, each with a published level.
     invariants, constraints, unchecked
         What neighbours agree on and what they satisfy, in words; how many rules bind the release alone.
-    filter, stamps
-        Which rows were counted, and what the release is stamped with.
+    filter, stamps, seeded
+        Which rows were counted, what the release is stamped with, and whether its own noise comes from a seed.
     """
 
     account: Account
@@ -209,6 +209,7 @@ class Guarantee:
     unchecked: int = 0
     filter: Filter | None
     stamps: Sequence[str]
+    seeded: bool
 
     @property
     def whole(self) -> float:
@@ -227,11 +228,6 @@ class Guarantee:
             return self.certain
         rho, delta = self.account.rho, self.account.delta
         return 2 * self.account.epsilon if rho is None or delta is None else _certain(2 * Fraction(rho), delta)
-
-    @property
-    def seeded(self) -> bool:
-        """Whether whoever knows a seed can remove the noise."""
-        return any(stamp.startswith("seeded") for stamp in self.stamps)
 
     @property
     def hides_membership(self) -> bool:
@@ -275,6 +271,7 @@ class Guarantee:
             unchecked=len(rules) - len(held),
             filter=None if kept is None else Filter(where={}, public=kept["public"]),
             stamps=declared["stamps"],
+            seeded=declared.get("seeded", any(stamp.startswith("seeded") for stamp in declared["stamps"])),
         )
 
 
@@ -286,6 +283,7 @@ def guarantee_of(
     optimised: OptimisedSpine | None = None,
     filter: Filter | None = None,  # noqa: A002 (the noun's name)
     stamps: Sequence[str] = (),
+    seeded: bool = False,
 ) -> Guarantee:
     """Return what a run will promise, from public inputs alone."""
     held = constraints_in_words(strategy, schema)
@@ -302,6 +300,7 @@ def guarantee_of(
         unchecked=len(listed - set(held)),
         filter=filter,
         stamps=stamps,
+        seeded=seeded,
     )
 
 

@@ -412,13 +412,17 @@ def exact_paragraphs(g: Guarantee, *, more: bool = True) -> list[str]:
     return said
 
 
-def stamp_in_words(stamp: str) -> str:
-    """A stamp as readers understand it.
+def stamp(g: Guarantee, text: str) -> str:
+    """A stamp; that of a seed is explained where the noise of this run does not come from it."""
+    of_data = " (this stamp is of the data that were read; the noise of this run does not come from a seed)"
+    return f"{text}{of_data}" if text == SEEDED and not g.seeded else text
 
-    >>> stamp_in_words("units from data: not covered by the guarantee")
-    'The list of places was made from the data and is not protected.'
-    """
-    return next((words for start, (words, _) in _STAMPS.items() if stamp.startswith(start)), stamp)
+
+def stamp_in_words(g: Guarantee, text: str) -> str:
+    """A stamp as readers understand it."""
+    if text == SEEDED and not g.seeded:
+        return stamp(g, text)
+    return next((words for start, (words, _) in _STAMPS.items() if text.startswith(start)), text)
 
 
 def uncovered(stamp: str) -> str:

@@ -8,11 +8,12 @@ are added to the epsilon of the sum of rho (Theorem 3). Releases made from one m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, final
 
+from tallyveil._frozen import Frozen
 from tallyveil.errors import BudgetError
 from tallyveil.privacy.budget import Number, exact_delta, rounded_up
 from tallyveil.privacy.conversions import epsilon_from_rho
@@ -41,6 +42,8 @@ class Cost:
         The identifier of the measurement, if it is known.
     pairs
         The noise of the counts that differ, for each pair of neighbours that matters; None if it is unknown.
+    content
+        Digests of what the releases of one measurement have in common, by what they are of; none if it is unknown.
     """
 
     name: str
@@ -50,10 +53,17 @@ class Cost:
     delta: Fraction | None = None
     measurement: str | None = None
     pairs: tuple[Counts, ...] | None = None
+    content: Mapping[str, str] = field(default_factory=Frozen)
+
+    def contradicts(self, other: Cost) -> str | None:
+        """What shows that two releases with one identifier are not of one measurement; None if nothing does."""
+        if self.measurement is None or self.measurement != other.measurement:
+            return None
+        return next((of for of, digest in self.content.items() if other.content.get(of, digest) != digest), None)
 
     def same_measurement(self, other: Cost) -> bool:
-        """Whether both are one measurement: the identifiers are equal, and so are the guarantees."""
-        if self.measurement is None or self.measurement != other.measurement:
+        """Whether both are one measurement: identifiers and guarantees are equal, and the contents agree."""
+        if self.measurement is None or self.measurement != other.measurement or self.contradicts(other):
             return False
         mine, theirs = ((c.accountant, c.loss, c.neighbours, c.pairs) for c in (self, other))
         return mine == theirs
@@ -106,6 +116,16 @@ def counted_once(costs: Iterable[Cost]) -> tuple[Cost, ...]:
         if not any(cost.same_measurement(other) for other in counted):
             counted.append(cost)
     return tuple(counted)
+
+
+def refuse_contradiction(cost: Cost, known: Iterable[Cost]) -> None:
+    """Refuse a release that shares its identifier with another although they cannot be of one measurement."""
+    for other in known:
+        if (what := cost.contradicts(other)) is not None:
+            raise BudgetError(
+                f"{other.name} and {cost.name} have the same measurement identifier ({cost.measurement}) but differ in "
+                f"{what.partition(',')[0]}: the certificate of one was changed. Ask for the original, or leave it out."
+            )
 
 
 def compose(costs: Sequence[Cost], *, delta: Number | None = None) -> Together:

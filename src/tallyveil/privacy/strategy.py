@@ -52,7 +52,12 @@ class Spend:
     level: str
     query: str
     share: Fraction
-    noise: Geometric | DiscreteGaussian
+    strategy: Strategy = field(repr=False, compare=False)
+
+    @property
+    def noise(self) -> Geometric | DiscreteGaussian:
+        """The noise that follows from the share and the budget."""
+        return self.strategy.noise(self.level, self.query)
 
 
 @final
@@ -322,6 +327,11 @@ class Strategy:
 
     def _noise(self, level: str, query: str, level_share: Fraction | None) -> Geometric | DiscreteGaussian:
         measured = self.written(level, query)
+        if self.epsilon is not None and not self.calibrated:
+            raise StrategyError(
+                'accounting = "pld": the noise depends on the spine that is measured. Calibrate the strategy first: '
+                "tallyveil.privacy.calibrate.calibrated(strategy, spine=..., schema=...)."
+            )
         share = (self.levels[level] if level_share is None else level_share) * self.queries[level][measured]
         changes = 2 if self.neighbours == "replace-one" else 1  # counts of one query that change, by 1 each
         if self.mechanism == "geometric":
@@ -332,7 +342,7 @@ class Strategy:
         """Yield all measurements, level by level."""
         for level, queries in self.queries.items():
             for query in queries:
-                yield Spend(level=level, query=query, share=self.share(level, query), noise=self.noise(level, query))
+                yield Spend(level=level, query=query, share=self.share(level, query), strategy=self)
 
     def exact_pairs(self, exact: Exactness) -> tuple[tuple[str, str], ...]:
         """Return the queries, each with a level, that invariants make exact, whether they are measured or not."""

@@ -187,7 +187,7 @@ def protect_to_folder(
     pairs = measured_pairs(strategy, measurements)
     if estimates:
         check_estimable(run)
-    refuse_full_disk(folder, run.people, strategy, pairs, optimised=optimised)
+    refuse_full_disk(folder, run.people, run.strategy, pairs, optimised=optimised)
     limits = run.limits()
     refuse_little_memory(run.people, run.strategy, threads=threads)
     with kept_work(folder, run.seal(), limits.measured, resume=resume, say=say) as work, booking(ledger) as budget:
@@ -246,6 +246,7 @@ class _ProtectionRun:
             self.people.schema,
             facilities=self.facilities is not None or shaped,
             stamps=stamps_of_run(self.people, self.strategy, seeded=self.key.seeded),
+            seeded=self.key.seeded,
             optimised=self.optimised,
             filter=self.people.filter,
             about=(self.about or About()).dated(),

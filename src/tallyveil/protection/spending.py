@@ -12,11 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tallyveil.errors import BudgetError, EndedAfterNoise, InputError
 from tallyveil.files.ledger.lines import OpenLedger, open_ledger
+from tallyveil.files.ledger.of_release import entry_of_folder
 from tallyveil.files.ledger.programme import Entry, Programme, programme_of
-from tallyveil.files.release_folder.certificate_file import read_certificate, stamps_of
 from tallyveil.files.release_folder.signing import read_signing_key
 from tallyveil.privacy import sentences
-from tallyveil.release.canonical import certificate_digest
 
 
 @final
@@ -61,10 +60,9 @@ class Booking:
         """Enter the release, which is complete in its folder, in place of the reservation."""
         if self._given is None or self._entry is None:
             return
-        certificate = read_certificate(folder)
-        entry = replace(self._entry, certificate=certificate_digest(certificate), stamps=stamps_of(certificate))
         line, self._line = self._line, None
         try:
+            entry = entry_of_folder(folder)
             with open_ledger(self._given.ledger) as ledger:
                 content = {**entry.to_json(), "entry": "release", "reservation": _still_running(ledger, entry, line)}
                 ledger.append(content, self._given.key)

@@ -43,6 +43,7 @@ from tallyveil.files.release_folder.strict import (
     check_codebook,
     check_names,
     check_strategy,
+    leave_spelling_unchecked,
     other_versions,
     read_codebook_strictly,
     read_facilities_strictly,
@@ -114,6 +115,8 @@ def _findings(folder: Sealed, key: Ed25519PublicKey | None) -> list[Finding]:
     if findings.check("strategy", lambda: check_strategy(folder, strategy, people, strictly=strictly)) is None:
         return findings.found
     findings.check("codebook", lambda: (check_codebook(folder, book, people, strictly=strictly), None))
+    if other is not None:
+        findings.check("spelling", lambda: leave_spelling_unchecked(folder, other))
     source = findings.check("source", lambda: read_source_strictly(folder, people, strictly=strictly))
     release = ReadRelease(
         folder=folder,

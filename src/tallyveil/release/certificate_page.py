@@ -145,7 +145,6 @@ def page_template(name: str, package: str = "tallyveil.release") -> Template:
         "percent": percent,
         "small": small,
         "persons": persons,
-        "stamp_in_words": sentences.stamp_in_words,
     }
     environment.globals |= {"nine_in_ten": NINE_IN_TEN}
     return environment.get_template(name)

@@ -182,6 +182,8 @@ class DeclaredSchema:
 class Declared:
     """What follows from public inputs. ``spine`` has the number of units of each level.
 
+    ``seeded`` says whether the noise of this run comes from a seed. It is None in certificates that do not state it,
+    which have only their stamps; a stamp can also come from the data.
     The first six fields are the words of the one who made the release (:class:`tallyveil.release.about.About`).
     """
 
@@ -193,6 +195,7 @@ class Declared:
     date: str | None = None
     strategy: str
     stamps: tuple[str, ...]
+    seeded: bool | None = None
     guarantee: DeclaredGuarantee
     budget: Budget
     expected_error: tuple[ExpectedError, ...]
@@ -209,8 +212,9 @@ class Declared:
     def to_json(self) -> dict[str, Any]:
         """The declared part under its JSON keys."""
         table: dict[str, Any] = json_ready(asdict(self))
-        if self.measured_on is None:
-            del table["measured_on"]
+        for name in ("measured_on", "seeded"):
+            if table[name] is None:
+                del table[name]
         other = "rho" if self.budget.unit == "epsilon" else "epsilon"
         for row in (*table["budget"]["levels"], *table["budget"]["queries"]):
             del row[other]

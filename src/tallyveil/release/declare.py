@@ -67,6 +67,7 @@ def declared_of(
     *,
     facilities: bool,
     stamps: Sequence[str],
+    seeded: bool | None = None,
     optimised: OptimisedSpine | None = None,
     filter: Filter | None = None,  # noqa: A002 (the noun's name)
     about: About | None = None,
@@ -74,17 +75,21 @@ def declared_of(
     """The declared part of a certificate.
 
     ``facilities`` says whether public counts of facilities were used, for bounds or to shape a spine. ``stamps`` are
-    the stamps of the release. ``optimised`` is the spine that was measured, if it is not the published one, and
-    ``filter`` says which rows were counted, if not all. ``about`` has the words of the one who makes the release.
+    the stamps of the release, and ``seeded`` says whether its noise comes from a seed (None: not stated).
+    ``optimised`` is the spine that was measured, if it is not the published one, and ``filter`` says which rows were
+    counted, if not all. ``about`` has the words of the one who makes the release.
     """
     strategy.check(spine, schema)
     measured = spine if optimised is None else optimised.spine
     stamps = tuple(dict.fromkeys(stamps))
-    promised = guarantee_of(strategy, spine, schema, optimised=optimised, filter=filter, stamps=stamps)
+    promised = guarantee_of(
+        strategy, spine, schema, optimised=optimised, filter=filter, stamps=stamps, seeded=bool(seeded)
+    )
     return Declared(
         **asdict(about or About()),
         strategy=strategy.name or "unnamed",
         stamps=stamps,
+        seeded=seeded,
         guarantee=_guarantee(promised),
         budget=_budget(strategy, promised.exact),
         expected_error=expected_errors(strategy, spine, schema, optimised=optimised),

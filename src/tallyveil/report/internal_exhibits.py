@@ -266,7 +266,7 @@ def _scan(truth: Histogram, release: Release) -> tuple[Scan, str]:
         return scan(truth, release.strategy, facilities=release.facilities, most=MOST_EXPOSED), note
     if release.measurements is not None:
         check_counts_match(truth, release.measurements)
-    noise = ReleaseNoise.choose(release.measurements, None, None)
+    noise = ReleaseNoise.of(release.measurements, None)
     try:
         return scan(
             truth,

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+
+import pyarrow.parquet
 
 from tallyveil.errors import FolderError
 from tallyveil.files.ledger.programme import Entry
 from tallyveil.files.release_folder.certificate_file import certificate_in, read_certificate
-from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, SPINE, STRATEGY
+from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, FACILITIES, RELEASE, SPINE, STRATEGY
+from tallyveil.files.release_folder.manifest import sha256_of
+from tallyveil.files.release_folder.measurement_files import digest_of_values
 from tallyveil.files.release_folder.read_folder import read_optimised, read_spine
 from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.privacy.budget import rounded_up
@@ -34,6 +40,28 @@ def loss_in(folder: Path) -> Loss:
     return Loss(strategy=strategy, spine=spine, schema=schema, optimised=read_optimised(folder, spine))
 
 
+def content_of(folder: Path, loss: Loss) -> dict[str, str]:
+    """Digests of what equal identifiers promise to be equal: what is measured, the noisy answers, and the release.
+
+    The release is compared only with one that the same versions computed with the same post-processing. Exact answers
+    are left out, so that nothing is a function of the people alone.
+    """
+    if loss.spine is None or loss.schema is None:
+        return {}
+    plan, facilities, kept = loss.strategy, folder / FACILITIES, read_codebook(folder / CODEBOOK).filter
+    asked: list[object] = [*loss.spine.canonical_bytes(), loss.schema.canonical()]
+    asked += [*loss.measured.canonical_bytes(), *plan.canonical_bytes(), kept and sorted(kept.where.items())]
+    made: list[object] = [plan.rounding, plan.passes, plan.estimator, plan.information_level, plan.constraints]
+    made += [loss.schema.possible.tobytes(), sha256_of(facilities) if facilities.is_file() else None]
+    made += [certificate_in(folder).declared.versions, pyarrow.parquet.read_metadata(folder / RELEASE).created_by]
+    answers = (folder / "measurements").glob("*/*.parquet")  # exact ones are a folder deeper
+    return {
+        "what is measured": sha256(repr(asked).encode()).hexdigest(),
+        f"{RELEASE}, {sha256(repr(made).encode()).hexdigest()}": sha256_of(folder / RELEASE),
+        **{path.relative_to(folder).as_posix(): digest_of_values(path) for path in sorted(answers)},
+    }
+
+
 def entry_of_folder(folder: Path) -> Entry:
     """What a ledger records about a release; a certificate that states another loss is refused."""
     loss = loss_in(folder)
@@ -48,7 +76,8 @@ def entry_of_folder(folder: Path) -> Entry:
             f"{folder}: the certificate states {stated:g}, but the strategy costs {float(entry.cost.loss):g}. "
             f"See: tallyveil verify {folder}"
         )
-    return Entry(**{**vars(entry), "certificate": certificate_digest(read_certificate(folder))})
+    cost = replace(entry.cost, content=content_of(folder, loss))
+    return replace(entry, cost=cost, certificate=certificate_digest(read_certificate(folder)))
 
 
 def entry_of(name: str, loss: Loss, certificate: Certificate) -> Entry:
@@ -62,6 +91,7 @@ def entry_of(name: str, loss: Loss, certificate: Certificate) -> Entry:
         reference=declared.reference,
         certificate=certificate_digest(certificate.to_json()),
         stamps=declared.stamps,
+        seeded=declared.seeded is True,
         invariants=tuple(invariants_in_words(loss.strategy, loss.schema)),
         constraints=tuple(constraints_in_words(loss.strategy, loss.schema)),
     )

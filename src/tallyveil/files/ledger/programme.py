@@ -12,6 +12,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any, Literal, final
 
+from tallyveil._frozen import Frozen
 from tallyveil.errors import BudgetError, InputError
 from tallyveil.files.ledger.lines import Line, Lines
 from tallyveil.privacy import sentences
@@ -35,7 +36,11 @@ STATUS_IN_WORDS: Mapping[Status, str] = {
 @final
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A measurement in a ledger: its cost, and what is published of it."""
+    """A measurement in a ledger: its cost, and what is published of it.
+
+    ``seeded`` says that the noise came from a seed: it is for research only, and not counted. Stamps do not decide it,
+    since a stamp can come from the data. Lines that do not state it are counted.
+    """
 
     line: int
     status: Status
@@ -44,13 +49,9 @@ class Entry:
     reference: str | None = None
     certificate: str | None = None
     stamps: tuple[str, ...] = ()
+    seeded: bool = False
     invariants: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
-
-    @property
-    def seeded(self) -> bool:
-        """Whether it is for research only, and so not part of what was published."""
-        return sentences.SEEDED in self.stamps
 
     def to_json(self) -> dict[str, Any]:
         """What a line of the ledger records about it."""
@@ -62,11 +63,13 @@ class Entry:
             "neighbours": cost.neighbours,
             "delta": None if cost.delta is None else text(cost.delta),
             "measurement": cost.measurement,
+            "content": dict(cost.content),
             "noise": None if cost.pairs is None else [{str(p): n for p, n in pair} for pair in cost.pairs],
             "population": self.population,
             "reference": self.reference,
             "certificate": self.certificate,
             "stamps": list(self.stamps),
+            "seeded": self.seeded,
             "invariants": list(self.invariants),
             "constraints": list(self.constraints),
         }
@@ -246,11 +249,13 @@ def _entry(content: Mapping[str, Any], line: int, status: Status) -> Entry:
             delta=None if content["delta"] is None else exact_delta(content["delta"]),
             measurement=content["measurement"],
             pairs=pairs,
+            content=Frozen({str(of): str(digest) for of, digest in content.get("content", {}).items()}),
         ),
         population=content["population"],
         reference=content["reference"],
         certificate=content["certificate"],
         stamps=tuple(content["stamps"]),
+        seeded=content.get("seeded") is True,
         invariants=tuple(content["invariants"]),
         constraints=tuple(content["constraints"]),
     )

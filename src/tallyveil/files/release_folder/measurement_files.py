@@ -12,6 +12,8 @@ import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,15 @@ def read_exact(path: Path, schema: Schema, spine: Spine, *, query: str, level: s
         _check_rows(path, file, expected)
         value = _values(path, lambda: file.read(columns=["value"]))
     return Counts.from_dense(value.reshape(spine.size(level), rows))
+
+
+def digest_of_values(path: Path) -> str:
+    """The SHA-256 of the noisy answers in a file, whatever wrote it."""
+    digest = sha256()
+    with _open(path) as file:
+        for number in range(file.num_row_groups):
+            digest.update(_values(path, partial(file.read_row_group, number, columns=["value"])).tobytes())
+    return digest.hexdigest()
 
 
 def empty_measurements(people: Histogram, strategy: Strategy, optimised: OptimisedSpine | None) -> Measurements:

@@ -221,6 +221,15 @@ def read_measured_spine_strictly(
     return f"optimised: {sizes}", optimised
 
 
+def leave_spelling_unchecked(folder: Sealed, other: str) -> tuple[str, None]:
+    """Say that comments and spelling were not compared, because ``other`` versions wrote them."""
+    names = [name for name in (CODEBOOK, STRATEGY, SOURCE) if name in folder.files]
+    raise UncheckedError(
+        f"{other}: comments, order and spelling of {', '.join(names)}, and the sentences of {CERTIFICATE}, are compared "
+        f"on the same only"
+    )
+
+
 def _same_text(name: str, stated: str, right: str) -> None:
     if stated != right:
         lines = zip([*stated.splitlines(), ""], [*right.splitlines(), ""], strict=False)

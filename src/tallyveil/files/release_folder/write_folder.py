@@ -47,7 +47,6 @@ from tallyveil.files.tables.side import facilities_table
 from tallyveil.files.tables.write import codebook_for, units_table, write_table, write_text
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.tables import counts_table
-from tallyveil.privacy.sentences import SEEDED
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.privacy.strategy_toml import strategy_to_toml
 from tallyveil.release.certificate import Certificate
@@ -155,8 +154,7 @@ def _stamped(release: Release, kept: Measurements | None) -> Certificate:
         *release.histogram.stamps,
         *(kept.stamps if kept is not None else ()),
     ]
-    seeded_first = sorted(dict.fromkeys(stamps), key=lambda stamp: stamp != SEEDED)
-    return replace(certificate, declared=replace(certificate.declared, stamps=tuple(seeded_first)))
+    return replace(certificate, declared=replace(certificate.declared, stamps=tuple(dict.fromkeys(stamps))))
 
 
 def _write_counts(histogram: Histogram, strategy: Strategy, place: Path, size: int = 1 << 20) -> None:

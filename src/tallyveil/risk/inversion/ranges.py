@@ -28,6 +28,7 @@ from scipy.sparse import block_array, csr_array, eye_array
 from tallyveil._arrays import Floats
 from tallyveil.errors import InputError
 from tallyveil.nouns.histogram import Histogram
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import Invariant, StructuralZero
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.risk.inversion.nests import Nest, nests, possible_cells
@@ -62,6 +63,7 @@ def measurement_ranges(release: Histogram, strategy: Strategy) -> pd.DataFrame:
 ['block', '1', 'adult', 'hidden', 'hidden']]
     """
     strategy.check(release.spine, release.schema)
+    strategy = calibrated(strategy, spine=release.spine, schema=release.schema)
     _check_kind(strategy)
     possible = possible_cells(release.schema, strategy)
     rows: list[dict[str, object]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -28,22 +28,12 @@ class ReleaseNoise:
     note: str = ""
 
     @classmethod
-    def choose(
-        cls, saved: Measurements | None, redrawn: Measurements | None, levels: Sequence[str] | None
-    ) -> ReleaseNoise:
-        """Noise drawn again from the key or seed if it is given, otherwise what was saved.
-
-        ``levels`` are the levels asked for. None stands for all, or for those of which something was saved.
-        """
+    def of(cls, saved: Measurements | None, levels: Sequence[str] | None) -> ReleaseNoise:
+        """The noise that was saved. ``levels`` are those asked for; None stands for all of which something was."""
         queries = {} if saved is None else saved_by_level(saved)
         if saved is None or not any(queries.values()):
-            unchecked = "it cannot be checked that the key or seed is that of the release"
-            expected = "figures are averages over the noise of its strategy"
-            note = f"no measurements were saved, so {expected if redrawn is None else unchecked}"
-            return cls(measurements=redrawn, levels=levels, note=note)
-        if redrawn is not None:
-            check_same_noise(saved, redrawn, queries)
-            return cls(measurements=redrawn, levels=levels)
+            note = "no measurements were saved, so figures are averages over the noise of its strategy"
+            return cls(measurements=None, levels=levels, note=note)
         wanted = [level for level in levels or queries if level in queries]
         note = ""
         if any(len(queries[level]) < len(saved.strategy.queries[level]) for level in wanted):
@@ -76,17 +66,6 @@ def levels_to_scan(strategy: Strategy, levels: Sequence[str] | None, queries: Se
         if not where:
             strategy.written(list(strategy.levels)[-1], query)  # raises an error that lists what is measured
     return [level for level in strategy.levels if any(level in where for where in measured.values())]
-
-
-def check_same_noise(saved: Measurements, redrawn: Measurements, queries: Mapping[str, Sequence[str]]) -> None:
-    """Refuse noise drawn again that differs from what was saved, in the finest query of which something was saved."""
-    level, query = [(level, query) for level, some in queries.items() for query in some][-1]
-    cells = np.flatnonzero(redrawn.shares[level].spans)[:1000] * redrawn.schema.query(query).size
-    if not np.array_equal(saved.ask(level, query, cells), redrawn.ask(level, query, cells)):
-        raise InputError(
-            "this draws other noise than was saved. Give the key or seed of the release, and the counts that it was "
-            "made from."
-        )
 
 
 def check_counts_match(truth: Histogram, measurements: Measurements) -> None:

@@ -20,6 +20,7 @@ from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import Schema
 from tallyveil.privacy.budget import Number
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import StructuralZero
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.measurements import Measurements
@@ -85,6 +86,8 @@ def scan(
     import pandas as pd
 
     _check_inputs(truth, strategy, measurements, attack, facilities)
+    if not strategy.calibrated:  # that of a release on an optimised spine is
+        strategy = calibrated(strategy, spine=truth.spine, schema=truth.schema)
     strategy = _with_attributes(strategy, truth.schema)
     intruders = _intruders(priors)
     _check_unknown(unknown, share, intruders, measurements)

@@ -24,6 +24,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.shares import UnitShares, unit_shares
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.risk.above.hierarchy import Hierarchy
@@ -77,6 +78,7 @@ def scan_above(
 
     spine, wanted = truth.spine, level or truth.spine.leaf
     strategy.check(spine, truth.schema)
+    strategy = calibrated(strategy, spine=spine, schema=truth.schema)
     shares = unit_shares(strategy, spine)
     depths, where, _ = _where_measured(spine, shares, wanted)
     intruder = Several(intruder=Intruder(prior=prior), others=unknown, share=share)

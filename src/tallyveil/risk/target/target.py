@@ -18,6 +18,7 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import DETAILED, Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number
+from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import Invariant
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
@@ -149,6 +150,7 @@ def before_postprocessing(
     None if the leaf's detailed count is not measured.
     """
     check_target(strategy, people, target)
+    strategy = calibrated(strategy, spine=people.spine, schema=people.schema)
     intruder, times = Intruder(prior=prior), 1 if target.instead is None else 2
     shares, path = unit_shares(strategy, people.spine), path_of(people.spine, target.leaf)
     given = {level: shares[level].of(unit) for level, unit in path.items()}
