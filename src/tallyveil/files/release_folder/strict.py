@@ -225,8 +225,8 @@ def leave_spelling_unchecked(folder: Sealed, other: str) -> tuple[str, None]:
     """Say that comments and spelling were not compared, because ``other`` versions wrote them."""
     names = [name for name in (CODEBOOK, STRATEGY, SOURCE) if name in folder.files]
     raise UncheckedError(
-        f"{other}: comments, order and spelling of {', '.join(names)}, and the sentences of {CERTIFICATE}, are compared "
-        f"on the same only"
+        f"{other}: comments, order and spelling of {', '.join(names)}, and the sentences of certificate.json, are "
+        f"compared on the same only"
     )
 
 
