@@ -226,6 +226,10 @@ def _described(
     stamps = [*([SEEDED] if seed is not None else []), *people.stamps, *([FILTERED] if filtered else [])]
     if neighbours is not None:
         words = f"Differentially private with epsilon {settings['epsilon']} for {neighbours} neighbours."
+        if (rows := people.rows_per_person or 1) > 1:
+            words += (
+                f" That is for one record, and a person has up to {rows}: the loss of a person is {rows} times that."
+            )
     else:
         words = f"Not differentially private: {NO_GUARANTEE[method]}. For comparison only."
     if neighbours is not None and seed is not None:

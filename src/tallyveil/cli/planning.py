@@ -14,7 +14,8 @@ from tallyveil.cli.reading import outline
 from tallyveil.cli.tables import figure, records
 from tallyveil.files.release_folder.measurement_files import Sizes, planned_sizes
 from tallyveil.nouns.schema import TOTAL
-from tallyveil.privacy import account_of
+from tallyveil.privacy.guarantee import account_of_loss
+from tallyveil.privacy.loss import loss_of
 from tallyveil.release.declare import measured_on, stamps_of_run
 from tallyveil.release.guarantee_words import agreement
 from tallyveil.release.measurements import Pair
@@ -48,7 +49,7 @@ def print_plan(
     spine, schema = people.spine, people.schema
     exact = strategy.exact_pairs(strategy.exactness(spine, schema, optimised=optimised))
     noise = planned_noise(strategy, exact)
-    guarantee = account_of(strategy, spine=spine, schema=schema, optimised=optimised)
+    guarantee = account_of_loss(loss_of(people, strategy, optimised))
     persons, stamps = public_persons(people, strategy), stamps_of_run(people, strategy, seeded=False)
     measured = spine if optimised is None else optimised.spine
     effort = effort_of(strategy, measured, schema, persons=persons, threads=threads or 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -127,12 +127,18 @@ def account_of(
     >>> round(figures.epsilon, 2), round(figures.within_level["state"], 2)
     (17.14, 13.05)
     """
-    if not strategy.calibrated:
-        strategy = calibrated(strategy, spine=spine, schema=schema, optimised=optimised)
-    delta_ = exact_delta(strategy.delta if delta is None else delta)
-    gaussian = strategy.mechanism == "gaussian"
     loss = Loss(strategy=strategy, spine=spine, schema=schema, optimised=optimised)
-    whole = loss.in_all()
+    return account_of_loss(loss, delta=delta, pld=pld)
+
+
+def account_of_loss(loss: Loss, *, delta: Number | None = None, pld: bool = True) -> Account:
+    """Return the guarantee of a loss, which knows how many records a person has (see :func:`account_of`)."""
+    strategy, spine = loss.strategy, loss.spine
+    if not strategy.calibrated:
+        strategy = calibrated(strategy, spine=spine, schema=loss.schema, optimised=loss.optimised)
+        loss = replace(loss, strategy=strategy)
+    delta_ = exact_delta(strategy.delta if delta is None else delta)
+    gaussian, whole = strategy.mechanism == "gaussian", loss.in_all()
 
     def from_rho(amount: Fraction) -> float:
         if amount == 0:

@@ -17,7 +17,7 @@ from typing import Literal, final
 from tallyveil.errors import BudgetError
 from tallyveil.privacy.budget import Number, exact_delta, rounded_up, text, up_to_digits
 from tallyveil.privacy.conversions import epsilon_from_rho
-from tallyveil.privacy.guarantee import Account, account_of, account_of_rho
+from tallyveil.privacy.guarantee import Account, account_of_loss, account_of_rho
 from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.loss_distribution import Counts
 from tallyveil.privacy.neighbour_pairs import noise_of_pairs
@@ -41,7 +41,8 @@ class Cost:
     measurement
         The identifier of the measurement, if it is known.
     pairs
-        The noise of the counts that differ, for each pair of neighbours that matters; None if it is unknown.
+        The noise of the counts that differ by one, for each pair of neighbours that matters; None if it is unknown, or
+        a person can have several records.
     """
 
     name: str
@@ -91,7 +92,7 @@ def cost_of(name: str, loss: Loss, measurement: str | None = None) -> Cost:
         neighbours=loss.strategy.neighbours,
         delta=loss.strategy.delta if gaussian else None,
         measurement=measurement,
-        pairs=noise_of_pairs(loss),
+        pairs=noise_of_pairs(loss) if loss.rows_per_person == 1 else None,
     )
 
 
@@ -105,8 +106,7 @@ def account_together(losses: Sequence[Loss], *, delta: Number | None = None) -> 
     """
     if len(losses) == 1:
         (loss,) = losses
-        figures = account_of(loss.strategy, spine=loss.spine, schema=loss.schema, optimised=loss.optimised, delta=delta)
-        return figures, "one release"
+        return account_of_loss(loss, delta=delta), "one release"
     together = compose([cost_of(str(i), loss) for i, loss in enumerate(losses)], delta=delta)
     return together.account, together.how
 

@@ -183,6 +183,8 @@ class Declared:
     """What follows from public inputs. ``spine`` has the number of units of each level.
 
     The first six fields are the words of the one who made the release (:class:`tallyveil.release.about.About`).
+    ``rows_per_person`` is how many records a person has at most, which was checked, and which all figures of the
+    guarantee count; None if it is unknown, and the guarantee is for a person with one record.
     """
 
     title: str | None = None
@@ -200,6 +202,7 @@ class Declared:
     constraints: tuple[DeclaredConstraint, ...]
     facilities: bool
     filter: DeclaredFilter | None
+    rows_per_person: int | None = None
     post_processing: PostProcessing
     spine: Mapping[str, int]
     measured_on: MeasuredOn | None = None
@@ -209,8 +212,9 @@ class Declared:
     def to_json(self) -> dict[str, Any]:
         """The declared part under its JSON keys."""
         table: dict[str, Any] = json_ready(asdict(self))
-        if self.measured_on is None:
-            del table["measured_on"]
+        for name in ("measured_on", "rows_per_person"):
+            if table[name] is None:
+                del table[name]
         other = "rho" if self.budget.unit == "epsilon" else "epsilon"
         for row in (*table["budget"]["levels"], *table["budget"]["queries"]):
             del row[other]

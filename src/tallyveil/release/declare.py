@@ -21,7 +21,8 @@ from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import rounded_up, text, up_to_digits
 from tallyveil.privacy.exactness import Exactness
-from tallyveil.privacy.guarantee import Account, account_of
+from tallyveil.privacy.guarantee import Account, account_of_loss
+from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
@@ -43,11 +44,11 @@ from tallyveil.release.declaration import (
 )
 from tallyveil.release.expected_error import expected_errors
 from tallyveil.release.guarantee_words import (
-    NEIGHBOURS,
     agreement,
     constraints_in_words,
     holds_for,
     invariants_in_words,
+    neighbours_in_words,
     source_of,
     zeros_in_words,
 )
@@ -87,28 +88,33 @@ def declared_of(
     stamps: Sequence[str],
     optimised: OptimisedSpine | None = None,
     filter: Filter | None = None,  # noqa: A002 (the noun's name)
+    rows_per_person: int | None = None,
     about: About | None = None,
 ) -> Declared:
     """The declared part of a certificate.
 
     ``facilities`` says whether public counts of facilities were used, for bounds or to shape a spine. ``stamps`` are
     the stamps of the release. ``optimised`` is the spine that was measured, if it is not the published one, and
-    ``filter`` says which rows were counted, if not all. ``about`` has the words of the one who makes the release.
+    ``filter`` says which rows were counted, if not all, and ``rows_per_person`` how many of them a person has at most,
+    if that was checked. ``about`` has the words of the one who makes the release.
     """
     strategy.check(spine, schema)
     measured = spine if optimised is None else optimised.spine
+    place = {"spine": spine, "schema": schema, "optimised": optimised}
+    loss = Loss(strategy=strategy, rows_per_person=rows_per_person or 1, **place)  # type: ignore[arg-type]
     budget = _budget(strategy, strategy.exactness(spine, schema, optimised=optimised))
     return Declared(
         **asdict(about or About()),
         strategy=strategy.name or "unnamed",
         stamps=tuple(dict.fromkeys(stamps)),
-        guarantee=_guarantee(strategy, spine, schema, optimised, filter),
+        guarantee=_guarantee(loss, schema, filter, rows_per_person),
         budget=budget,
         expected_error=expected_errors(strategy, measured, schema, budget.exact),
         only_child=_only_child(strategy, measured),
         constraints=_constraints(strategy, schema),
         facilities=facilities,
         filter=None if filter is None else DeclaredFilter(words=filter.words(), public=filter.public),
+        rows_per_person=rows_per_person,
         post_processing=PostProcessing(
             estimator=strategy.estimator,
             estimator_in_words=_ESTIMATOR[strategy.estimator],
@@ -163,16 +169,14 @@ def noise_name(noise: Geometric | DiscreteGaussian) -> str:
     return "two-sided geometric" if isinstance(noise, Geometric) else "discrete Gaussian"
 
 
-def _guarantee(
-    strategy: Strategy, spine: Spine, schema: Schema, optimised: OptimisedSpine | None, kept_by: Filter | None
-) -> Guarantee:
-    account = account_of(strategy, spine=spine, schema=schema, optimised=optimised)
+def _guarantee(loss: Loss, schema: Schema, kept_by: Filter | None, rows: int | None) -> Guarantee:
+    strategy, account = loss.strategy, account_of_loss(loss)
     return Guarantee(
         **account.as_json(),
         words=f"{_guarantee_in_words(strategy, account)}, {agreement(strategy, schema)}",
-        holds_for=holds_for(strategy, schema, kept_by),
+        holds_for=holds_for(strategy, schema, kept_by, rows),
         neighbours=strategy.neighbours,
-        neighbours_in_words=NEIGHBOURS[strategy.neighbours],
+        neighbours_in_words=neighbours_in_words(strategy, rows),
         total=_SAME_PEOPLE if strategy.neighbours == "replace-one" else None,
         invariants=len(invariants_in_words(strategy, schema)),
         constraints=len(constraints_in_words(strategy, schema)),

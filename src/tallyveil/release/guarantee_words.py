@@ -28,14 +28,20 @@ def agreement(strategy: Strategy, schema: Schema | None = None) -> str:
     return f"for neighbours that {' and '.join([*exact, *held])}" if exact or held else "for all neighbours"
 
 
-def holds_for(strategy: Strategy, schema: Schema, filter: Filter | None) -> str:  # noqa: A002 (the noun's name)
+def neighbours_in_words(strategy: Strategy, rows: int | None) -> str:
+    """Which two datasets are neighbours, if a person has at most so many records (None if unknown)."""
+    several = f"; a person has up to {rows} records, and neighbours differ in all of them" if (rows or 1) > 1 else ""
+    return f"{NEIGHBOURS[strategy.neighbours]}{several}"
+
+
+def holds_for(strategy: Strategy, schema: Schema, kept_by: Filter | None, rows: int | None = None) -> str:
     """The neighbours that the guarantee covers, in full."""
     exact, held = invariants_in_words(strategy, schema), constraints_in_words(strategy, schema)
     if strategy.neighbours == "replace-one":
         exact.insert(0, "the number of people in all")
-    parts = [NEIGHBOURS[strategy.neighbours]]
-    if filter is not None:
-        parts.append(f"all records pass the filter ({filter.words()})")
+    parts = [neighbours_in_words(strategy, rows)]
+    if kept_by is not None:
+        parts.append(f"all records pass the filter ({kept_by.words()})")
     if exact:
         parts.append(f"both agree on all invariants ({'; '.join(exact)})")
     if held:
