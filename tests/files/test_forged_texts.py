@@ -39,7 +39,9 @@ def spine(codes=("a", "b")):
 
 MAKERS = {
     "code": lambda text: spine([text, "b"]),
-    "code of a spine cut by length": lambda text: tv.Spine.from_codes([f"x{text}"], lengths={"a": 1, "b": 1 + len(text)}),
+    "code of a spine cut by length": lambda text: tv.Spine.from_codes(
+        [f"x{text}"], lengths={"a": 1, "b": 1 + len(text)}
+    ),
     "root": lambda text: tv.Spine.from_columns({"town": ["a", "b"]}, root=text),
     "label": lambda text: tv.Schema(attributes={"age": [text, "y"]}),
     "attribute": lambda text: tv.Schema(attributes={text: ["x", "y"]}),
