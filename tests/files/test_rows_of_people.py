@@ -155,12 +155,13 @@ def test_rows_left_out_and_texts_read_as_zero_are_declared_and_stamped_as_where_
     assert FILTERED not in declared(tmp_path / "p")["stamps"]
 
 
-def test_texts_read_as_zero_need_no_filter_where_a_column_of_totals_checks_them():
+def test_texts_read_as_zero_are_declared_also_where_a_column_of_totals_could_have_them():
     wide = Codebook(root="all", levels=("town",), attributes={"age": AGES}, column="{age}", ignore=("all",),
                     form=FileForm(zeros=("-",)))  # fmt: skip
     table = pd.DataFrame({"town": ["a", "b"], "child": ["3", "-"], "adult": ["4", "8"], "all": ["7", "8"]})
     assert read_counts(table, wide, units=UNITS).filter is not None
-    assert read_counts(table, replace(wide, total="all"), units=UNITS).filter is None
+    hidden = table.assign(child=["3", "-"], adult=["4", "-"], all=["7", "-"])
+    assert read_counts(hidden, replace(wide, total="all"), units=UNITS).filter is not None
     with pytest.raises(DataError, match="7, but the cells sum to 4"):
         read_counts(table.assign(child="-"), replace(wide, total="all"), units=UNITS)
 

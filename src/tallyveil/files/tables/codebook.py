@@ -206,11 +206,11 @@ class Codebook:
     def filter(self) -> Filter | None:
         """Which rows are counted, if not all: by ``where``, and by what was filtered before the table was written.
 
-        Rows that are left out as totals are not compared with the rest, and texts that are read as 0 only with a column
-        of totals.
+        Rows that are left out as totals are not compared with the rest, nor texts that are read as 0 (a column of
+        totals may have them too).
         """
         others = [f"rows with {c} = {' or '.join(map(repr, v))} are left out" for c, v in self.form.total_rows.items()]
-        if self.form.zeros and self.total is None and self.layout != "persons":
+        if self.form.zeros and self.layout != "persons":
             others.append(f"counts written as {' or '.join(map(repr, self.form.zeros))} are read as 0")
         if not self.where and not others:
             return self.filtered
@@ -275,7 +275,7 @@ class Codebook:
     def _note_what_rows_have(self) -> None:
         """Tell the form which cells a row of the table has, so that none is left out as a note below it."""
         named = [*self.geography, *(name for name in self.in_rows if "" not in self.attributes[name])]
-        cells = tuple(name for name in named if name not in self.form.fill_down)
+        cells = tuple(name for name in named if name not in self.form.fill_down) or self.geography[-1:]
         object.__setattr__(self, "form", replace(self.form, cells=cells, counts=self.layout != "persons"))
 
     def _check_names(self) -> None:

@@ -163,7 +163,9 @@ def _codebook(geography: Geography, layout: Layout, *, sheet: str | None, form: 
     columns = [column for name, column in geography.view.columns.items() if name in counts]
     thousands = next((column.thousands for column in columns if column.thousands), None)
     zeros = sorted({*_stand_for_nobody(geography.view, book), *(n for c in columns for n in c.labels if n in NIL)})
-    return replace(book, form=replace(form, thousands=thousands, zeros=tuple(zeros)))
+    public |= bool(zeros and book.total) and FILL_IN not in marks  # the totals are right where these are 0
+    form = replace(form, thousands=thousands, zeros=tuple(zeros))
+    return replace(book, form=form, where_is_public=public)
 
 
 def _stand_for_nobody(view: View, book: Codebook) -> set[str]:
