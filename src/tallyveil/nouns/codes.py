@@ -68,6 +68,8 @@ def refuse_control_codes(level: str, codes: Codes) -> None:
     for first in range(0, len(codes), step):
         piece = np.ascontiguousarray(codes[first : first + step])
         letters = piece.view(np.uint8).reshape(len(piece), width)
+        if letters.min() >= ord(" ") and letters.max() <= ord("~"):
+            continue
         odd = (letters - np.uint8(1) < ord(" ") - 1) | (letters > ord("~"))  # zeros are padding, unless letters follow
         odd[:, :-1] |= (letters[:, :-1] == 0) & (letters[:, 1:] != 0)
         refuse_controls(f"codes of level {level!r}", map(code_text, piece[odd.any(axis=1)]))
