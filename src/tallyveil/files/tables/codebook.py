@@ -259,7 +259,7 @@ class Codebook:
         if wrong:
             raise DataError(f"stamps must be a list of texts. Got {wrong[0]!r} among them.")
         for name, codes in self.attributes.items():
-            refuse_controls("[attributes]", (name, *codes))
+            refuse_controls(f"[attributes] {name!a}", (name, *codes))
 
     def _check_person(self) -> None:
         """Check what is said about the rows of a person."""
