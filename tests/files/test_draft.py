@@ -1,5 +1,4 @@
-""PRINTED = st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])  # others are refused
-"Drafts: what a table shows about its geography, attributes and layout, and what is left as a comment."""
+"""Drafts: what a table shows about its geography, attributes and layout, and what is left as a comment."""
 
 import re
 import tomllib
@@ -492,6 +491,7 @@ def test_the_sheet_with_the_most_rows_is_drafted_and_the_others_are_named(tmp_pa
     assert reads(tmp_path / "t.xlsx", draft, 198)
 
 
+PRINTED = st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])  # others are refused
 values = st.one_of(
     st.none(), st.text(PRINTED, max_size=3), st.integers(-3, 40), st.floats(), st.sampled_from(["1", "01", "a*", ""])
 )
