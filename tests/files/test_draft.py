@@ -491,8 +491,9 @@ def test_the_sheet_with_the_most_rows_is_drafted_and_the_others_are_named(tmp_pa
     assert reads(tmp_path / "t.xlsx", draft, 198)
 
 
+PRINTED = st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])  # others are refused
 values = st.one_of(
-    st.none(), st.text(max_size=3), st.integers(-3, 40), st.floats(), st.sampled_from(["1", "01", "a*", ""])
+    st.none(), st.text(PRINTED, max_size=3), st.integers(-3, 40), st.floats(), st.sampled_from(["1", "01", "a*", ""])
 )
 
 

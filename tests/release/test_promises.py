@@ -16,6 +16,7 @@ from tallyveil.nouns.histogram import Filter
 from tallyveil.privacy import Bound, Invariant, StructuralZero, sentences
 from tallyveil.privacy.conversions import epsilon_but_for_chance, epsilon_from_rho
 from tallyveil.privacy.guarantee import guarantee_of
+from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.shares import unit_shares
 from tallyveil.protection.protect import protect
 from tallyveil.release.certificate_page import certificate_html
@@ -67,7 +68,7 @@ def test_add_or_remove_bounds_two_records_by_twice_epsilon(people):
         mechanism="geometric", budget=1, levels={"us": 1}, queries={"us": {"detailed": 1}}, neighbours="add-or-remove"
     )
     one_level = Spine.from_columns({"us": ["1"]})
-    promised = guarantee_of(plan, one_level, schema)
+    promised = guarantee_of(Loss(strategy=plan, spine=one_level, schema=schema))
     exact = sum(noise.loss for noise in [plan.noise("us", "detailed")] * 2)  # two cells differ by one each
     assert promised.between_records >= exact > promised.certain
     said = sentences.sureness(promised)
@@ -114,7 +115,10 @@ def test_what_is_exact_is_said_to_be_unprotected(people):
     assert re.search(r"epsilon, hiv - not protected: exact counts tell it", certificate)
     assert re.search(r"epsilon, age 0\.\d+ what is revealed", certificate)
     assert "they tell the place, to someone who knows everybody else, down to the tract" in certificate
-    table = learned_table(guarantee_of(plan, people.spine, people.schema), protect(people, plan, seed=1, threads=1))
+    table = learned_table(
+        guarantee_of(Loss(strategy=plan, spine=people.spine, schema=people.schema)),
+        protect(people, plan, seed=1, threads=1),
+    )
     bare = table.set_index("about")
     assert math.isinf(bare.epsilon["hiv"])
     assert math.isinf(bare.epsilon["the place within the us"])
@@ -161,7 +165,7 @@ def test_the_average_is_that_of_the_noise_on_the_path_with_the_least(people):
     """With the only-child rule, tract 2a copies state 2, which has the budget of both and so less noise."""
     plan, without = (plan_of(people, budget={"epsilon": 8}, only_child=rule) for rule in (True, False))
     release, other = (protect(people, one, seed=1, threads=1) for one in (plan, without))
-    promised = guarantee_of(plan, people.spine, people.schema)
+    promised = guarantee_of(Loss(strategy=plan, spine=people.spine, schema=people.schema))
     average = learned_table(promised, release).set_index("about").typical["hiv"]
     assert average > learned_table(promised, other).set_index("about").typical["hiv"] + 0.01
     # the average posterior from even odds, by enumeration: state 2 has the share of both levels

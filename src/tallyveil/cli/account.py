@@ -98,9 +98,9 @@ def account(
 def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -> None:
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
     from tallyveil.files.ledger.of_release import content_of, loss_in
-    from tallyveil.privacy import account_of, sentences
+    from tallyveil.privacy import sentences
     from tallyveil.privacy.budget import text
-    from tallyveil.privacy.guarantee import constraints_in_words, invariants_in_words
+    from tallyveil.privacy.guarantee import account_of_loss, constraints_in_words, invariants_in_words
     from tallyveil.privacy.several_releases import compose, cost_of, refuse_contradiction
     from tallyveil.privacy.strategy import REPORTING_DELTA
     from tallyveil.privacy.theorems import conversions_of
@@ -122,8 +122,7 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     counted = [losses[cost.name] for cost in together.counted]
     figures = together.account
     if len(counted) == 1:
-        (one,) = counted
-        figures = account_of(one.strategy, spine=one.spine, schema=one.schema, optimised=one.optimised, delta=delta)
+        figures = account_of_loss(counted[0], delta=delta)
     one_kind = len({loss.strategy.mechanism for loss in counted}) == 1  # otherwise, ``how`` names the theorems
     used = conversions_of(figures, delta=delta or REPORTING_DELTA) if one_kind else []
     budgets = {name: f"{loss.strategy.unit} {text(loss.strategy.budget)}" for name, loss in losses.items()}

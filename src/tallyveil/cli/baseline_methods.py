@@ -224,12 +224,12 @@ def _described(
 
     filtered = people.filter is not None and not people.filter.public and neighbours == "replace-one"
     stamps = [*([SEEDED] if seed is not None else []), *people.stamps, *([FILTERED] if filtered else [])]
-    why = NO_GUARANTEE.get(method, "")
+    why, rows = NO_GUARANTEE.get(method, ""), people.rows_per_person or 1
     return {
         "method": method.value,
         "settings": dict(settings) | ({} if neighbours is None else {"neighbours": neighbours}),
         "differentially_private": neighbours is not None,
-        "guarantee": baseline(settings.get("epsilon"), neighbours, why, seeded=seed is not None),
+        "guarantee": baseline(settings.get("epsilon"), neighbours, why, rows=rows, seeded=seed is not None),
         "stamps": list(dict.fromkeys(stamps)),
     }
 

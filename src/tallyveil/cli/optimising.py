@@ -22,10 +22,11 @@ def optimised_spine(
 ) -> OptimisedSpine:
     """The optimised spine of these people's units.
 
-    Facilities that bound the release are public, so they shape the spine too, as in 2020, if they tell households from
-    group quarters.
+    Public facilities that bound the release shape the spine too, as in 2020, if they tell households from group
+    quarters.
     """
-    public = facilities if facilities is not None and HOUSEHOLD in facilities.types else None
+    shaping = facilities is not None and HOUSEHOLD in facilities.types and not facilities.from_people
+    public = facilities if shaping else None
     return people.spine.optimised(
         place=find_areas(places, people), tribal=find_areas(tribal, people), facilities=public
     )

@@ -16,6 +16,7 @@ from tallyveil.files.release_folder.measurement_files import Sizes, planned_size
 from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy import sentences
 from tallyveil.privacy.guarantee import guarantee_of
+from tallyveil.privacy.loss import loss_of
 from tallyveil.release.declare import measured_on, stamps_of_run
 from tallyveil.release.measurements import Pair
 from tallyveil.release.plan import PlannedNoise, effort_of, human_bytes, planned_noise, public_persons
@@ -49,7 +50,12 @@ def print_plan(
     exact = strategy.exact_pairs(strategy.exactness(spine, schema, optimised=optimised))
     noise = planned_noise(strategy, exact)
     persons, stamps = public_persons(people, strategy), stamps_of_run(people, strategy, seeded=False)
-    promised = guarantee_of(strategy, spine, schema, optimised=optimised, filter=people.filter, stamps=stamps)
+    promised = guarantee_of(
+        loss_of(people, strategy, optimised),
+        rows_per_person=people.rows_per_person,
+        filter=people.filter,
+        stamps=stamps,
+    )
     measured = spine if optimised is None else optimised.spine
     effort = effort_of(strategy, measured, schema, persons=persons, threads=threads or 1)
     sizes, every = (planned_sizes(people, strategy, pairs, optimised=optimised) for pairs in (published, None))

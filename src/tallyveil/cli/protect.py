@@ -206,6 +206,7 @@ def protect(
         calibrate=measured is not None or not optimise_spine,
     )
     built = find_facilities(facilities, chosen, people, own=read.facilities)
+    chosen = chosen.bounded_by(built)
     if optimise_spine and measured is None:  # a named strategy may have bounds from facilities
         measured = optimised_spine(people, places=places, tribal=tribal, facilities=built)
     if measured is not None:
@@ -269,6 +270,8 @@ def announce(
     if published:
         sizes = planned_sizes(people, strategy, published, optimised=optimised)
         typer.echo(f"measurements: {sizes.numbers:,} numbers, about {human_bytes(sizes.bytes)}", err=True)
+    if (rows := people.rows_per_person or 1) > 1:
+        typer.echo(f"a person has up to {rows} records: the guarantee is for all of them together", err=True)
     for stamp in stamps_of_run(people, strategy, seeded=seeded):
         typer.echo(f"stamped: {stamp}", err=True)
 

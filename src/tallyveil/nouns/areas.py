@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallyveil._arrays import Integers
 from tallyveil.errors import DataError
+from tallyveil.nouns.codes import refuse_controls
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.spine import Spine
 
@@ -35,6 +36,7 @@ class Areas:
         if len(self.of_leaf) != self.spine.size(self.spine.leaf):
             size = self.spine.size(self.spine.leaf)
             raise DataError(f"areas for {len(self.of_leaf):,} leaves, but the spine has {size:,}. Rebuild them.")
+        refuse_controls("areas", self.names)
         self.of_leaf.flags.writeable = False
 
     @classmethod

@@ -6,7 +6,8 @@ Where codes repeat under different parents, a unit is known by its path, written
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from tallyveil.errors import DataError
 
 Codes = NDArray[np.bytes_]
 SEPARATOR = b"/"  # between the codes of a path
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # and what reverses text
 _LETTERS = 1 << 22  # that are looked at together
 
 
@@ -50,6 +52,27 @@ def as_codes(level: str, column: ArrayLike) -> Codes:
 def code_text(code: Any) -> str:
     """Return one code as text."""
     return str(code) if isinstance(code, str) else bytes(code).decode()
+
+
+def refuse_controls(place: str, texts: Iterable[str]) -> None:
+    """Refuse a text with a control character, which could forge a line of a page, or hide one on a terminal."""
+    for text in texts:
+        if isinstance(text, str) and CONTROLS.search(text):
+            raise DataError(f"{place}: {text!a} has a control character, such as a line break or an escape. Remove it.")
+
+
+def refuse_control_codes(level: str, codes: Codes) -> None:
+    """Refuse a code with a control character."""
+    width = codes.dtype.itemsize
+    step = max(1, _LETTERS // width)
+    for first in range(0, len(codes), step):
+        piece = np.ascontiguousarray(codes[first : first + step])
+        letters = piece.view(np.uint8).reshape(len(piece), width)
+        if letters.min() >= ord(" ") and letters.max() <= ord("~"):
+            continue
+        odd = (letters - np.uint8(1) < ord(" ") - 1) | (letters > ord("~"))  # zeros are padding, unless letters follow
+        odd[:, :-1] |= (letters[:, :-1] == 0) & (letters[:, 1:] != 0)
+        refuse_controls(f"codes of level {level!r}", map(code_text, piece[odd.any(axis=1)]))
 
 
 def letters_of(codes: Codes, lengths: Integers) -> bytes:

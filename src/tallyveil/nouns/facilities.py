@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from tallyveil.errors import DataError
+from tallyveil.nouns.codes import refuse_controls
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.spine import Spine
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facilities:
-    """The number of facilities of each type in each leaf. These are public: they are released unchanged (invariant).
+    """The number of facilities of each type in each leaf. They are released unchanged (invariant).
 
     Attributes
     ----------
@@ -24,6 +25,8 @@ class Facilities:
         The types, equal to the labels of the attribute and in the same order.
     leaves
         The counts, as a table of leaves by types.
+    from_people
+        Whether they were counted in the confidential file of the people. Otherwise they are public.
 
     Examples
     --------
@@ -39,11 +42,13 @@ class Facilities:
     attribute: str
     types: tuple[str, ...]
     leaves: Counts
+    from_people: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", tuple(self.types))
         if len(set(self.types)) != len(self.types):
             raise DataError(f"facility types {', '.join(self.types)} contain a duplicate. Name each type once.")
+        refuse_controls("facility types", self.types)
         size = self.spine.size(self.spine.leaf)
         if (self.leaves.units, self.leaves.cells) != (size, len(self.types)):
             raise DataError(

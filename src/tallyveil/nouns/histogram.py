@@ -30,13 +30,17 @@ class Filter:
         The value that each column must have.
     public
         Whether it is public who passes the filter, so that the number of these people may be published exactly.
+    others
+        What else was left out, each in a clause.
     """
 
     where: Mapping[str, str]
     public: bool = False
+    others: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "where", Frozen({str(name): str(value) for name, value in self.where.items()}))
+        object.__setattr__(self, "others", tuple(self.others))
 
     def words(self) -> str:
         """Describe the filter in a clause for the certificate.
@@ -44,7 +48,8 @@ class Filter:
         >>> Filter(where={"level": "block"}).words()
         "only rows with level = 'block' are counted"
         """
-        return f"only rows with {' and '.join(f'{name} = {value!r}' for name, value in self.where.items())} are counted"
+        kept = " and ".join(f"{name} = {value!r}" for name, value in self.where.items())
+        return "; ".join([*([f"only rows with {kept} are counted"] if kept else []), *self.others])
 
 
 @final
@@ -103,6 +108,7 @@ class Histogram:
     leaves: Counts
     stamps: tuple[str, ...] = ()  # notices that every release of these counts must carry
     filter: Filter | None = None  # the rows of the table that were counted, if not all
+    rows_per_person: int | None = None  # how many records a person has at most; None if it was not checked
 
     def __post_init__(self) -> None:
         size = self.spine.size(self.spine.leaf)
@@ -187,5 +193,5 @@ class Histogram:
         comparison of the two releases would reveal that everybody passes it.
         """
         yield from self.canonical_bytes()
-        if self.filter is not None:
+        if self.filter is not None and self.filter.where:
             yield f"filter {sorted(self.filter.where.items())}".encode()

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tallyveil._arrays import Bools
 from tallyveil._frozen import Frozen
 from tallyveil.errors import DataError, InputError
+from tallyveil.nouns.codes import refuse_controls
 
 TOTAL, DETAILED = "total", "detailed"
 
@@ -290,11 +291,13 @@ def _check_name(name: str) -> None:
             f"{name!r} cannot name an attribute or grouping. Use a name without * and without outer spaces, "
             f"other than {TOTAL!r} and {DETAILED!r}."
         )
+    refuse_controls("names of attributes", [name])
 
 
 def _check_labels(name: str, labels: Sequence[str]) -> None:
     if not labels:
         raise DataError(f"{name!r} has no labels. Give at least one.")
+    refuse_controls(f"labels of {name!r}", labels)
     seen = set()
     for label in labels:
         if not isinstance(label, str) or label.strip() == "*":

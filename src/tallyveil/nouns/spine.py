@@ -30,6 +30,8 @@ from tallyveil.nouns.codes import (
     positions,
     refuse_codes_in_two_parents,
     refuse_codes_outside_their_parent,
+    refuse_control_codes,
+    refuse_controls,
     refuse_repeated_rows,
     relative_keys,
     single_positions,
@@ -104,6 +106,10 @@ class Spine:
                 raise DataError(
                     f"level {level!r} has {self.size(level):,} units, but {len(names.of_unit):,} names. Give one each."
                 )
+            refuse_controls(f"names of level {level!r}", (names.column, *names.of_unit))
+        refuse_controls("levels", self.levels)
+        for level, codes in self.items():
+            refuse_control_codes(level, codes)
         object.__setattr__(self, "own", Frozen(self.own))
         object.__setattr__(self, "names", Frozen(self.names))
         for array in (*self.codes, *self.first_child, *self.own.values()):

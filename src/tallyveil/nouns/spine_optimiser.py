@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil._arrays import Bools, Integers
-from tallyveil.errors import DataError
+from tallyveil.errors import DataError, InputError
 from tallyveil.nouns.areas import Areas
 from tallyveil.nouns.codes import Codes
 from tallyveil.nouns.facilities import Facilities
@@ -84,6 +84,8 @@ def optimise_spine(
     inside = np.zeros(spine.size(spine.leaf), dtype=np.bool_) if tribal is None else tribal.of_leaf >= 0
     split = np.concatenate([np.flatnonzero(~inside), np.flatnonzero(inside)])  # leaves, part after part
     kinds = [areas.of_leaf[split] for areas in (place, tribal) if areas is not None]
+    if facilities is not None and facilities.from_people:
+        raise InputError("facilities counted in the file of the people are not public, and cannot shape a spine.")
     if facilities is not None:
         kinds.append(_quarters_patterns(facilities, household)[split])
 

@@ -67,17 +67,24 @@ class FacilityBounds:
 
     If the facilities of type "household" are occupied housing units (the 1940 rule), ``least`` 1 for that type says
     that every household has a person. If they include vacant units (the 2020 rule), it must be 0.
+
+    Facilities that were counted in the people's own file (``from_people``) are invariants: they are published exactly.
     """
 
     attribute: str
     level: str
     least: Mapping[str, int]
     most: Mapping[str, int]
-    source: ClassVar[str] = "facilities"
+    from_people: bool = False
 
     def __post_init__(self) -> None:
         for name in ("least", "most"):
             object.__setattr__(self, name, Frozen(whole_numbers("facility bounds", name, getattr(self, name))))
+
+    @property
+    def source(self) -> str:
+        """Where its values come from."""
+        return "truth" if self.from_people else "facilities"
 
     @property
     def pins(self) -> bool:
@@ -96,6 +103,7 @@ class FacilityBounds:
         return (
             f"persons by {self.attribute} in every {self.level}: per facility at least ({least}) and at most ({most}); "
             f"nobody where there is no facility"
+            f"{'; the facilities are counted in the file of the people, and exact' if self.from_people else ''}"
         )
 
     def as_toml(self) -> dict[str, Any]:
@@ -105,6 +113,7 @@ class FacilityBounds:
             "level": self.level,
             "least": dict(self.least),
             "most": dict(self.most),
+            **({"from_people": True} if self.from_people else {}),
         }
 
     def check(self, spine: Spine, schema: Schema) -> None:
@@ -148,7 +157,7 @@ Constraint = Invariant | FacilityBounds | StructuralZero | Bound
 
 _FIELDS: dict[str, Any] = {
     "invariant": Name, "facilities": Name, "bound": Name, "level": Name, "least": Any, "most": Any, "units": Any,
-    "zero": Mapping[str, tuple[str, ...]],
+    "zero": Mapping[str, tuple[str, ...]], "from_people": bool,
 }  # fmt: skip
 
 
@@ -160,10 +169,8 @@ def constraint_from_toml(table: Mapping[str, Any]) -> Constraint:
         table = {name: typed(_FIELDS[name], value, place + name, error=StrategyError) for name, value in table.items()}
     if keys == {"invariant", "level"}:
         return Invariant(query=table["invariant"], level=table["level"])
-    if keys == {"facilities", "level", "least", "most"}:
-        return FacilityBounds(
-            attribute=table["facilities"], level=table["level"], least=table["least"], most=table["most"]
-        )
+    if keys - {"from_people"} == {"facilities", "level", "least", "most"}:
+        return FacilityBounds(**{"attribute" if name == "facilities" else name: of for name, of in table.items()})
     if keys == {"zero"}:
         return StructuralZero(cells=table["zero"])
     if {"bound", "level"} <= keys <= {"bound", "level", "least", "most", "units"}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
 
@@ -136,12 +136,18 @@ def account_of(
     >>> round(figures.epsilon, 2), round(figures.within_level["state"], 2)
     (17.14, 13.05)
     """
-    if not strategy.calibrated:
-        strategy = calibrated(strategy, spine=spine, schema=schema, optimised=optimised)
-    delta_ = exact_delta(strategy.delta if delta is None else delta)
-    gaussian = strategy.mechanism == "gaussian"
     loss = Loss(strategy=strategy, spine=spine, schema=schema, optimised=optimised)
-    whole = loss.in_all()
+    return account_of_loss(loss, delta=delta, pld=pld)
+
+
+def account_of_loss(loss: Loss, *, delta: Number | None = None, pld: bool = True) -> Account:
+    """Return the guarantee of a loss, which knows how many records a person has (see :func:`account_of`)."""
+    strategy, spine = loss.strategy, loss.spine
+    if not strategy.calibrated:
+        strategy = calibrated(strategy, spine=spine, schema=loss.schema, optimised=loss.optimised)
+        loss = replace(loss, strategy=strategy)
+    delta_ = exact_delta(strategy.delta if delta is None else delta)
+    gaussian, whole = strategy.mechanism == "gaussian", loss.in_all()
 
     def from_rho(amount: Fraction) -> float:
         if amount == 0:
@@ -276,23 +282,25 @@ class Guarantee:
 
 
 def guarantee_of(
-    strategy: Strategy,
-    spine: Spine,
-    schema: Schema,
+    loss: Loss,
     *,
-    optimised: OptimisedSpine | None = None,
+    rows_per_person: int | None = None,
     filter: Filter | None = None,  # noqa: A002 (the noun's name)
     stamps: Sequence[str] = (),
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what a run will promise, from public inputs alone."""
+    """Return what a run will promise, from public inputs alone: the loss of its strategy on a spine and a schema."""
+    strategy, spine, schema = loss.strategy, loss.spine, loss.schema
+    assert spine is not None
+    assert schema is not None
     held = constraints_in_words(strategy, schema)
     listed = {one.words() for one in strategy.constraints if source_of(strategy, one, schema) != "truth"}
     return Guarantee(
-        account=account_of(strategy, spine=spine, schema=schema, optimised=optimised),
+        account=account_of_loss(loss),
         budget=strategy.budget,
         neighbours=strategy.neighbours,
         record=_record(schema.attributes),
+        rows_per_person=rows_per_person,
         levels={level: spine.size(level) for level in spine.levels},
         exact=strategy.exact_pairs(strategy.exactness(spine, schema)),
         invariants=invariants_in_words(strategy, schema),

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
+from tallyveil.errors import BudgetError
 from tallyveil.nouns.schema import DETAILED, Schema, factors_of
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
@@ -36,6 +37,7 @@ from tallyveil.privacy.shares import unit_shares
 from tallyveil.privacy.strategy import Strategy
 
 if TYPE_CHECKING:
+    from tallyveil.nouns.histogram import Histogram
     from tallyveil.nouns.optimised_spine import OptimisedSpine
 
 AnyNoise = Geometric | DiscreteGaussian
@@ -58,12 +60,24 @@ class Loss:
         assumed to distinguish any two records that differ in one of its attributes.
     optimised
         The optimised spine, if the measurements are on it.
+    rows_per_person
+        How many records a person has at most. All of them change together, and the losses are those of the person:
+        by the triangle inequality, counts differ by K times as much at most, which costs K times the epsilon or K^2
+        times the rho of one record, and does where all records are equal.
     """
 
     strategy: Strategy
     spine: Spine | None = None
     schema: Schema | None = None
     optimised: OptimisedSpine | None = None
+    rows_per_person: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rows_per_person > 1 and self.strategy.accounting == "pld":
+            raise BudgetError(
+                f'accounting = "pld" is for one record per person, but a person has up to {self.rows_per_person} here. '
+                f'Use accounting = "zcdp".'
+            )
 
     def in_all(self) -> Fraction:
         """Return the largest loss between neighbouring datasets.
@@ -73,15 +87,15 @@ class Loss:
         unit with two or more children.
         """
         if self.spine is None:
-            return self.strategy.budget
+            return self._times * self.strategy.budget
         everything = self._costliest(None)
         if self.strategy.neighbours == "add-or-remove":
-            return everything.at(0, 0)
+            return self._times * everything.at(0, 0)
         shared = max(
             sum((self._span_cost(depth, int(self._spans[depth][0]), factors) for depth in self._chain), Fraction(0))
             for factors in self.differences()
         )
-        return 2 * (shared + everything.below(self._chain[-1], np.zeros(1, dtype=np.int64)))
+        return self._times * 2 * (shared + everything.below(self._chain[-1], np.zeros(1, dtype=np.int64)))
 
     def per_attribute(self) -> dict[str, Fraction]:
         """Return, for each attribute, the largest loss between records in the same place that differ only in it.
@@ -91,7 +105,7 @@ class Loss:
         table = {}
         for name in self._attributes:
             losses = (2 * self._costliest(factors).at(0, 0) for factors in self._ways_to_differ(name))
-            table[name] = max(losses, default=Fraction(0))
+            table[name] = self._times * max(losses, default=Fraction(0))
         return table
 
     def within_level(self) -> dict[str, Fraction]:
@@ -99,9 +113,16 @@ class Loss:
         levels = tuple(self.strategy.levels)
         if self.spine is None:
             costs = [self._span_cost(depth, 1, None) for depth in range(len(levels))]
-            return {level: 2 * sum(costs[depth + 1 :], Fraction(0)) for depth, level in enumerate(levels[:-1])}
-        everything = self._costliest(None)
-        return {level: 2 * self._parting_below(level, everything) for level in levels[:-1]}
+            below = {level: 2 * sum(costs[depth + 1 :], Fraction(0)) for depth, level in enumerate(levels[:-1])}
+        else:
+            everything = self._costliest(None)
+            below = {level: 2 * self._parting_below(level, everything) for level in levels[:-1]}
+        return {level: self._times * loss for level, loss in below.items()}
+
+    @property
+    def _times(self) -> int:
+        """How many times the loss of one record a person's is: group privacy."""
+        return self.rows_per_person if self.strategy.mechanism == "geometric" else self.rows_per_person**2
 
     @property
     def measured(self) -> Spine:
@@ -234,6 +255,14 @@ class Loss:
             kinds = [(*kinds[int(key) // width], int(key) % width) for key in keys]
             kind_of_unit = kind_of_unit.reshape(-1)
         return kinds, kind_of_unit
+
+
+def loss_of(people: Histogram, strategy: Strategy, optimised: OptimisedSpine | None = None) -> Loss:
+    """Return the privacy loss of measuring these people with a strategy, from what is public about them."""
+    return Loss(
+        strategy=strategy, spine=people.spine, schema=people.schema, optimised=optimised,
+        rows_per_person=people.rows_per_person or 1,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

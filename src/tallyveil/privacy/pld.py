@@ -38,6 +38,8 @@ def pld_epsilon(loss: Loss, delta: Fraction) -> tuple[float | None, str | None]:
     if not pairs:
         return 0.0, None
     reason = _out_of_reach(pairs, rho, delta)
+    if loss.rows_per_person > 1:
+        reason = f"a person has up to {loss.rows_per_person} records"
     if reason is not None:
         return None, reason
     return _smallest_epsilon(pairs, loss.strategy.budget, delta, epsilon_from_rho(rho, delta)), None

@@ -38,7 +38,7 @@ def pld_epsilon_together(costs: Sequence[Cost], delta: Fraction) -> tuple[float 
     """
     unknown = next((cost.name for cost in costs if cost.pairs is None), None)
     if unknown is not None:
-        return None, f"the noise of {unknown} is not known"
+        return None, f"the noise of {unknown} is not known, or a person has several records in it"
     costs = [cost for cost in costs if cost.pairs]  # the others tell no neighbours apart
     pairs = [cost.pairs or () for cost in costs]
     scales = [

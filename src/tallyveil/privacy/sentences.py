@@ -206,7 +206,9 @@ def holds_for(g: Guarantee) -> str:
 
 def neighbours(g: Guarantee) -> str:
     """Which two datasets are neighbours."""
-    return NEIGHBOURS[g.neighbours].format(g.record)
+    rows = g.rows_per_person or 1
+    several = f"; a person has up to {rows} records, and neighbours differ in all of them" if rows > 1 else ""
+    return f"{NEIGHBOURS[g.neighbours].format(g.record)}{several}"
 
 
 def condition(g: Guarantee) -> str:
@@ -730,12 +732,15 @@ NO_GUARANTEE = (
 NOT_A_BOUND = "It describes the errors of this release. It is not a bound on epsilon, and no guarantee follows from it."
 
 
-def baseline(epsilon: str | None, neighbours: str | None, why: str, *, seeded: bool) -> str:
+def baseline(epsilon: str | None, neighbours: str | None, why: str, *, rows: int, seeded: bool) -> str:
     """What another method of protection guarantees, if anything."""
     if neighbours is None:
         return f"Not differentially private: {why}. For comparison only."
     seed = " This does not hold for those who know the seed." if seeded else ""
-    return f"Differentially private with epsilon {epsilon} for {neighbours} neighbours.{seed}"
+    several = f" That is for one record, and a person has up to {rows}: the loss of a person is {rows} times that."
+    return (
+        f"Differentially private with epsilon {epsilon} for {neighbours} neighbours.{several if rows > 1 else ''}{seed}"
+    )
 
 
 def _implied(value: float | None) -> str:

@@ -41,7 +41,8 @@ class Cost:
     measurement
         The identifier of the measurement, if it is known.
     pairs
-        The noise of the counts that differ, for each pair of neighbours that matters; None if it is unknown.
+        The noise of the counts that differ by one, for each pair of neighbours that matters; None if it is unknown, or
+        a person can have several records.
     content
         Digests of what the releases of one measurement have in common, by what they are of; none if it is unknown.
     """
@@ -105,7 +106,7 @@ def cost_of(name: str, loss: Loss, measurement: str | None = None) -> Cost:
         neighbours=loss.strategy.neighbours,
         delta=loss.strategy.delta if gaussian else None,
         measurement=measurement,
-        pairs=noise_of_pairs(loss),
+        pairs=noise_of_pairs(loss) if loss.rows_per_person == 1 else None,
     )
 
 

@@ -18,11 +18,12 @@ from typing import Any, Literal, final
 
 from tallyveil._frozen import Frozen
 from tallyveil.errors import BudgetError, StrategyError
+from tallyveil.nouns.facilities import Facilities
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import DETAILED, TOTAL, Schema, factors_of
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import Number, Shares, exact, exact_delta, exact_shares, rescaled_shares
-from tallyveil.privacy.constraints import Bound, Constraint, Invariant
+from tallyveil.privacy.constraints import Bound, Constraint, FacilityBounds, Invariant
 from tallyveil.privacy.conversions import epsilon_from_rho, rho_from_epsilon
 from tallyveil.privacy.exactness import Exactness
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
@@ -253,6 +254,13 @@ class Strategy:
         if self.epsilon is None:
             return {self.unit: self.budget}
         return {"epsilon": self.epsilon} | ({"rho": self.budget} if self.calibrated else {})
+
+    def bounded_by(self, facilities: Facilities | None) -> Strategy:
+        """Return the strategy with bounds that say whether these facilities were counted in the file of the people."""
+        if facilities is None or not facilities.from_people:
+            return self
+        constraints = (replace(c, from_people=True) if isinstance(c, FacilityBounds) else c for c in self.constraints)
+        return replace(self, constraints=tuple(constraints))
 
     def with_budget(self, *, epsilon: Number | None = None, rho: Number | None = None) -> Strategy:
         """Return the strategy with another budget. For a Gaussian strategy, an epsilon means the largest rho for it.

@@ -41,7 +41,7 @@ from tallyveil.privacy.budget import text
 from tallyveil.privacy.calibrate import calibrated
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.entropy import RunKey, Seal
-from tallyveil.privacy.loss import Loss
+from tallyveil.privacy.loss import loss_of
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.protection.before_noise import checked_limits, refuse_full_disk, refuse_little_memory
 from tallyveil.protection.resuming import KeptWork, job_seal, kept_work
@@ -227,10 +227,12 @@ class _ProtectionRun:
             raise InputError("threads and a cluster are both given. A cluster has its own threads: give one of them.")
         if self.paged and self.optimised is not None:
             raise _needs_memory("an optimised spine")
+        object.__setattr__(self, "strategy", self.strategy.bounded_by(self.facilities))
         self.strategy.check(self.people.spine, self.people.schema)
         spine, schema = self.people.spine, self.people.schema
         measured = calibrated(self.strategy, spine=spine, schema=schema, optimised=self.optimised)
         object.__setattr__(self, "strategy", measured)
+        loss_of(self.people, measured, self.optimised)  # refuses accounting that the rows of a person rule out
 
     @property
     def paged(self) -> bool:
@@ -249,6 +251,7 @@ class _ProtectionRun:
             seeded=self.key.seeded,
             optimised=self.optimised,
             filter=self.people.filter,
+            rows_per_person=self.people.rows_per_person,
             about=(self.about or About()).dated(),
         )
 
@@ -279,9 +282,7 @@ class _ProtectionRun:
 
     def entry(self, name: str, certificate: Certificate) -> Entry:
         """What a ledger records about the run."""
-        people = self.people
-        loss = Loss(strategy=self.strategy, spine=people.spine, schema=people.schema, optimised=self.optimised)
-        return entry_of(name, loss, certificate)
+        return entry_of(name, loss_of(self.people, self.strategy, self.optimised), certificate)
 
 
 def check_estimable(run: _ProtectionRun) -> None:
@@ -344,7 +345,7 @@ def _protected(
                 raise
     published = histogram if run.optimised is None else run.optimised.restored(histogram)
     release = Release(
-        histogram=replace(published, filter=run.people.filter),
+        histogram=replace(published, filter=run.people.filter, rows_per_person=run.people.rows_per_person),
         strategy=run.strategy,
         certificate=replace(certificate, observed=Observed(levels=solved)),
         facilities=run.facilities,

@@ -185,6 +185,8 @@ class Declared:
     ``seeded`` says whether the noise of this run comes from a seed. It is None in certificates that do not state it,
     which have only their stamps; a stamp can also come from the data.
     The first six fields are the words of the one who made the release (:class:`tallyveil.release.about.About`).
+    ``rows_per_person`` is how many records a person has at most, which was checked, and which all figures of the
+    guarantee count; None if it is unknown, and the guarantee is for a person with one record.
     """
 
     title: str | None = None
@@ -203,6 +205,7 @@ class Declared:
     constraints: tuple[DeclaredConstraint, ...]
     facilities: bool
     filter: DeclaredFilter | None
+    rows_per_person: int | None = None
     post_processing: PostProcessing
     spine: Mapping[str, int]
     measured_on: MeasuredOn | None = None
@@ -212,7 +215,7 @@ class Declared:
     def to_json(self) -> dict[str, Any]:
         """The declared part under its JSON keys."""
         table: dict[str, Any] = json_ready(asdict(self))
-        for name in ("measured_on", "seeded"):
+        for name in ("measured_on", "seeded", "rows_per_person"):
             if table[name] is None:
                 del table[name]
         other = "rho" if self.budget.unit == "epsilon" else "epsilon"

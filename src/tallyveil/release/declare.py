@@ -23,6 +23,7 @@ from tallyveil.nouns.spine import Spine
 from tallyveil.privacy import sentences
 from tallyveil.privacy.budget import rounded_up, text
 from tallyveil.privacy.guarantee import Guarantee, guarantee_of, source_of, zeros_in_words
+from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.sentences import CHECKED, FILTERED, SEEDED, SOURCES, UNCHECKED
 from tallyveil.privacy.shares import unit_shares
@@ -70,25 +71,33 @@ def declared_of(
     seeded: bool | None = None,
     optimised: OptimisedSpine | None = None,
     filter: Filter | None = None,  # noqa: A002 (the noun's name)
+    rows_per_person: int | None = None,
     about: About | None = None,
 ) -> Declared:
     """The declared part of a certificate.
 
     ``facilities`` says whether public counts of facilities were used, for bounds or to shape a spine. ``stamps`` are
     the stamps of the release, and ``seeded`` says whether its noise comes from a seed (None: not stated).
-    ``optimised`` is the spine that was measured, if it is not the published one, and ``filter`` says which rows were
-    counted, if not all. ``about`` has the words of the one who makes the release.
+    ``optimised`` is the spine that was measured, if it is not the published one, ``filter`` says which rows were
+    counted, if not all, and ``rows_per_person`` how many of them a person has at most, if that was checked. ``about``
+    has the words of the one who makes the release.
     """
     strategy.check(spine, schema)
     measured = spine if optimised is None else optimised.spine
-    stamps = tuple(dict.fromkeys(stamps))
+    loss = Loss(
+        strategy=strategy, spine=spine, schema=schema, optimised=optimised, rows_per_person=rows_per_person or 1
+    )
     promised = guarantee_of(
-        strategy, spine, schema, optimised=optimised, filter=filter, stamps=stamps, seeded=bool(seeded)
+        loss,
+        rows_per_person=rows_per_person,
+        filter=filter,
+        stamps=tuple(dict.fromkeys(stamps)),
+        seeded=bool(seeded),
     )
     return Declared(
         **asdict(about or About()),
         strategy=strategy.name or "unnamed",
-        stamps=stamps,
+        stamps=tuple(promised.stamps),
         seeded=seeded,
         guarantee=_guarantee(promised),
         budget=_budget(strategy, promised.exact),
@@ -97,6 +106,7 @@ def declared_of(
         constraints=_constraints(strategy, schema),
         facilities=facilities,
         filter=None if filter is None else DeclaredFilter(words=filter.words(), public=filter.public),
+        rows_per_person=rows_per_person,
         post_processing=PostProcessing(
             estimator=strategy.estimator,
             estimator_in_words=_ESTIMATOR[strategy.estimator],

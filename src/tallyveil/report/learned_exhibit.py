@@ -85,14 +85,15 @@ def learned_table(promised: Guarantee, release: Release) -> pd.DataFrame:
     spine, schema, optimised = people.spine, people.schema, release.optimised
     assert release.strategy is not None
     strategy = calibrated(release.strategy, spine=spine, schema=schema, optimised=optimised)
-    loss = Loss(strategy=strategy, spine=spine, schema=schema, optimised=optimised)
+    most = promised.rows_per_person or 1
+    loss = Loss(strategy=strategy, spine=spine, schema=schema, optimised=optimised, rows_per_person=most)
     sure = {name: certain_of(loss, amount) for name, amount in loss.per_attribute().items()}
     rows: list[tuple[str, str, float, float]] = [
         ("record", about, epsilon, math.nan) for about, epsilon in sentences.of_records(promised)
     ]
     for name, epsilon in sure.items():
         bare = promised.bare(name)
-        typical = math.nan if bare else _average_posterior(loss, name, promised.rows_per_person or 1)
+        typical = math.nan if bare else _average_posterior(loss, name)
         rows.append(("attribute", name, math.inf if bare else epsilon, typical))
     order = list(promised.levels)
     for level, amount in loss.within_level().items():
@@ -114,14 +115,14 @@ def posterior_bound(prior: float, epsilon: float) -> float:
     return 1 / (1 + (1 - prior) / prior * math.exp(-min(epsilon, 700.0)))
 
 
-def _average_posterior(loss: Loss, attribute: str, rows: int) -> float:
+def _average_posterior(loss: Loss, attribute: str) -> float:
     """The largest average posterior from even odds, given all noisy counts; missing where none depends on it.
 
     It is largest over the paths of the measured spine: where a unit has taken over the budget of an only child, its
     noise is smaller. It is not known for a person with several rows.
     """
     strategy, found = loss.strategy, []
-    if attribute not in strategy.known_attributes or rows > 1:
+    if attribute not in strategy.known_attributes or loss.rows_per_person > 1:
         return math.nan
     shares = list(strategy.levels.values())
     for spans in loss.kinds_of_paths()[0]:

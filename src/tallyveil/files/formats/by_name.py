@@ -48,7 +48,8 @@ def read_format(
     progress
         Called with the number of bytes read and the size of an extract.
 
-    As the Bureau did, persons of an extract who belong to no household are left out (``dropped``).
+    As the Bureau did, persons of an extract who belong to no household are left out (``dropped``); the filter of the
+    counts says so. Facilities are those of the same file (``from_people``).
     """
     if name not in FORMATS:
         raise InputError(f"{name!r} is not a format. The formats are {', '.join(FORMATS)}.")
@@ -131,12 +132,12 @@ def _moved(census: Census, spine: Spine) -> Census:
     def moved(part: Histogram) -> Histogram:
         leaves = part.leaves
         on = Histogram.from_entries(spine, part.schema, unit=unit[leaves.unit()], cell=leaves.cell, count=leaves.count)
-        return replace(on, stamps=part.stamps, filter=part.filter)
+        return replace(on, stamps=part.stamps, filter=part.filter, rows_per_person=part.rows_per_person)
 
     built = census.facilities
-    facilities = None if built is None else Facilities.from_entries(
+    facilities = None if built is None else replace(Facilities.from_entries(
         spine, attribute=built.attribute, types=built.types, unit=unit[built.leaves.unit()], kind=built.leaves.cell,
         count=built.leaves.count,
-    )  # fmt: skip
+    ), from_people=built.from_people)  # fmt: skip
     housing = None if census.housing is None else moved(census.housing)
     return replace(census, people=moved(census.people), facilities=facilities, housing=housing)  # type: ignore[arg-type]

@@ -57,11 +57,12 @@ class Census1940:
         spine = spine_from_numbers(districts, DISTRICT)
         district, kind, count = np.searchsorted(districts, units.place), units.cell, units.count
         built, home = kind < VACANT, (kind == 0) | (kind == VACANT)
+        built_here = Facilities.from_entries(
+            spine, attribute="hhgq", types=TYPES_1940, unit=district[built], kind=kind[built], count=count[built]
+        )
         return cls(
             people=_histogram(spine, schema, persons, districts),
-            facilities=Facilities.from_entries(
-                spine, attribute="hhgq", types=TYPES_1940, unit=district[built], kind=kind[built], count=count[built]
-            ),
+            facilities=replace(built_here, from_people=True),
             housing=Histogram.from_entries(
                 spine, UNITS_2020, unit=district[home], cell=(kind[home] == 0), count=count[home]
             ),
@@ -101,16 +102,13 @@ class Census2020:
         if units is None:
             return cls(people=people)
         quarters = units.cell == UNITS_2020.cells
+        unit = np.searchsorted(blocks, units.place)
+        built = Facilities.from_entries(
+            spine, attribute="kind", types=KINDS_2020, unit=unit, kind=quarters, count=units.count
+        )
         return cls(
             people=people,
-            facilities=Facilities.from_entries(
-                spine,
-                attribute="kind",
-                types=KINDS_2020,
-                unit=np.searchsorted(blocks, units.place),
-                kind=quarters,
-                count=units.count,
-            ),
+            facilities=replace(built, from_people=True),
             housing=_histogram(spine, UNITS_2020, units.cells(0, UNITS_2020.cells), blocks),
         )
 

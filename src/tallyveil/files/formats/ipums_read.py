@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from tallyveil.files.formats.piecewise import (
 from tallyveil.files.tables.stamps import STAMPS, read_stamps
 from tallyveil.files.tables.write import beside
 from tallyveil.nouns.census_schemas import PERSONS_1940, PERSONS_1940_IPUMS
+from tallyveil.nouns.histogram import Filter
 from tallyveil.nouns.schema import Schema
 
 # Widths of the records in the Bureau's extract, and how many of their columns are needed.
@@ -55,6 +57,7 @@ P_FIELDS = (
 TYPE_OF = np.array([GQTYPE_OF.index(code) if code in GQTYPE_OF else -1 for code in range(10)], dtype=np.int64)
 # Cells are those of persons, then the kinds of unit; the last is for persons without a household, at place -1.
 DROPPED = STRIDE - 1
+ORPHANS = "persons whose SERIAL is not that of the household above them are left out"
 
 
 def read_ipums_1940(
@@ -113,6 +116,8 @@ def read_ipums_1940(
         raise DataError(f"{path}: the file has no household 'H'. Check that it is the right file.")
     dropped = int(counts.cells(DROPPED, STRIDE).count.sum())
     census = Census1940.from_counts(counts.cells(0, of_persons), units, schema=schema, dropped=dropped)
+    if drop_orphans:
+        census = replace(census, people=replace(census.people, filter=Filter(where={}, others=(ORPHANS,))))
     return census.stamped(read_stamps(beside(Path(path), STAMPS)))
 
 

@@ -35,9 +35,12 @@ def loss_in(folder: Path) -> Loss:
     strategy = read_strategy(folder / STRATEGY)
     if not ((folder / CODEBOOK).is_file() and (folder / SPINE).is_file()):
         return Loss(strategy=strategy)
-    spine, schema = read_spine(folder), read_codebook(folder / CODEBOOK).schema
-    strategy.check(spine, schema)
-    return Loss(strategy=strategy, spine=spine, schema=schema, optimised=read_optimised(folder, spine))
+    spine, book = read_spine(folder), read_codebook(folder / CODEBOOK)
+    strategy.check(spine, book.schema)
+    return Loss(
+        strategy=strategy, spine=spine, schema=book.schema, optimised=read_optimised(folder, spine),
+        rows_per_person=book.rows_per_person or 1,
+    )  # fmt: skip
 
 
 def content_of(folder: Path, loss: Loss) -> dict[str, str]:

@@ -27,7 +27,10 @@ from tallyveil.files.tables.columns import decoded
 from tallyveil.files.tables.write import write_table, write_text
 
 TableFormat = Literal["csv", "xlsx", "parquet", "sdmx-csv"]
-FORMULA = re.compile(r"^(=|@|[+\-](?![0-9.])|\t|\r)")  # what a spreadsheet program would compute when it opens a CSV
+NUMBER = r"[+-]?[0-9][0-9.,]*%?"
+FORMULA = re.compile(  # what a spreadsheet program could compute when it opens a CSV: all but numbers, and "-5 to 0"
+    rf"(?!{NUMBER}( [^\W\d_]{{1,5}} {NUMBER})?$)\s*[=@+\-\uff1d\uff20\uff0b\uff0d].*", re.DOTALL
+)
 
 _LONGEST = 100  # characters of a file's name that are kept
 _RESERVED = {"readme", "con", "prn", "aux", "nul", *(f"{name}{i}" for name in ("com", "lpt") for i in range(1, 10))}
@@ -129,8 +132,8 @@ def _write(pieces: Iterator[pa.Table], path: Path) -> None:
 def without_formulas(table: pa.Table) -> pa.Table:
     """A table for CSV, in which an apostrophe precedes any text that a spreadsheet program would compute.
 
-    >>> without_formulas(pa.table({"label": ["=1+1", "-5 to 0", "+65", "-x"]})).column("label").to_pylist()
-    ["'=1+1", '-5 to 0', '+65', "'-x"]
+    >>> without_formulas(pa.table({"=label": ["=1+1", "-5 to 0", "+65", "-5-3"]})).to_pydict()
+    {"'=label": ["'=1+1", '-5 to 0', '+65', "'-5-3"]}
     """
     columns: list[Any] = []
     for column in table.columns:
@@ -138,4 +141,5 @@ def without_formulas(table: pa.Table) -> pa.Table:
         if pa.types.is_string(plain.type) and any(FORMULA.match(text or "") for text in pc.unique(plain).to_pylist()):
             plain = pa.array([f"'{text}" if FORMULA.match(text or "") else text for text in plain.to_pylist()])
         columns.append(plain)
-    return pa.table(columns, names=table.column_names)
+    names = [f"'{name}" if FORMULA.match(name) else name for name in table.column_names]
+    return pa.table(columns, names=names)

@@ -6,7 +6,7 @@ import html
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -18,7 +18,7 @@ from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, PAGE, SIGNATURE, SOURCE
 from tallyveil.files.release_folder.manifest import Sealed, regular_file
 from tallyveil.files.release_folder.signing import SIGNATURE_SIZE, signature_holds
-from tallyveil.files.release_folder.strict import ReadRelease
+from tallyveil.files.release_folder.strict import ReadRelease, other_versions
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.read import codebook_stamps
 from tallyveil.privacy.strategy import Strategy
@@ -75,6 +75,7 @@ def check_declared(release: ReadRelease) -> str:
         seeded=seeded if isinstance(seeded := release.declared.get("seeded"), bool) else None,
         optimised=release.optimised,
         filter=release.people.filter,
+        rows_per_person=release.people.rows_per_person,
         about=_about(release.declared),
     )
     versions = release.declared.get("versions")
@@ -120,8 +121,13 @@ def check_stamps(release: ReadRelease, source: Codebook | None) -> str:
     missing = [stamp for stamp in needed if stamp not in stamps]
     if missing:
         raise BrokenError(f"{CERTIFICATE}, declared stamps: {missing[0]!r} is missing")
-    if source is not None and source.filter != release.people.filter:
+    known, stated = None if source is None else source.filter, release.people.filter
+    if known is not None and (stated is None or not stated.others) and other_versions(release.certificate):
+        known = replace(known, others=()) if known.where else None  # earlier versions declared only what where leaves
+    if source is not None and known != stated:
         raise BrokenError(f"{SOURCE} and {CODEBOOK} differ in which rows were counted")
+    if source is not None and source.rows_of_person != release.people.rows_per_person:
+        raise BrokenError(f"{SOURCE} and {CODEBOOK} differ in how many records a person has")
     return "; ".join(stamps) or "none"
 
 

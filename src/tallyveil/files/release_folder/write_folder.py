@@ -101,6 +101,7 @@ def write_release(
         release.histogram,
         stamps=certificate.declared.stamps,
         filter=release.histogram.filter or (None if source is None else source.filter),
+        rows_per_person=certificate.declared.rows_per_person,
     )
     optimised = release.optimised if kept is None else kept.optimised
     with new_folder(folder) as place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal, final
 
@@ -14,6 +14,7 @@ from tallyveil._arrays import Integers
 from tallyveil._frozen import Frozen
 from tallyveil.errors import DataError
 from tallyveil.files.tables.form import PLAIN, FileForm
+from tallyveil.nouns.codes import refuse_controls
 from tallyveil.nouns.histogram import Filter
 from tallyveil.nouns.schema import Grouping, Schema
 
@@ -64,10 +65,14 @@ class Codebook:
         Long tables: the column with the count.
     where, total, ignore
         Rows to keep; a column that the cells must sum to; further columns to ignore without a warning.
+    person, at_most
+        Tables of persons: the column with identifiers of persons, and how many rows a person may have (by default 1).
+        More are refused, and the guarantee is for a person with all these rows.
     sheet
         Excel workbooks: the sheet with the table.
     where_is_public
-        Whether it is public who passes ``where``, so that the number of such people may be published exactly.
+        Whether it is public who passes ``where`` and what else is left out (``filter``), so that the number of people
+        who remain may be published exactly.
     form
         Rows of the file that are not part of the table, merged cells, and how numbers are written.
     labels_from, units_from
@@ -76,6 +81,8 @@ class Codebook:
         The stamps that the counts had when they were written.
     filtered
         Which rows were counted before the table was written, if not all.
+    rows_per_person
+        How many rows a person had at most when the table was written, if that was checked.
     """
 
     levels: tuple[str, ...]
@@ -96,6 +103,8 @@ class Codebook:
     where: Mapping[str, str] = field(default_factory=dict)
     total: str | None = None
     ignore: tuple[str, ...] = ()
+    person: str | None = None
+    at_most: int | None = None
     sheet: str | None = None
     form: FileForm = PLAIN
     where_is_public: bool = False
@@ -103,6 +112,7 @@ class Codebook:
     units_from: Literal["data"] | None = None
     stamps: tuple[str, ...] = ()
     filtered: Filter | None = None
+    rows_per_person: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("levels", "ignore", "stamps"):
@@ -133,6 +143,13 @@ class Codebook:
                 '[file] total_rows repeat people of other rows, but layout = "persons" has one row per person. Remove '
                 "total_rows; to count only some people, use where in [table]."
             )
+        if self.layout == "persons" and self.form.fill_down:
+            raise DataError(
+                '[file] fill_down lets one row decide how others are read, but layout = "persons" has one row per '
+                "person. Fill the empty cells in the file, and remove fill_down."
+            )
+        self._check_person()
+        self._note_what_rows_have()
         if self.layout == "persons" and self.count is not None:
             raise DataError(
                 f'[table] layout = "persons" counts each row as one person and would ignore count = "{self.count}". '
@@ -187,11 +204,18 @@ class Codebook:
 
     @property
     def filter(self) -> Filter | None:
-        """Which rows are counted, if not all: by ``where``, and by what was filtered before the table was written."""
-        if not self.where:
+        """Which rows are counted, if not all: by ``where``, and by what was filtered before the table was written.
+
+        Rows that are left out as totals are not compared with the rest, nor texts that are read as 0 (a column of
+        totals may have them too).
+        """
+        others = [f"rows with {c} = {' or '.join(map(repr, v))} are left out" for c, v in self.form.total_rows.items()]
+        if self.form.zeros and self.layout != "persons":
+            others.append(f"counts written as {' or '.join(map(repr, self.form.zeros))} are read as 0")
+        if not self.where and not others:
             return self.filtered
         if self.filtered is None:
-            return Filter(where=self.where, public=self.where_is_public)
+            return Filter(where=self.where, public=self.where_is_public, others=tuple(others))
         before, public = self.filtered, self.where_is_public and self.filtered.public
         twice = [name for name, value in self.where.items() if before.where.get(name, str(value)) != str(value)]
         if twice:
@@ -199,7 +223,13 @@ class Codebook:
                 f"[table] where keeps {twice[0]} = {str(self.where[twice[0]])!r}, but [filtered] says that the table "
                 f"has only rows with {before.where[twice[0]]!r}. Remove one of them."
             )
-        return Filter(where={**before.where, **self.where}, public=public)
+        others = list(dict.fromkeys([*before.others, *others]))
+        return Filter(where={**before.where, **self.where}, public=public, others=tuple(others))
+
+    @property
+    def rows_of_person(self) -> int | None:
+        """How many rows a person has at most: by ``person``, or when the table was written; None if unchecked."""
+        return self.rows_per_person if self.person is None else self.at_most or 1
 
     def refuse_unfilled(self) -> None:
         """Refuse a draft in which something is left for a person to write."""
@@ -228,6 +258,25 @@ class Codebook:
         wrong = [stamp for stamp in self.stamps if not isinstance(stamp, str) or not stamp.strip()]
         if wrong:
             raise DataError(f"stamps must be a list of texts. Got {wrong[0]!r} among them.")
+        for name, codes in self.attributes.items():
+            refuse_controls(f"[attributes] {name!a}", (name, *codes))
+
+    def _check_person(self) -> None:
+        """Check what is said about the rows of a person."""
+        if self.person is not None and self.layout != "persons":
+            raise DataError(
+                f'[table] person = {self.person!r} needs layout = "persons". Correct the layout, or remove it.'
+            )
+        if self.at_most is not None and (self.person is None or self.at_most < 1):
+            raise DataError(f"[table] at_most = {self.at_most} must be 1 or more, and needs person = a column.")
+        if self.rows_per_person is not None and self.rows_per_person < 1:
+            raise DataError(f"rows_per_person = {self.rows_per_person} must be 1 or more.")
+
+    def _note_what_rows_have(self) -> None:
+        """Tell the form which cells a row of the table has, so that none is left out as a note below it."""
+        named = [*self.geography, *(name for name in self.in_rows if "" not in self.attributes[name])]
+        cells = tuple(name for name in named if name not in self.form.fill_down) or self.geography[-1:]
+        object.__setattr__(self, "form", replace(self.form, cells=cells, counts=self.layout != "persons"))
 
     def _check_names(self) -> None:
         for level, column in self.names.items():

@@ -30,17 +30,20 @@ SECTIONS: dict[str, Any] = {  # the type of each field; without fields of its ow
     "zeros": tuple[_Labels, ...],
     "table": {
         "layout": Name, "column": Name, "count": Name, "where": Mapping[str, str | int], "where_is_public": bool,
-        "total": Name, "ignore": _Names, "sheet": Name,
+        "total": Name, "ignore": _Names, "person": Name, "at_most": int, "sheet": Name,
     },
     "file": {
         "encoding": Name, "title_rows": int, "header_rows": int, "note_rows": int, "fill_down": _Names,
         "total_rows": _Labels, "thousands": str, "zeros": tuple[str, ...], "strip": bool,
     },
-    "filtered": {"where": Mapping[str, str], "public": bool},
+    "filtered": {"where": Mapping[str, str], "public": bool, "others": _Names},
 }  # fmt: skip
-TOP = {"labels_from": Any, "units_from": Any, "where_is_public": bool, "stamps": _Names}  # above the first section
+TOP = {  # above the first section
+    "labels_from": Any, "units_from": Any, "where_is_public": bool, "rows_per_person": int, "stamps": _Names,
+}  # fmt: skip
 COMMENTS = {
     **FROM_DATA,
+    "rows_per_person": "How many records a person has at most among these counts. It was checked.",
     "stamps": "What these counts are stamped with. Whatever is made from them has the same stamps.",
 }
 
@@ -115,6 +118,8 @@ def codebook_to_toml(codebook: Codebook) -> str:
             "where": dict(codebook.where),
             "where_is_public": codebook.where_is_public,
             "ignore": list(codebook.ignore),
+            "person": codebook.person,
+            "at_most": codebook.at_most,
         },
         "file": _form(codebook.form),
     }
@@ -122,8 +127,10 @@ def codebook_to_toml(codebook: Codebook) -> str:
         content[section] = _stated(content[section])
     content = {name: part for name, part in content.items() if part or name == "attributes"}
     if codebook.filtered is not None:
-        content["filtered"] = {"where": dict(codebook.filtered.where), "public": codebook.filtered.public}
-    top = {name: getattr(codebook, name) for name in ("labels_from", "units_from")} | {"stamps": list(codebook.stamps)}
+        filtered = vars(codebook.filtered) | {"where": dict(codebook.filtered.where)}
+        content["filtered"] = {name: value for name, value in filtered.items() if value not in ((), {})}
+    top = {name: getattr(codebook, name) for name in ("labels_from", "units_from", "rows_per_person")}
+    top["stamps"] = list(codebook.stamps)
     return "".join(_commented(name, value) for name, value in _stated(top).items()) + tomli_w.dumps(content)
 
 
@@ -171,9 +178,9 @@ def _typed_section(section: str, content: Any) -> Any:
 
 
 def _filtered(content: Mapping[str, Any]) -> Filter:
-    if not content.get("where"):
+    if not content.get("where") and not content.get("others"):
         raise DataError('[filtered] needs where = {column = "value"}: which rows were counted.')
-    return Filter(where=content["where"], public=content.get("public", False))
+    return Filter(**{"where": {}, **content})
 
 
 def _commented(name: str, value: Any) -> str:

@@ -52,6 +52,9 @@ class FileForm:
         Texts that stand for 0 in counts, such as ``"-"``; ``""`` is an empty cell.
     strip
         Whether spaces around values are removed.
+    cells, counts
+        The columns in which each row of the table has a value, and whether it also has a count. The codebook says so,
+        because no such row may be left out as a note.
     """
 
     encoding: str | None = None
@@ -63,6 +66,8 @@ class FileForm:
     thousands: str | None = None
     zeros: tuple[str, ...] = ()
     strip: bool = False
+    cells: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    counts: bool = field(default=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fill_down", tuple(self.fill_down))
@@ -97,7 +102,8 @@ def table_of_rows(rows: Iterator[Row], form: FileForm, name: str) -> Iterator[pa
         names.pop()
     kept = [i for i, column in enumerate(names) if column]
     schema = pa.schema([(names[i], pa.string()) for i in kept])
-    any_rows, body = False, _without_last(filled, form.note_rows)
+    notes: deque[Row] = deque()
+    any_rows, body = False, _without_last(filled, form.note_rows, notes)
     while piece := list(islice(body, _ROWS)):
         if any(value for row in piece for i, value in enumerate(row) if i >= len(names) or not names[i]):
             raise DataError(
@@ -109,6 +115,7 @@ def table_of_rows(rows: Iterator[Row], form: FileForm, name: str) -> Iterator[pa
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
     if not any_rows:
         yield pa.RecordBatch.from_pylist([], schema=schema)
+    _refuse_rows_of_table(notes, names, form, name)
 
 
 def joined_names(header: Sequence[Row]) -> list[str]:
@@ -175,12 +182,25 @@ def _filled_down(batch: Batch, column: str, above: dict[str, str]) -> Batch:
     return replace(batch, table=batch.table.set_column(place, column, pc.fill_null(given, "")))
 
 
-def _without_last(rows: Iterator[Row], number: int) -> Iterator[Row]:
-    """All rows but the last ones."""
-    waiting: deque[Row] = deque(islice(rows, number))
+def _without_last(rows: Iterator[Row], number: int, waiting: deque[Row]) -> Iterator[Row]:
+    """All rows but the last ones, which stay in ``waiting``."""
+    waiting.extend(islice(rows, number))
     for row in rows:
         waiting.append(row)
         yield waiting.popleft()
+
+
+def _refuse_rows_of_table(notes: Sequence[Row], names: Sequence[str], form: FileForm, name: str) -> None:
+    """Refuse rows that are left out as notes but have all that a row of the table has."""
+    rows = [dict(zip(names, map(str.strip, row), strict=False)) for row in notes if form.cells]
+    rows = [row for row in rows if all(row.get(column) for column in form.cells)]
+    if form.counts:
+        rows = [row for row in rows if any(row[column][:1].isdigit() for column in row.keys() - set(form.cells))]
+    if rows:
+        raise DataError(
+            f"{name}: {len(rows)} of the last {len(notes)} rows, which [file] note_rows leaves out, "
+            f"have what a row of the table has. Correct note_rows; if they are totals, mark them in [file] total_rows."
+        )
 
 
 def _refuse_missing(batch: Batch, columns: Sequence[str]) -> None:

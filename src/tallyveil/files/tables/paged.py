@@ -32,7 +32,7 @@ COUNT_BYTES = 80  # of memory that a count takes at most while all are read at o
 def reads_in_pages(source: Source, book: Codebook) -> bool:
     """Whether the rows of a table would not keep the limit on memory, and can be read in parts instead."""
     limit = limit_in_force()
-    if limit is None or book.form != PLAIN or not isinstance(source, str | PathLike):
+    if limit is None or book.form != PLAIN or book.person is not None or not isinstance(source, str | PathLike):
         return False
     path = Path(source)
     if not path.is_file() or not is_parquet(path):

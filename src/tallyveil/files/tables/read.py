@@ -47,6 +47,8 @@ def read_counts(
     book.refuse_unfilled()
     _check_columns(source, book, listed=units is not None)
     stamps, kept_by = codebook_stamps(book, listed=units is not None), book.filter
+    if book.person is not None:
+        _refuse_repeated_persons(source, book, book.person)
     if not all(book.attributes.values()):
         book = _with_labels_from(source, book)
     if units is None:
@@ -61,7 +63,8 @@ def read_counts(
         pages = read_pages(source, replace(book, names={}), spine)
         if len(spine.levels) > 1:
             pages.summed(spine.first_child[-1])  # kept for all questions about coarser levels
-        return Histogram(spine=spine, schema=book.schema, leaves=pages, stamps=stamps, filter=kept_by)
+        people = Histogram(spine=spine, schema=book.schema, leaves=pages)
+        return replace(people, stamps=stamps, filter=kept_by, rows_per_person=book.rows_of_person)
     else:  # names come from the list of units
         spine = read_units(units, book)
         entries = Entries(replace(book, names={}), spine)
@@ -73,7 +76,7 @@ def read_counts(
         people = Histogram.from_entries(spine, book.schema, unit=unit, cell=cell, count=count)
     except InputError as problem:
         raise problem.located(name) from None
-    return replace(people, stamps=stamps, filter=kept_by)
+    return replace(people, stamps=stamps, filter=kept_by, rows_per_person=book.rows_of_person)
 
 
 def codebook_stamps(book: Codebook, *, listed: bool) -> tuple[str, ...]:
@@ -89,6 +92,7 @@ def _check_columns(source: Source, book: Codebook, *, listed: bool) -> None:
     name = str(source) if isinstance(source, str | PathLike) else "the table"
     cells = wide_columns(book) if book.layout == "wide" else [book.count] if book.count else []
     wanted = [*book.geography, *book.in_rows, *cells, *book.where, *([book.total] if book.total else [])]
+    wanted += [] if book.person is None else [book.person]
     wanted += [] if listed else book.names.values()
     missing = [column for column in wanted if column not in names]
     if missing:
@@ -128,6 +132,27 @@ def _refuse_counts(name: str, unused: list[str]) -> None:
         raise DataError(
             f'{name}: layout = "persons" counts each row as one person, but column {counts[0]!r} looks like a count. '
             f'Use layout = "long" with count = {counts[0]!r}, or list it under [table] ignore.'
+        )
+
+
+def _refuse_repeated_persons(source: Source, book: Codebook, column: str) -> None:
+    """Refuse a table in which persons have more rows than the codebook allows. No identifier is shown."""
+    parts, name = [], ""
+    for batch in batches(source, book.form, sheet=book.sheet):
+        batch, name = kept_rows(batch, book), batch.name
+        parts.append(pc.utf8_trim_whitespace(batch.written(column)))
+        if missing := pc.index(pc.fill_null(pc.equal(parts[-1], ""), True), True).as_py() + 1:
+            raise DataError(
+                f"{batch.place(missing - 1, column)}: the value is missing. Fill it in, or leave the row out."
+            )
+    rows = pc.value_counts(pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string()))
+    counts, allowed = rows.field("counts"), book.at_most or 1
+    if several := pc.sum(pc.greater(counts, allowed)).as_py():
+        most = pc.max(counts).as_py()
+        raise DataError(
+            f"{name}: {several:,} persons have more than {allowed} {'row' if allowed == 1 else 'rows'} by column "
+            f"{column!r} (at most {most:,}). Keep {allowed} of each, or write [table] at_most = {most}: the guarantee "
+            f"then counts that many rows a person, and its loss grows with them."
         )
 
 

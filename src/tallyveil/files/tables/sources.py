@@ -61,7 +61,8 @@ def text_rows(path: Path, encoding: str | None, delimiter: str | None = None) ->
 
 
 def likely_delimiter(lines: Sequence[str]) -> str:
-    """The character that separates values: the one that the typical line has most often."""
+    """The character that separates values: the one that the typical line has most often, of lines that have any."""
+    lines = [line for line in lines if any(mark in line for mark in DELIMITERS)] or lines
     return max(DELIMITERS, key=lambda mark: sorted(line.count(mark) for line in lines)[len(lines) // 2])
 
 

@@ -71,6 +71,7 @@ def codebook_for(histogram: Histogram, layout: Layout) -> Codebook:
         count="count" if layout == "long" else None,
         stamps=histogram.stamps,
         filtered=histogram.filter,
+        rows_per_person=histogram.rows_per_person,
     )
 
 

@@ -54,8 +54,8 @@ def form_of_table(view: View, form: FileForm, *, totals: bool = True) -> tuple[F
     found = find_totals(view) if totals else Totals(marks={})
     strip = any(column.has_outer_spaces for column in view.columns.values())
     kept = ~marked_rows(view, found.marks)
-    down = _merged(list(view.columns.values()), kept)
-    if down and totals:  # what sums are of shows only when each row has all of its labels
+    down = _merged(list(view.columns.values()), kept) if totals else ()  # in a table of people, rows stand alone
+    if down:  # what sums are of shows only when each row has all of its labels
         columns = {n: c.filled_down(kept) if n in down else c for n, c in view.columns.items()}
         found = find_totals(replace(view, columns=columns))
         down = _merged(list(view.columns.values()), ~marked_rows(view, found.marks))

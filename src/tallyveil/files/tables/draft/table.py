@@ -113,7 +113,8 @@ def _drafted(source: Source, asked: Asked, sheet: str | None, *, totals: bool = 
     geography = find_geography(view, asked, {name: sizes for name, sizes in cuts.items() if sizes})
     layout = ask_about_levels(geography, find_layout(geography, asked), asked)
     if layout.fields["layout"] == "persons" and totals:  # people are not totals of others
-        return _drafted(source, asked, sheet, totals=False) if form.total_rows or found.doubts else _drafted_as(
+        marked = form.total_rows or form.fill_down or found.doubts
+        return _drafted(source, asked, sheet, totals=False) if marked else _drafted_as(
             geography, layout, form, form_notes, sheet=sheet
         )  # fmt: skip
     doubts = _rows_in_doubt(geography, layout, found) if layout.fields["layout"] != "persons" else {}
@@ -153,7 +154,8 @@ def _codebook(geography: Geography, layout: Layout, *, sheet: str | None, form: 
     fields = {**geography.fields, **layout.fields, "sheet": sheet}
     fields["levels"] = fields["levels"] or (FILL_IN,)
     # A filter on rows of a level is public; a filter on rows of persons may reveal something about them.
-    public = bool(fields.get("where")) and fields["layout"] != "persons"
+    marks = {mark for values in form.total_rows.values() for mark in values}  # found by their sums, unless in doubt
+    public = bool(fields.get("where") or marks) and FILL_IN not in marks and fields["layout"] != "persons"
     ignore = tuple(name for name in geography.view.columns if name in layout.aside)
     labels_from: Literal["data"] | None = "data" if fields["attributes"] else None
     book = Codebook(**fields, ignore=ignore, labels_from=labels_from, units_from="data", where_is_public=public)
@@ -161,7 +163,9 @@ def _codebook(geography: Geography, layout: Layout, *, sheet: str | None, form: 
     columns = [column for name, column in geography.view.columns.items() if name in counts]
     thousands = next((column.thousands for column in columns if column.thousands), None)
     zeros = sorted({*_stand_for_nobody(geography.view, book), *(n for c in columns for n in c.labels if n in NIL)})
-    return replace(book, form=replace(form, thousands=thousands, zeros=tuple(zeros)))
+    public |= bool(zeros and book.total) and FILL_IN not in marks  # the totals are right where these are 0
+    form = replace(form, thousands=thousands, zeros=tuple(zeros))
+    return replace(book, form=form, where_is_public=public)
 
 
 def _stand_for_nobody(view: View, book: Codebook) -> set[str]:
