@@ -84,6 +84,35 @@ class ExactQuery:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class ExactCounts:
+    """Published counts of a query that have a single possible value, besides those of an ``ExactQuery``.
+
+    Attributes
+    ----------
+    query, level
+        What is counted, and for the units of which level.
+    units
+        In how many of the units, or ``"all"``.
+    counts
+        ``"all"`` if every count of the query is exact in these units; otherwise how many are, in all units together.
+    source
+        What fixes the counts: ``"people"`` (their number), ``"invariant"``, ``"bound"``, ``"zero"``, ``"facilities"``,
+        or ``"follows"`` for several of these together.
+    true
+        Whether the counts equal those of the data. Otherwise they are fixed in the release, because the data are not
+        compared with all constraints; the ones that also equal the data, if any, have an item of their own.
+    """
+
+    query: str
+    level: str
+    units: int | str
+    counts: int | str
+    source: str
+    true: bool = True
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class ExpectedError:
     """The standard deviation that the errors of a query's answers are expected to have over the units of a level."""
 
@@ -182,6 +211,9 @@ class DeclaredSchema:
 class Declared:
     """What follows from public inputs. ``spine`` has the number of units of each level.
 
+    ``exact_values`` are the counts with a single possible value that ``budget.exact`` does not name. A count that is
+    zero because a coarser one is zero is not listed again.
+
     The first six fields are the words of the one who made the release (:class:`tallyveil.release.about.About`).
     """
 
@@ -195,6 +227,7 @@ class Declared:
     stamps: tuple[str, ...]
     guarantee: Guarantee
     budget: Budget
+    exact_values: tuple[ExactCounts, ...] | None = None
     expected_error: tuple[ExpectedError, ...]
     only_child: OnlyChild | None
     constraints: tuple[DeclaredConstraint, ...]
@@ -209,8 +242,9 @@ class Declared:
     def to_json(self) -> dict[str, Any]:
         """The declared part under its JSON keys."""
         table: dict[str, Any] = json_ready(asdict(self))
-        if self.measured_on is None:
-            del table["measured_on"]
+        for name in ("measured_on", "exact_values"):
+            if table[name] is None:
+                del table[name]
         other = "rho" if self.budget.unit == "epsilon" else "epsilon"
         for row in (*table["budget"]["levels"], *table["budget"]["queries"]):
             del row[other]

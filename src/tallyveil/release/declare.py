@@ -32,6 +32,7 @@ from tallyveil.release.declaration import (
     DeclaredConstraint,
     DeclaredFilter,
     DeclaredSchema,
+    ExactCounts,
     ExactQuery,
     Guarantee,
     LevelBudget,
@@ -88,12 +89,14 @@ def declared_of(
     optimised: OptimisedSpine | None = None,
     filter: Filter | None = None,  # noqa: A002 (the noun's name)
     about: About | None = None,
+    exact_values: Sequence[ExactCounts] = (),
 ) -> Declared:
     """The declared part of a certificate.
 
     ``facilities`` says whether public counts of facilities were used, for bounds or to shape a spine. ``stamps`` are
     the stamps of the release. ``optimised`` is the spine that was measured, if it is not the published one, and
     ``filter`` says which rows were counted, if not all. ``about`` has the words of the one who makes the release.
+    ``exact_values`` are the counts that constraints fix (``engine.exact_values``).
     """
     strategy.check(spine, schema)
     measured = spine if optimised is None else optimised.spine
@@ -104,6 +107,7 @@ def declared_of(
         stamps=tuple(dict.fromkeys(stamps)),
         guarantee=_guarantee(strategy, spine, schema, optimised, filter),
         budget=budget,
+        exact_values=tuple(exact_values) or None,
         expected_error=expected_errors(strategy, measured, schema, budget.exact),
         only_child=_only_child(strategy, measured),
         constraints=_constraints(strategy, schema),

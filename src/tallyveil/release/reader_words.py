@@ -38,10 +38,24 @@ def exact_in_words(declared: Mapping[str, Any]) -> list[str]:
             by_query.setdefault(one["query"], []).append(one["level"])
     words = ["the number of people in all"] if declared["guarantee"]["total"] else []
     words += [f"{_counts_of(query)} of {_places(levels, root)}" for query, levels in by_query.items()]
+    words += [_exact_counts_in_words(one, declared["spine"]) for one in declared.get("exact_values", ())]
     fixed = [one["words"] for one in declared["constraints"] if one["source"] == "truth"]
     said = {f"{query} is exact for every {level}" for query, levels in by_query.items() for level in levels}
     of_root = f"is exact for every {root}"
     return words + [one.replace(of_root, f"is exact for {the_whole(root)}") for one in fixed if one not in said]
+
+
+def _exact_counts_in_words(one: Mapping[str, Any], sizes: Mapping[str, int]) -> str:
+    """Counts with a single possible value, for some units of a level.
+
+    >>> some = {"query": "age", "level": "county", "units": 2, "counts": 3, "source": "bound", "true": False}
+    >>> _exact_counts_in_words(some, {"county": 9})
+    '3 of the counts by age of 2 of 9 units of county (fixed in the release only)'
+    """
+    amount = "" if one["counts"] == "all" else f"{one['counts']:,} of the "
+    where = f"every {one['level']}" if one["units"] == "all" else ""
+    where = where or f"{one['units']:,} of {sizes[one['level']]:,} units of {one['level']}"
+    return f"{amount}{_counts_of(one['query'])} of {where}{'' if one['true'] else ' (fixed in the release only)'}"
 
 
 def _places(levels: list[str], root: str) -> str:

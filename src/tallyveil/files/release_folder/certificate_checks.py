@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -17,7 +17,7 @@ from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
 from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, PAGE, SIGNATURE, SOURCE
 from tallyveil.files.release_folder.manifest import Sealed, regular_file
 from tallyveil.files.release_folder.signing import SIGNATURE_SIZE, signature_holds
-from tallyveil.files.release_folder.strict import ReadRelease
+from tallyveil.files.release_folder.strict import ReadRelease, other_versions
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.read import codebook_stamps
 from tallyveil.privacy.strategy import Strategy
@@ -25,6 +25,7 @@ from tallyveil.release.about import About
 from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
 from tallyveil.release.certificate import Observed
 from tallyveil.release.certificate_page import certificate_html, digest_tag
+from tallyveil.release.declaration import ExactCounts
 from tallyveil.release.declare import declared_of, stamps_of_run
 
 _TAG = re.compile('<meta name="certificate-sha256"[^>]*>')
@@ -57,7 +58,7 @@ def check_rendering(
     return "rendered again, the page is the same"
 
 
-def check_declared(release: ReadRelease) -> str:
+def check_declared(release: ReadRelease, exact_values: Callable[[], Sequence[ExactCounts]]) -> str:
     """The declared part follows from the strategy, the spine and the schema, except for the versions."""
     if "measured_on" in release.declared and release.optimised is None:
         raise UncheckedError("the spine that was measured cannot be read")
@@ -70,14 +71,18 @@ def check_declared(release: ReadRelease) -> str:
         optimised=release.optimised,
         filter=release.people.filter,
         about=_about(release.declared),
+        exact_values=exact_values(),
     )
-    place = next(_differences(release.declared, parse_json(canonical_bytes(right.to_json())), skip=("versions",)), None)
+    unknown = "exact_values" not in release.declared and other_versions(release.certificate) is not None
+    skip = ("versions", "exact_values") if unknown else ("versions",)
+    place = next(_differences(release.declared, parse_json(canonical_bytes(right.to_json())), skip=skip), None)
     if place is not None:
         raise BrokenError(f"{CERTIFICATE}, {place}")
     versions = release.declared.get("versions")
     if not isinstance(versions, Mapping) or not all(isinstance(name, str) for name in versions.values()):
         raise BrokenError(f"{CERTIFICATE}, declared versions: {_short(versions)} is not a table of versions")
-    return "what strategy, spine and schema give"
+    left_out = ", except exact values, which other versions may not have declared" if unknown else ""
+    return f"what strategy, spine and schema give{left_out}"
 
 
 def _about(declared: Mapping[str, Any]) -> About:

@@ -1,0 +1,68 @@
+"""What a certificate declares of counts that constraints fix, and what verify makes of it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from folders import edit_certificate, failing, holds, reseal
+from tallyveil import Histogram, Schema, Spine, Strategy, verify_release
+from tallyveil.files.release_folder.read_folder import read_release
+from tallyveil.privacy import Bound, Invariant, StructuralZero
+from tallyveil.protection.protect import protect_to_folder
+from tallyveil.release.canonical import parse_json
+from tallyveil.release.declare import declared_of
+
+AGES = Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
+LAND = Spine.from_columns({"county": ["a", "b", "c"]}, root="state")
+PEOPLE = Histogram.from_entries(LAND, AGES, unit=[0, 0, 1, 2], cell=[0, 3, 2, 1], count=[30, 29, 12, 5])
+FIXING = (
+    Bound(query="total", level="county", most=59, units=["a"]),
+    Bound(query="age", level="county", least={"child": 30, "adult": 29}, units=["a"]),
+)
+
+
+def strategy_with(*constraints, schema: Schema = AGES, **fields) -> Strategy:
+    return replace(Strategy.default(LAND, schema, epsilon=1), constraints=constraints, **fields)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    protect_to_folder(PEOPLE, strategy_with(*FIXING), tmp_path / "r", seed=1)
+    return tmp_path / "r"
+
+
+def test_counts_that_bounds_fix_together_are_declared_shown_and_verified(folder):
+    declared = parse_json((folder / "certificate.json").read_bytes())["declared"]
+    fixed = {"level": "county", "units": 1, "counts": "all", "source": "follows", "true": True}
+    assert declared["exact_values"] == [{"query": query, **fixed} for query in ("total", "age")]
+    page = (folder / "certificate.html").read_text()
+    assert "total of 1 of 3 units of county; counts by age of 1 of 3 units of county" in page
+    assert holds(folder)
+    assert read_release(folder).certificate.to_json()["declared"] == declared
+
+
+@pytest.mark.parametrize("change", [lambda listed: listed.pop(), lambda listed: listed[0].update(true=False)])
+def test_a_certificate_that_lists_other_exact_counts_does_not_verify(folder, change):
+    reseal(folder, lambda certificate: change(certificate["declared"]["exact_values"]), render=True)
+    assert "exact_values" in failing(folder)["declared"]
+
+
+def test_a_folder_of_a_version_without_exact_values_verifies_and_the_gap_is_said(folder):
+    def older(certificate):
+        del certificate["declared"]["exact_values"]
+
+    reseal(folder, older, render=True)
+    assert "exact_values" in failing(folder)["declared"]
+    edit_certificate(folder, lambda certificate: certificate["declared"]["versions"].update(tallyveil="0.0.1"))
+    reseal(folder)
+    findings = {finding.name: finding for finding in verify_release(folder)}
+    assert findings["declared"].holds
+    assert "except exact values" in findings["declared"].words
+
+
+def test_nothing_is_declared_where_the_list_of_exact_queries_says_it_all(tmp_path):
+    invariant = strategy_with(Invariant(query="age", level="county"))
+    release = protect_to_folder(PEOPLE, invariant, tmp_path / "r", seed=1)
+    assert "exact_values" not in release.certificate.declared.to_json()
+    assert read_release(tmp_path / "r").certificate.declared.exact_values is None
