@@ -66,3 +66,51 @@ def test_nothing_is_declared_where_the_list_of_exact_queries_says_it_all(tmp_pat
     release = protect_to_folder(PEOPLE, invariant, tmp_path / "r", seed=1)
     assert "exact_values" not in release.certificate.declared.to_json()
     assert read_release(tmp_path / "r").certificate.declared.exact_values is None
+
+
+# -- a constraint that is declared twice -------------------------------------------------------------------------------
+
+CHILDREN = {"age": ("child",), "sex": ("m",)}
+
+
+def said(schema: Schema, *constraints) -> dict[str, bool]:
+    """Whether each constraint, unchecked, is said to be compared with the data."""
+    made = declared_of(
+        strategy_with(*constraints, schema=schema, check_constraints=False), LAND, schema, facilities=False, stamps=()
+    )
+    words = {one.words: one.source_in_words for one in made.constraints}
+    for one in words.values():
+        assert ("the data are checked" in one) + ("are not compared" in one) + one.startswith("truth") == 1
+    return {name: "are not compared" not in one for name, one in words.items()}
+
+
+@pytest.mark.parametrize(
+    ("zero", "compared"),
+    [
+        (StructuralZero(cells=CHILDREN), True),
+        (StructuralZero(cells=dict(reversed(CHILDREN.items()))), True),  # spelled otherwise
+        (StructuralZero(cells={"age": ("child",)}), False),  # more than the codebook says
+        (Bound(query="age * sex", level="county", most={"child*m": 0}), True),
+        (Bound(query="age * sex", level="county", most={"child*m": 0, "child*f": 9}), False),
+        (Bound(query="age * sex", level="county", most={"child*f": 0}), False),
+    ],
+)
+def test_a_zero_of_the_codebook_and_of_the_strategy_is_compared_with_the_data(zero, compared):
+    schema = Schema(attributes=AGES.attributes, zeros=[{"age": ["child"], "sex": ["m"]}])
+    assert said(schema, zero)[zero.words()] is compared
+    assert said(AGES, zero)[zero.words()] is False
+
+
+@pytest.mark.parametrize(
+    ("level", "query", "compared"),
+    [("county", "total", True), ("state", "total", True), ("county", "age", False), ("state", "sex", False)],
+)
+def test_a_bound_on_what_an_invariant_makes_exact_is_compared_with_the_data(level, query, compared):
+    bound = Bound(query=query, level=level, most=80)
+    assert said(AGES, Invariant(query="total", level="county"), bound)[bound.words()] is compared
+
+
+def test_a_zero_of_labels_whose_counts_are_invariant_is_compared_with_the_data():
+    zero = StructuralZero(cells={"age": ("child",)})
+    assert said(AGES, Invariant(query="age", level="county"), zero)[zero.words()] is True
+    assert said(AGES, Invariant(query="total", level="county"), zero)[zero.words()] is False

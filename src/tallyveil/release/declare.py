@@ -20,6 +20,7 @@ from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.budget import rounded_up, text, up_to_digits
+from tallyveil.privacy.constraints import UNLIMITED, Bound, Constraint, FacilityBounds, StructuralZero
 from tallyveil.privacy.exactness import Exactness
 from tallyveil.privacy.guarantee import Account, account_of
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
@@ -110,7 +111,7 @@ def declared_of(
         exact_values=tuple(exact_values) or None,
         expected_error=expected_errors(strategy, measured, schema, budget.exact),
         only_child=_only_child(strategy, measured),
-        constraints=_constraints(strategy, schema),
+        constraints=_constraints(strategy, spine, schema),
         facilities=facilities,
         filter=None if filter is None else DeclaredFilter(words=filter.words(), public=filter.public),
         post_processing=PostProcessing(
@@ -239,12 +240,13 @@ def _only_child(strategy: Strategy, spine: Spine) -> OnlyChild | None:
     return OnlyChild(words=_ONLY_CHILD, units=tuple(table))
 
 
-def _constraints(strategy: Strategy, schema: Schema) -> tuple[DeclaredConstraint, ...]:
+def _constraints(strategy: Strategy, spine: Spine, schema: Schema) -> tuple[DeclaredConstraint, ...]:
     """Every constraint once, in words: the strategy's, then the structural zeros of the schema."""
     table: dict[str, tuple[str, str]] = {}
     for constraint in strategy.constraints:
         source = source_of(strategy, constraint, schema)
-        checked = "" if source == "truth" else f"; {_CHECKED if strategy.check_constraints else _UNCHECKED}"
+        compared = strategy.check_constraints or _compared_anyway(strategy, constraint, spine, schema)
+        checked = "" if source == "truth" else f"; {_CHECKED if compared else _UNCHECKED}"
         table[constraint.words()] = (source, f"{_SOURCES[source]}{checked}")
     for words in zeros_in_words(schema):
         table.setdefault(words, ("constant", f"{_SOURCES['constant']}; {_CHECKED}"))
@@ -252,3 +254,27 @@ def _constraints(strategy: Strategy, schema: Schema) -> tuple[DeclaredConstraint
         DeclaredConstraint(words=words, source=source, source_in_words=source_in_words)
         for words, (source, source_in_words) in table.items()
     )
+
+
+def _compared_anyway(strategy: Strategy, constraint: Constraint, spine: Spine, schema: Schema) -> bool:
+    """Whether the data are compared with a constraint that is not checked, because another one says as much.
+
+    Those are the schema's zeros, for the cells that are said to be empty, and invariants: their answers are compared
+    with every constraint on counts that they make exact.
+    """
+    query, level, said = "", spine.levels[0], np.zeros(schema.cells, np.bool_)  # cells that it says are empty
+    if isinstance(constraint, StructuralZero):
+        query, said = (
+            " * ".join(constraint.cells),
+            ~Schema(attributes=schema.attributes, zeros=[constraint.cells]).possible,
+        )
+    elif isinstance(constraint, FacilityBounds):
+        query, level = constraint.attribute, constraint.level
+    else:
+        query, level = constraint.query, constraint.level
+    if isinstance(constraint, Bound):
+        least, most = constraint.limits(schema)
+        if ((most == 0) | (least == 0) & (most == UNLIMITED)).all():
+            said = (most == 0)[schema.query(query).row_of_cell]
+    empty = bool(said.any()) and not (said & schema.possible).any()
+    return empty or strategy.exactness(spine, schema).holds(query, level)
