@@ -3,11 +3,14 @@
 from dataclasses import replace
 
 from tallyveil import Facilities, Histogram, Schema, Spine, Strategy
+from tallyveil.engine.exact_values import exact_values
+from tallyveil.engine.run_limits import run_limits
 from tallyveil.engine.topdown import topdown
-from tallyveil.mechanisms.measure import measure
+from tallyveil.mechanisms.measure import exact_answers, measure
+from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.privacy import Bound, FacilityBounds, Invariant, RunKey, StructuralZero
 from tallyveil.release.certificate import Certificate, Observed
-from tallyveil.release.declaration import Declared
+from tallyveil.release.declaration import Declared, ExactCounts
 from tallyveil.release.declare import SEEDED, declared_of
 from tallyveil.release.measurements import Measurements
 from tallyveil.release.release import Release
@@ -80,7 +83,17 @@ def small_release(**budget) -> Release:
 
 
 def small_declared(people: Histogram, plan: Strategy) -> Declared:
-    return declared_of(plan, people.spine, people.schema, facilities=True, stamps=(SEEDED,))
+    values = small_exact_values(people, plan, small_facilities(people))
+    return declared_of(plan, people.spine, people.schema, facilities=True, stamps=(SEEDED,), exact_values=values)
+
+
+def small_exact_values(
+    people: Histogram, plan: Strategy, built: Facilities | None = None, optimised: OptimisedSpine | None = None
+) -> tuple[ExactCounts, ...]:
+    """The counts that the constraints fix, as a certificate must list them."""
+    exact = exact_answers(people, plan)
+    limits = run_limits(people.spine, people.schema, plan, exact=exact, facilities=built, optimised=optimised)
+    return exact_values(limits, plan)
 
 
 def solved_release(noisy: Measurements) -> Release:

@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 
 from folders import edit, edit_certificate, failing, put, reseal
-from small_release import small_noisy, small_people, small_release
+from small_release import small_exact_values, small_noisy, small_people, small_release
 from tallyveil import Areas, Histogram, Schema, Spine, Strategy
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import FolderError, InputError
@@ -478,7 +478,8 @@ def test_a_filter_of_the_source_stands_in_the_codebook_of_the_release(release, t
     kept_by = Filter(where={"level": "tract"}, public=True)
     book = replace(codebook_for(release.histogram, "long"), where={"level": "tract"}, where_is_public=True)
     people, plan = release.histogram, release.strategy
-    declared = declared_of(plan, people.spine, people.schema, facilities=True, stamps=people.stamps, filter=kept_by)
+    values, words = small_exact_values(people, plan, release.facilities), {"stamps": people.stamps, "filter": kept_by}
+    declared = declared_of(plan, people.spine, people.schema, facilities=True, exact_values=values, **words)
     filtered = replace(release, certificate=replace(release.certificate, declared=declared))
     write_release(filtered, tmp_path / "r", source=book)
     assert failing(tmp_path / "r") == {}
@@ -529,7 +530,8 @@ def optimised_release() -> tuple[Release, Measurements]:
     plan = replace(Strategy.default(spine, schema, epsilon=3), constraints=(Invariant(query="total", level="state"),))
     noisy = measure(people, plan, RunKey.from_seed(1), optimised=made)
     counts, solved = topdown(noisy)
-    declared = declared_of(plan, spine, schema, facilities=False, stamps=noisy.stamps, optimised=made)
+    values, stamps = small_exact_values(people, plan, optimised=made), noisy.stamps
+    declared = declared_of(plan, spine, schema, facilities=False, stamps=stamps, optimised=made, exact_values=values)
     release = Release(
         histogram=made.restored(counts),
         strategy=plan,

@@ -92,8 +92,6 @@ def print_plan(
         typer.echo(f"\nThe accuracy of estimates is not computed here for more than {MOST_LEAVES:,} leaves.")
     typer.echo(f"\n{sentences.heading(promised)}")
     print_account(promised.account, promised=promised)
-    for paragraph in sentences.exact_paragraphs(promised, more=False):
-        typer.echo(paragraph)
     if constraints:
         typer.echo("\nKept:")
         for words in constraints:

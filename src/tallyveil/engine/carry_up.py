@@ -12,7 +12,7 @@ summed and then intersected with its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -48,6 +48,52 @@ def carried_limits(
             carried[level] += sorted(shared, key=lambda limits: limits.query.size)
             spine = replace(spine, first_child=(np.array([0, owners]), *spine.first_child[1:]))
     return carried
+
+
+def tightened_by_total(bounds: Mapping[str, Bounds]) -> dict[str, Bounds]:
+    """Bounds on the total from all queries, and bounds on all rows from the total."""
+    lowest, highest = bounds[TOTAL]
+    for least, most in bounds.values():
+        lowest = np.maximum(lowest, _row_sums(least))
+        highest = np.minimum(highest, _row_sums(most))
+    tight = {TOTAL: (lowest, highest)}
+    for name, (least, most) in bounds.items():
+        if name != TOTAL:
+            tight[name] = within_sum(least, most, lowest, highest, _row_sums)
+    return tight
+
+
+def within_sum(
+    least: Integers, most: Integers, lowest: Integers, highest: Integers, sums: Callable[[Integers], Integers]
+) -> Bounds:
+    """Bounds on the parts of a sum that is bounded itself.
+
+    A part holds at least the sum less what the others may hold, and at most the sum less what they must hold. ``sums``
+    returns, for each part, the sum over all parts that belong together.
+    """
+    free = most >= UNLIMITED
+    bounded = np.where(free, 0, most)
+    all_bounded = sums(bounded)
+    others_free = (sums(free.astype(np.int64)) - free > 0) | (all_bounded >= UNLIMITED)
+    lower = np.maximum(least, np.where(others_free, 0, lowest - (all_bounded - bounded)))
+    upper = np.where(highest >= UNLIMITED, most, np.minimum(most, np.maximum(highest - (sums(least) - least), 0)))
+    return lower, upper
+
+
+def runs_of_parents(first_child: Integers, units: int = UNITS_AT_ONCE) -> Iterator[tuple[int, int]]:
+    """Runs of parents, first and last, that have up to so many children together, or one parent alone."""
+    start, size = 0, len(first_child) - 1
+    while start < size:
+        end = int(np.searchsorted(first_child, first_child[start] + units, side="right")) - 1
+        stop = max(start + 1, end)
+        yield start, stop
+        start = stop
+
+
+def saturated_sums(bounds: Integers, cuts: Integers, *, axis: int = 0) -> Integers:
+    """Sums of runs that begin at the cuts, or ``UNLIMITED`` where they would reach it."""
+    large = np.add.reduceat(bounds.astype(np.float64), cuts, axis=axis) >= UNLIMITED
+    return np.where(large, UNLIMITED, np.add.reduceat(np.where(bounds >= UNLIMITED, 0, bounds), cuts, axis=axis))
 
 
 def _joined(here: Mapping[str, LevelLimits], more: Sequence[LevelLimits]) -> dict[str, LevelLimits]:
@@ -86,7 +132,7 @@ def _tightened(by_query: Mapping[str, LevelLimits], schema: Schema, possible: Bo
         for query, limits in by_query.items():
             least, most = limits.of(units)
             bounds[query] = (least, np.where(closed[query], 0, most))
-        return bounds[name] if len(bounds) == 1 else _tightened_by_total(bounds)[name]
+        return bounds[name] if len(bounds) == 1 else tightened_by_total(bounds)[name]
 
     return {name: replace(limits, of=partial(of, name)) for name, limits in by_query.items()}
 
@@ -100,38 +146,14 @@ def _no_limits_on_the_total(by_query: Mapping[str, LevelLimits], schema: Schema)
     )
 
 
-def _tightened_by_total(bounds: Mapping[str, Bounds]) -> dict[str, Bounds]:
-    """Bounds on the total from all queries, and bounds on all rows from the total."""
-    lowest, highest = bounds[TOTAL]
-    for least, most in bounds.values():
-        lowest = np.maximum(lowest, _row_sums(least))
-        highest = np.minimum(highest, _row_sums(most))
-    tight = {TOTAL: (lowest, highest)}
-    for name, (least, most) in bounds.items():
-        if name != TOTAL:
-            least_of_others = _row_sums(least) - least
-            free = most >= UNLIMITED
-            bounded = np.where(free, 0, most)
-            most_of_others = _row_sums(bounded) - bounded
-            others_free = free.sum(axis=1, keepdims=True) - free > 0
-            lower = np.maximum(least, np.where(others_free, 0, lowest - most_of_others))
-            upper = np.where(highest >= UNLIMITED, most, np.minimum(most, np.maximum(highest - least_of_others, 0)))
-            tight[name] = (lower, upper)
-    return tight
-
-
 def _summed(limits: LevelLimits, first_child: Integers) -> LevelLimits:
     """The bounds of the level below, summed over the children of each unit of this level."""
     size = len(first_child) - 1
     least, most = (np.zeros((size, limits.query.size), np.int64) for _ in range(2))
-    start = 0
-    while start < size:
-        end = int(np.searchsorted(first_child, first_child[start] + UNITS_AT_ONCE, side="right")) - 1
-        stop = max(start + 1, end)
+    for start, stop in runs_of_parents(first_child):
         cuts = first_child[start:stop] - first_child[start]
         bounds = limits.of(np.arange(first_child[start], first_child[stop]))
-        least[start:stop], most[start:stop] = (_saturated_sums(part, cuts) for part in bounds)
-        start = stop
+        least[start:stop], most[start:stop] = (saturated_sums(part, cuts) for part in bounds)
     return _fixed(limits, least, most)
 
 
@@ -139,19 +161,13 @@ def _of_owners(limits: LevelLimits, owner: Integers, owners: int) -> LevelLimits
     """The bounds of parts, summed for the units they are parts of."""
     order = np.argsort(owner, kind="stable")
     cuts = np.searchsorted(owner[order], np.arange(owners))
-    least, most = (_saturated_sums(part, cuts) for part in limits.of(order))
+    least, most = (saturated_sums(part, cuts) for part in limits.of(order))
     return _fixed(limits, least, most)
 
 
 def _row_sums(bounds: Integers) -> Integers:
     """The sum over the rows of each unit."""
-    return _saturated_sums(bounds, np.zeros(1, np.int64), axis=1)
-
-
-def _saturated_sums(bounds: Integers, cuts: Integers, *, axis: int = 0) -> Integers:
-    """Sums of runs that begin at the cuts, or ``UNLIMITED`` where they would reach it."""
-    large = np.add.reduceat(bounds.astype(np.float64), cuts, axis=axis) >= UNLIMITED
-    return np.where(large, UNLIMITED, np.add.reduceat(np.where(bounds >= UNLIMITED, 0, bounds), cuts, axis=axis))
+    return saturated_sums(bounds, np.zeros(1, np.int64), axis=1)
 
 
 def _fixed(limits: LevelLimits, least: Integers, most: Integers) -> LevelLimits:

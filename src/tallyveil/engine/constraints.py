@@ -50,6 +50,8 @@ class LevelLimits:
         The constraints that the bounds come from.
     owner
         The owner of each unit, where siblings are bounded together; otherwise each unit is its own owner.
+    source
+        ``"people"`` (their number, which is equal for neighbours), ``"invariant"``, ``"facilities"`` or ``"bound"``.
     """
 
     query: Query
@@ -57,6 +59,7 @@ class LevelLimits:
     owners: int
     words: tuple[str, ...]
     owner: Integers | None = None
+    source: str = "bound"
 
     @property
     def name(self) -> str:
@@ -86,9 +89,10 @@ def declared_limits(
 ) -> dict[str, list[LevelLimits]]:
     """The bounds that a strategy declares for each level of the published spine; ``exact`` holds the invariants."""
     declared: dict[str, list[LevelLimits]] = {level: [] for level in spine.levels}
+    invariants = {(schema.query(c.query).name, c.level) for c in strategy.constraints if isinstance(c, Invariant)}
     for (query, level), answers in exact.items():
-        words = Invariant(query=query, level=level).words()
-        declared[level].append(_exact_limits(schema.query(query), answers, words))
+        limits = _exact_limits(schema.query(query), answers, Invariant(query=query, level=level).words())
+        declared[level].append(replace(limits, source="invariant" if (query, level) in invariants else "people"))
     for constraint in strategy.constraints:
         if isinstance(constraint, FacilityBounds):
             if facilities is None:
@@ -187,7 +191,7 @@ def _facility_limits(constraint: FacilityBounds, facilities: Facilities, schema:
         number = built.taken(units).dense()
         return _saturated_product(number, least), _saturated_product(number, most)
 
-    return LevelLimits(query=query, of=of, owners=built.units, words=(constraint.words(),))
+    return LevelLimits(query=query, of=of, owners=built.units, words=(constraint.words(),), source=constraint.source)
 
 
 def _saturated_product(number: Integers, per_facility: Integers) -> Integers:

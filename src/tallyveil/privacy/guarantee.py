@@ -184,6 +184,35 @@ def _holds_as_calibrated(loss: Loss, delta: Fraction) -> bool:
 
 @final
 @dataclass(frozen=True, kw_only=True)
+class ExactCounts:
+    """Published counts of a query that have a single possible value, besides those of an ``ExactQuery``.
+
+    Attributes
+    ----------
+    query, level
+        What is counted, and for the units of which level.
+    units
+        In how many of the units, or ``"all"``.
+    counts
+        ``"all"`` if every count of the query is exact in these units; otherwise how many are, in all units together.
+    source
+        What fixes the counts: ``"people"`` (their number), ``"invariant"``, ``"bound"``, ``"zero"``, ``"facilities"``,
+        or ``"follows"`` for several of these together.
+    true
+        Whether the counts equal those of the data. Otherwise they are fixed in the release, because the data are not
+        compared with all constraints; the ones that also equal the data, if any, have an item of their own.
+    """
+
+    query: str
+    level: str
+    units: int | str
+    counts: int | str
+    source: str
+    true: bool = True
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
 class Guarantee:
     """What a run or a release promises, as facts; :mod:`tallyveil.privacy.sentences` puts them into words.
 
@@ -195,8 +224,9 @@ class Guarantee:
         What a record is: ``"person"``, or ``"housing unit"`` for the presets of units.
     rows_per_person
         The most records of one person, where that was checked; None where nothing is known.
-    levels, exact
-        The sizes of the published levels, coarse to fine; the queries that are exact, each with a published level.
+    levels, exact, exact_values
+        The sizes of the published levels, coarse to fine; the queries that are exact, each with a published level; and
+        other counts with a single possible value.
     invariants, constraints, unchecked
         What neighbours agree on and what they satisfy, in words; how many rules bind the release alone.
     filter, stamps, seeded
@@ -210,6 +240,7 @@ class Guarantee:
     rows_per_person: int | None = None
     levels: Mapping[str, int]
     exact: Sequence[tuple[str, str]]
+    exact_values: Sequence[ExactCounts] = ()
     invariants: Sequence[str]
     constraints: Sequence[str]
     unchecked: int = 0
@@ -243,16 +274,22 @@ class Guarantee:
     @property
     def unprotected(self) -> bool:
         """Whether more is exact than the number of people in all."""
-        return bool(self.invariants)
+        return bool(self.invariants) or any(one.true and one.source != "zero" for one in self.exact_values)
+
+    @property
+    def _everywhere(self) -> list[tuple[str, str]]:
+        """The queries that are exact in every unit of a level, and equal to the data."""
+        more = (one for one in self.exact_values if one.true and one.units == one.counts == "all")
+        return [*self.exact, *((one.query, one.level) for one in more)]
 
     def bare(self, attribute: str) -> bool:
         """Whether exact counts tell an attribute to someone who knows everybody else."""
-        return any(query == DETAILED or attribute in factors_of(query) for query, _ in self.exact)
+        return any(query == DETAILED or attribute in factors_of(query) for query, _ in self._everywhere)
 
     def known_within(self, level: str) -> str | None:
         """The finest level down to which exact counts tell a person's place in a unit of a level, if any."""
         order = list(self.levels)
-        finest = max((order.index(exact) for _, exact in self.exact), default=0)
+        finest = max((order.index(exact) for _, exact in self._everywhere), default=0)
         return (
             order[finest] if self.levels[order[finest]] > self.levels[level] and finest > order.index(level) else None
         )
@@ -272,6 +309,7 @@ class Guarantee:
             rows_per_person=declared.get("rows_per_person"),
             levels={one["level"]: declared["spine"][one["level"]] for one in budget["levels"]},
             exact=[(one["query"], one["level"]) for one in budget["exact"]],
+            exact_values=[ExactCounts(**one) for one in declared.get("exact_values", ())],
             invariants=[one["words"] for one in declared["constraints"] if one["source"] == "truth"],
             constraints=held,
             unchecked=len(rules) - len(held),
@@ -288,6 +326,7 @@ def guarantee_of(
     filter: Filter | None = None,  # noqa: A002 (the noun's name)
     stamps: Sequence[str] = (),
     seeded: bool = False,
+    exact_values: Sequence[ExactCounts] = (),
 ) -> Guarantee:
     """Return what a run will promise, from public inputs alone: the loss of its strategy on a spine and a schema."""
     strategy, spine, schema = loss.strategy, loss.spine, loss.schema
@@ -303,6 +342,7 @@ def guarantee_of(
         rows_per_person=rows_per_person,
         levels={level: spine.size(level) for level in spine.levels},
         exact=strategy.exact_pairs(strategy.exactness(spine, schema)),
+        exact_values=exact_values,
         invariants=invariants_in_words(strategy, schema),
         constraints=held,
         unchecked=len(listed - set(held)),

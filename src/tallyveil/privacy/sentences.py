@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tallyveil.nouns.schema import DETAILED, TOTAL
 from tallyveil.privacy.budget import down, text, up
-from tallyveil.privacy.guarantee import OTHER, Account, Guarantee
+from tallyveil.privacy.guarantee import OTHER, Account, ExactCounts, Guarantee
 
 if TYPE_CHECKING:
     from tallyveil.privacy.several_releases import Cost, Together
@@ -396,20 +396,21 @@ def exact_words(g: Guarantee) -> list[str]:
             by_query.setdefault(query, []).append(level)
     words = ["the number of people in all"] if g.neighbours == "replace-one" else []
     words += [f"{_counts_of(query)} of {_places(levels, root)}" for query, levels in by_query.items()]
+    words += [_single_values(one, g.levels[one.level]) for one in g.exact_values]
     said = {f"{query} is exact for every {level}" for query, levels in by_query.items() for level in levels}
     of_root = f"is exact for every {root}"
     return words + [one.replace(of_root, f"is exact for {the_whole(root)}") for one in g.invariants if one not in said]
 
 
-def exact_paragraphs(g: Guarantee, *, more: bool = True) -> list[str]:
-    """What is exact, and which rules the counts keep; ``more`` where the rules are listed below."""
+def exact_paragraphs(g: Guarantee) -> list[str]:
+    """What is exact, and which rules the counts keep."""
     exact, rules = exact_words(g), len(g.constraints) + g.unchecked
     said = [
         f"Published without noise, and not protected: {'; '.join(exact)}. Nothing else is known to be exact."
         if exact
         else "Nothing is known to be exact."
     ]
-    if rules and more:
+    if rules:
         said.append(f"The counts also keep {rules} public rule{'s' if rules > 1 else ''}, listed below.")
     return said
 
@@ -768,6 +769,17 @@ def _counts_of(query: str) -> str:
     if query == DETAILED:
         return "all counts"
     return query if query == TOTAL else f"counts by {listed(query.split(' * '))}"
+
+
+def _single_values(one: ExactCounts, size: int) -> str:
+    """Counts with a single possible value, for some units of a level.
+
+    >>> _single_values(ExactCounts(query="age", level="county", units=2, counts=3, source="bound", true=False), 9)
+    '3 of the counts by age of 2 of 9 units of county (fixed in the release only)'
+    """
+    amount = "" if one.counts == "all" else f"{one.counts:,} of the "
+    where = f"every {one.level}" if one.units == "all" else f"{one.units:,} of {size:,} units of {one.level}"
+    return f"{amount}{_counts_of(one.query)} of {where}{'' if one.true else ' (fixed in the release only)'}"
 
 
 def _places(levels: list[str], root: str) -> str:

@@ -16,6 +16,7 @@ from tallyveil._workers import Run, workers
 from tallyveil.blue.accuracy import unmeasured
 from tallyveil.blue.estimate import estimate_pieces, estimation_problems
 from tallyveil.blue.parts import check_reached
+from tallyveil.engine.exact_values import exact_values
 from tallyveil.engine.level import Progress
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.set_aside import SetAside
@@ -239,7 +240,7 @@ class _ProtectionRun:
         """Whether the people are read in parts, because they would not keep the limit on memory."""
         return isinstance(self.people.leaves, PagedCounts)
 
-    def declared(self) -> Declared:
+    def declared(self, limits: RunLimits) -> Declared:
         """What the certificate declares, from public inputs alone."""
         shaped = self.optimised is not None and "facilities" in self.optimised.shaped_by
         return declared_of(
@@ -253,6 +254,7 @@ class _ProtectionRun:
             filter=self.people.filter,
             rows_per_person=self.people.rows_per_person,
             about=(self.about or About()).dated(),
+            exact_values=exact_values(limits, self.strategy),
         )
 
     @contextmanager
@@ -324,7 +326,7 @@ def _protected(
 
     ``reserve`` is called, with the certificate so far, when everything has been checked and before noise is drawn.
     """
-    declared = run.declared()
+    declared = run.declared(limits)
     with run.workers() as mapped:
         noisy = measure(
             run.people, run.strategy, run.key, replicate=run.replicate, optimised=run.optimised, exact=limits.exact

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from tallyveil.engine.exact_values import exact_values
+from tallyveil.engine.run_limits import run_limits
 from tallyveil.engine.topdown import topdown
 from tallyveil.errors import InputError
 from tallyveil.files.atomic import replacing
@@ -53,6 +55,8 @@ from tallyveil.files.release_folder.strict import (
     read_spine_strictly,
     read_strategy_strictly,
 )
+from tallyveil.mechanisms.measure import exact_answers
+from tallyveil.privacy.guarantee import ExactCounts
 from tallyveil.protection.estimate_checks import check_estimates
 from tallyveil.release.canonical import canonical_bytes
 from tallyveil.release.certificate import Observed
@@ -143,8 +147,16 @@ def _check_content(findings: Findings, release: ReadRelease, other: str | None) 
     findings.check("microdata", lambda: (check_mdf_files(release), None))
     findings.check("measurements", lambda: (check_measurements(release), None))
     findings.check("estimates", lambda: (check_estimates(release), None))
-    findings.check("declared", lambda: (check_declared(release), None))
+    findings.check("declared", lambda: (check_declared(release, lambda: _exact_values(release)), None))
     findings.check("post-processing", lambda: (_check_again(findings, release, other), None))
+
+
+def _exact_values(release: ReadRelease) -> tuple[ExactCounts, ...]:
+    """The counts that constraints fix, by the release's own answers to invariants."""
+    strategy, exact = release.strategy, exact_answers(release.people, release.strategy)
+    built, optimised = release.facilities, release.optimised
+    limits = run_limits(release.spine, release.schema, strategy, exact=exact, facilities=built, optimised=optimised)
+    return exact_values(limits, strategy)
 
 
 def _check_again(findings: Findings, release: ReadRelease, other: str | None) -> str:

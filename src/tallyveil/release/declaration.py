@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from tallyveil.privacy.guarantee import Account
+from tallyveil.privacy.guarantee import Account, ExactCounts
 from tallyveil.release.typed_json import json_ready
 
 
@@ -183,7 +183,9 @@ class Declared:
     """What follows from public inputs. ``spine`` has the number of units of each level.
 
     ``seeded`` says whether the noise of this run comes from a seed. It is None in certificates that do not state it,
-    which have only their stamps; a stamp can also come from the data.
+    which have only their stamps; a stamp can also come from the data. ``exact_values`` are the counts with a single
+    possible value that ``budget.exact`` does not name. A count that is zero because a coarser one is zero is not listed
+    again.
     The first six fields are the words of the one who made the release (:class:`tallyveil.release.about.About`).
     ``rows_per_person`` is how many records a person has at most, which was checked, and which all figures of the
     guarantee count; None if it is unknown, and the guarantee is for a person with one record.
@@ -200,6 +202,7 @@ class Declared:
     seeded: bool | None = None
     guarantee: DeclaredGuarantee
     budget: Budget
+    exact_values: tuple[ExactCounts, ...] | None = None
     expected_error: tuple[ExpectedError, ...]
     only_child: OnlyChild | None
     constraints: tuple[DeclaredConstraint, ...]
@@ -215,7 +218,7 @@ class Declared:
     def to_json(self) -> dict[str, Any]:
         """The declared part under its JSON keys."""
         table: dict[str, Any] = json_ready(asdict(self))
-        for name in ("measured_on", "seeded", "rows_per_person"):
+        for name in ("measured_on", "seeded", "rows_per_person", "exact_values"):
             if table[name] is None:
                 del table[name]
         other = "rho" if self.budget.unit == "epsilon" else "epsilon"

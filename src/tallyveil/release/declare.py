@@ -22,7 +22,8 @@ from tallyveil.nouns.schema import Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy import sentences
 from tallyveil.privacy.budget import rounded_up, text
-from tallyveil.privacy.guarantee import Guarantee, guarantee_of, source_of, zeros_in_words
+from tallyveil.privacy.constraints import UNLIMITED, Bound, Constraint, FacilityBounds, StructuralZero
+from tallyveil.privacy.guarantee import ExactCounts, Guarantee, guarantee_of, source_of, zeros_in_words
 from tallyveil.privacy.loss import Loss
 from tallyveil.privacy.noise import DiscreteGaussian, Geometric
 from tallyveil.privacy.sentences import CHECKED, FILTERED, SEEDED, SOURCES, UNCHECKED
@@ -73,6 +74,7 @@ def declared_of(
     filter: Filter | None = None,  # noqa: A002 (the noun's name)
     rows_per_person: int | None = None,
     about: About | None = None,
+    exact_values: Sequence[ExactCounts] = (),
 ) -> Declared:
     """The declared part of a certificate.
 
@@ -80,7 +82,8 @@ def declared_of(
     the stamps of the release, and ``seeded`` says whether its noise comes from a seed (None: not stated).
     ``optimised`` is the spine that was measured, if it is not the published one, ``filter`` says which rows were
     counted, if not all, and ``rows_per_person`` how many of them a person has at most, if that was checked. ``about``
-    has the words of the one who makes the release.
+    has the words of the one who makes the release. ``exact_values`` are the counts that constraints fix
+    (``engine.exact_values``).
     """
     strategy.check(spine, schema)
     measured = spine if optimised is None else optimised.spine
@@ -93,6 +96,7 @@ def declared_of(
         filter=filter,
         stamps=tuple(dict.fromkeys(stamps)),
         seeded=bool(seeded),
+        exact_values=exact_values,
     )
     return Declared(
         **asdict(about or About()),
@@ -101,9 +105,10 @@ def declared_of(
         seeded=seeded,
         guarantee=_guarantee(promised),
         budget=_budget(strategy, promised.exact),
+        exact_values=tuple(exact_values) or None,
         expected_error=expected_errors(strategy, spine, schema, optimised=optimised),
         only_child=_only_child(strategy, measured),
-        constraints=_constraints(strategy, schema),
+        constraints=_constraints(strategy, spine, schema),
         facilities=facilities,
         filter=None if filter is None else DeclaredFilter(words=filter.words(), public=filter.public),
         rows_per_person=rows_per_person,
@@ -215,12 +220,13 @@ def _only_child(strategy: Strategy, spine: Spine) -> OnlyChild | None:
     return OnlyChild(words=_ONLY_CHILD, units=tuple(table))
 
 
-def _constraints(strategy: Strategy, schema: Schema) -> tuple[DeclaredConstraint, ...]:
+def _constraints(strategy: Strategy, spine: Spine, schema: Schema) -> tuple[DeclaredConstraint, ...]:
     """Every constraint once, in words: the strategy's, then the structural zeros of the schema."""
     table: dict[str, tuple[str, str]] = {}
     for constraint in strategy.constraints:
         source = source_of(strategy, constraint, schema)
-        checked = "" if source == "truth" else f"; {CHECKED if strategy.check_constraints else UNCHECKED}"
+        compared = strategy.check_constraints or _compared_anyway(strategy, constraint, spine, schema)
+        checked = "" if source == "truth" else f"; {CHECKED if compared else UNCHECKED}"
         table[constraint.words()] = (source, f"{SOURCES[source]}{checked}")
     for words in zeros_in_words(schema):
         table.setdefault(words, ("constant", f"{SOURCES['constant']}; {CHECKED}"))
@@ -228,3 +234,27 @@ def _constraints(strategy: Strategy, schema: Schema) -> tuple[DeclaredConstraint
         DeclaredConstraint(words=words, source=source, source_in_words=source_in_words)
         for words, (source, source_in_words) in table.items()
     )
+
+
+def _compared_anyway(strategy: Strategy, constraint: Constraint, spine: Spine, schema: Schema) -> bool:
+    """Whether the data are compared with a constraint that is not checked, because another one says as much.
+
+    Those are the schema's zeros, for the cells that are said to be empty, and invariants: their answers are compared
+    with every constraint on counts that they make exact.
+    """
+    query, level, said = "", spine.levels[0], np.zeros(schema.cells, np.bool_)  # cells that it says are empty
+    if isinstance(constraint, StructuralZero):
+        query, said = (
+            " * ".join(constraint.cells),
+            ~Schema(attributes=schema.attributes, zeros=[constraint.cells]).possible,
+        )
+    elif isinstance(constraint, FacilityBounds):
+        query, level = constraint.attribute, constraint.level
+    else:
+        query, level = constraint.query, constraint.level
+    if isinstance(constraint, Bound):
+        least, most = constraint.limits(schema)
+        if ((most == 0) | (least == 0) & (most == UNLIMITED)).all():
+            said = (most == 0)[schema.query(query).row_of_cell]
+    empty = bool(said.any()) and not (said & schema.possible).any()
+    return empty or strategy.exactness(spine, schema).holds(query, level)

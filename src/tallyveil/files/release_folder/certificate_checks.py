@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from tallyveil.files.release_folder.signing import SIGNATURE_SIZE, signature_hol
 from tallyveil.files.release_folder.strict import ReadRelease, other_versions
 from tallyveil.files.tables.codebook import Codebook
 from tallyveil.files.tables.read import codebook_stamps
+from tallyveil.privacy.guarantee import ExactCounts
 from tallyveil.privacy.strategy import Strategy
 from tallyveil.release.about import About
 from tallyveil.release.canonical import canonical_bytes, certificate_digest, parse_json
@@ -28,7 +29,7 @@ from tallyveil.release.certificate import Observed
 from tallyveil.release.certificate_page import certificate_html, digest_tag
 from tallyveil.release.declare import declared_of, stamps_of_run
 
-SENTENCES = {"words", "holds_for", "neighbours_in_words", "source_in_words", "expected_error", "exact"}
+SENTENCES = {"words", "holds_for", "neighbours_in_words", "source_in_words", "expected_error", "exact", "exact_values"}
 _TAG = re.compile('<meta name="certificate-sha256"[^>]*>')
 
 
@@ -59,24 +60,26 @@ def check_rendering(
     return "rendered again, the page is the same"
 
 
-def check_declared(release: ReadRelease) -> str:
+def check_declared(release: ReadRelease, exact_values: Callable[[], Sequence[ExactCounts]]) -> str:
     """The declared part follows from the strategy, the spine and the schema, except for the versions.
 
     Another version of tallyveil has other sentences and other expected errors; its figures are compared.
     """
     if "measured_on" in release.declared and release.optimised is None:
         raise UncheckedError("the spine that was measured cannot be read")
+    seeded = release.declared.get("seeded")
     right = declared_of(
         release.strategy,
         release.spine,
         release.schema,
         facilities=release.facilities is not None or "facilities" in shaped_by_of(release.certificate),
         stamps=stamps_of(release.certificate),
-        seeded=seeded if isinstance(seeded := release.declared.get("seeded"), bool) else None,
+        seeded=seeded if isinstance(seeded, bool) else None,
         optimised=release.optimised,
         filter=release.people.filter,
         rows_per_person=release.people.rows_per_person,
         about=_about(release.declared),
+        exact_values=exact_values(),
     )
     versions = release.declared.get("versions")
     theirs = versions.get("tallyveil") if isinstance(versions, Mapping) else None
