@@ -223,9 +223,6 @@ def test_baselines_are_written_beside_a_release_pooled_and_compared(town, place,
     counts = {row["query"]: row["n"] for row in pooled[0]["error"]}
     assert counts["total"] == 2 * town.spine.size("county")
     assert "have different strategies" in evaluated(place, a, c, "--pool").stderr
-    truth = ["--truth", str(place / "town.parquet"), "--codebook", str(place / "town.codebook.toml")]
-    loss = run("epl", a, *truth, "--units", str(place / "town.units.parquet"), "--level", "enumdist", "--json")
-    assert (loss.returncode, json.loads(loss.stdout)["n"]) == (0, town.spine.size("enumdist"))
 
 
 def test_swapping_and_suppression_are_compared_with_samples_beside_a_release(place, tmp_path):

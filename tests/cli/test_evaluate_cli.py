@@ -9,7 +9,7 @@ import pytest
 
 from command_line import Done, run
 from tallyveil.cli.sweep import _show, conclusion
-from tallyveil.evaluate import error, funds, funds_by_group, segregation, survey
+from tallyveil.evaluate import epl, error, funds, funds_by_group, residuals, segregation, survey
 from tallyveil.files import read_counts, read_release
 from tallyveil.report import plots
 
@@ -64,6 +64,21 @@ def test_the_json_of_evaluate_has_the_figures_that_python_gives(town):
     assert state["epl"] is None
     assert state["undefined"]
     assert {row["kind"] for row in told[0]["implausible"]} >= {"children without adults", "people without homes"}
+
+
+def test_evaluate_writes_the_loss_that_python_gives_beside_the_theory_of_the_noise(town, tmp_path):
+    query = "votingage * hispanic * race"
+    words = ["--level", "enumdist", "--query", query, "-o", str(tmp_path / "out")]
+    done = ask(town, "evaluate", str(town / "r1"), *words)
+    assert done.returncode == 0, done.stderr
+    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "r1" / "spine.parquet")
+    release = read_release(town / "r1")
+    loss = epl(residuals(truth, release, level="enumdist", query=query))
+    row = pd.read_csv(tmp_path / "out" / "epl.csv").iloc[0]
+    assert row[["n", "epl", "epl_low"]].tolist() == pytest.approx([loss.n, loss.epl, loss.epl_low], rel=1e-9)
+    assert row.theory == pytest.approx(float(release.strategy.noise("enumdist", query).z))
+    curve = pd.read_csv(tmp_path / "out" / "epl_curves.csv")
+    assert curve.epl.tolist() == pytest.approx(loss.curve["epl"].tolist(), rel=1e-9)
 
 
 @pytest.mark.parametrize(
