@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ipums_extract import write_ipums_1940
 from tallyveil import Histogram, Spine
-from tallyveil.files import read_ipums_1940, write_ipums_1940
+from tallyveil.files import read_ipums_1940
 from tallyveil.nouns.census_schemas import PERSONS_1940, PERSONS_1940_IPUMS, TYPES_1940, UNITS_2020
 from tallyveil.nouns.facilities import Facilities
 from tallyveil_papers import items

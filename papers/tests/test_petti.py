@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ipums_extract import write_ipums_1940
 from tallyveil.evaluate import epl
 from tallyveil.evaluate.likeness_interval import distance
-from tallyveil.files import write_ipums_1940
 from tallyveil.mechanisms.measure import measure
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.populations import census_1940

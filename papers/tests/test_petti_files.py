@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from command_line import run
+from ipums_extract import write_ipums_1940
 from tallyveil.errors import InputError
-from tallyveil.files import read_ipums_1940, write_ipums_1940, write_mdf_1940
+from tallyveil.files import read_ipums_1940, write_mdf_1940
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.populations import census_1940
 from tallyveil.privacy.strategy import Strategy

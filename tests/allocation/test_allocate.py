@@ -8,13 +8,11 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 
 import tallyveil as tv
-from tallyveil.allocation.frontier import level_frontier, risk_frontier
 from tallyveil.blue.accuracy import expected_accuracy
 from tallyveil.errors import InputError
 from tallyveil.mechanisms.measure import measure
 from tallyveil.privacy import Invariant, RunKey
 from tallyveil.privacy.strategy_toml import strategy_from_toml
-from tallyveil.report.frontier_plot import level_frontier_plot, risk_frontier_plot
 
 SCHEMA = tv.Schema(attributes={"age": ["child", "adult"], "sex": ["f", "m"]})
 NOBODY = tv.Schema(attributes={})
@@ -210,7 +208,7 @@ def test_noise_calibrated_by_privacy_loss_distribution_meets_goals_after_calibra
     assert made.goals.after[0] < 95.1
 
 
-# --- risk, candidates, simulation, frontiers
+# --- risk, candidates, simulation
 
 
 @pytest.mark.parametrize(("budget", "bound"), [({"rho": 1}, "1.1"), ({"epsilon": 2}, "1.1")])
@@ -275,23 +273,6 @@ def test_simulations_on_public_counts_correct_the_objective_and_are_shown_beside
     assert rows["block", "detailed"].released_before < rows["block", "detailed"].sd_before  # zeros cannot be negative
     plain = tv.allocate(spine, SCHEMA, plan, weights=weights)
     assert made.after.levels["block"] < plain.after.levels["block"]  # released cells respond less to noise
-
-
-def test_frontiers_fall_and_the_strategy_lies_above_them():
-    spine = tree(5, 4)
-    plan = plan_of(spine)
-    table = level_frontier(spine, SCHEMA, plan, levels=["street", "block"], points=5)
-    start, line = table[table.point == "start"].iloc[0], table[table.point == "allocated"].sort_values("street")
-    assert line.block.is_monotonic_decreasing
-    assert (line.block[line.street <= start.street] < start.block).any()
-    risks = risk_frontier(spine, SCHEMA, plan, points=4)
-    line = risks[risks.point == "allocated"].sort_values("risk")
-    assert line.error.is_monotonic_decreasing
-    assert len(line) >= 3
-    for chart in (level_frontier_plot(table), risk_frontier_plot(risks)):
-        assert chart.to_dict()["layer"]
-    with pytest.raises(InputError, match="a frontier is between two levels"):
-        level_frontier(spine, SCHEMA, plan, levels=["street"])
 
 
 # --- shapes that could break it

@@ -76,12 +76,11 @@ def test_goals_give_the_least_budget_and_are_listed(place):
 
 
 @pytest.mark.slow
-def test_candidates_risk_and_plots_on_one_line(place):
-    words = ["--candidates", "all", "--risk-bound", "1.05", "--least", "1/50", "--plots", str(place / "frontiers")]
-    done = ask(place, "--weight", "total@block=1", *words, "--between", "county", "--between", "block")
+def test_candidates_and_a_bound_on_risk_go_together(place):
+    words = ["--candidates", "all", "--risk-bound", "1.05", "--least", "1/50"]
+    done = ask(place, "--weight", "total@block=1", *words)
     assert done.returncode == 0, done.stderr
     assert "The bound on risk of 1.05 is kept" in done.stdout
-    assert {"levels.csv", "risk.csv", "levels.svg"} <= {path.name for path in (place / "frontiers").iterdir()}
 
 
 def test_counts_are_refused_as_units_and_taken_if_they_are_declared_public(place):
@@ -102,7 +101,6 @@ def test_counts_are_refused_as_units_and_taken_if_they_are_declared_public(place
         (["--weight", "total@county=1", "--weight", "total@county=2"], "--weight total@county is given twice"),
         (["--weight", "total@county=many"], "weight 'total@county': the weight must be a number"),
         (["--facilities", "f.csv"], "f.csv: the strategy has no bounds from facilities. Leave --facilities out"),
-        (["--between", "ward", "--plots", "p"], "unknown level 'ward'"),
     ],
 )
 def test_bad_options_end_with_one_line(place, words, error):

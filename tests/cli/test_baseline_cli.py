@@ -223,11 +223,21 @@ def test_baselines_are_written_beside_a_release_pooled_and_compared(town, place,
     counts = {row["query"]: row["n"] for row in pooled[0]["error"]}
     assert counts["total"] == 2 * town.spine.size("county")
     assert "have different strategies" in evaluated(place, a, c, "--pool").stderr
-    truth = ["--truth", str(place / "town.parquet"), "--codebook", str(place / "town.codebook.toml")]
-    loss = run("epl", a, *truth, "--units", str(place / "town.units.parquet"), "--level", "enumdist", "--json")
-    assert (loss.returncode, json.loads(loss.stdout)["n"]) == (0, town.spine.size("enumdist"))
-    like = evaluated(place, a, "--query", "race", "--level", "county", "--json", command="compare")
-    assert (like.returncode, json.loads(like.stdout)[0]["query"]) == (0, "race")
+
+
+def test_swapping_and_suppression_are_compared_with_samples_beside_a_release(place, tmp_path):
+    swap = ["swap", "--rate", "0.3", "--match", "votingage", "--within", "county", "--seed", "5"]
+    hide = ["suppress", "--below", "5", "--query", "race", "--level", "enumdist"]
+    for name, words in (("swapped", swap), ("hidden", hide)):
+        assert baseline(place, tmp_path / name, *words).returncode == 0
+    sources = [str(place / "town.parquet"), str(tmp_path / "swapped"), str(tmp_path / "hidden")]
+    done = evaluated(place, *sources, "--query", "race", "--level", "enumdist", "--json", command="compare")
+    assert done.returncode == 0, done.stderr
+    told = {one["release"]: one["table"][0] for one in json.loads(done.stdout)}
+    assert list(told) == ["town.parquet", "swapped", "hidden"]
+    assert {row["method"] for row in told.values()} == {"release"}
+    assert told["town.parquet"]["median_abs"] == 0 < told["swapped"]["median_abs"]
+    assert told["hidden"]["epl"] is not None
 
 
 def test_a_baseline_of_other_units_or_that_cannot_answer_is_refused(place, tmp_path):

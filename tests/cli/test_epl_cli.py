@@ -1,4 +1,4 @@
-"""epl on the command line: residuals in a file, and a release beside its truth."""
+"""epl on the command line: residuals in a file."""
 
 import json
 from pathlib import Path
@@ -9,12 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from command_line import run
 from tallyveil.cli.epl import epl as command
 from tallyveil.errors import InputError
 from tallyveil.evaluate.epl.loss import epl
-from tallyveil.evaluate.residuals import residuals
-from tallyveil.files import read_counts, read_release
 
 Z = 0.125
 
@@ -136,33 +133,6 @@ def test_a_column_of_dates_and_a_missing_file_are_refused(tmp_path):
     assert "no such file" in refusal(tmp_path / "none.csv", "--column", "r")
 
 
-def test_options_that_do_not_go_together_are_refused(file):
-    assert "--column is for a file of residuals, --level for a release" in refusal(
-        file, "--column", "residual", "--level", "county"
-    )
-    assert "epl needs --column NAME for a file of residuals" in refusal(file)
+def test_a_release_folder_and_settings_out_of_range_are_refused(file):
+    assert "a folder, not a table. Give a CSV, Parquet or Excel file." in refusal(file.parent, "--column", "residual")
     assert "bandwidth must be above 0. Got 0 instead." in refusal(file, "--column", "residual", "--bandwidth", "0")
-
-
-@pytest.fixture(scope="module")
-def town(tmp_path_factory) -> Path:
-    """A synthetic town and its release."""
-    place = tmp_path_factory.mktemp("town")
-    assert run("synth", "1940", "--persons", "3000", "--seed", "7", "-o", str(place / "town.parquet")).returncode == 0
-    words = ["--units", str(place / "town.units.parquet"), "--epsilon", "1", "--seed", "1", "--threads", "1"]
-    book = str(place / "town.codebook.toml")
-    done = run("protect", str(place / "town.parquet"), "--codebook", book, *words, "-o", str(place / "release"))
-    assert done.returncode == 0, done.stderr
-    return place
-
-
-def test_a_release_beside_its_truth_has_the_loss_that_python_gives(town):
-    book = ["--truth", town / "town.parquet", "--codebook", town / "town.codebook.toml"]
-    found = told(town / "release", *book, "--level", "enumdist", "--query", "race")
-    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "release" / "spine.parquet")
-    release = read_release(town / "release")
-    loss = epl(residuals(truth, release, level="enumdist", query="race"))
-    assert found["n"] == loss.n
-    assert found["epl"] == pytest.approx(loss.epl, rel=1e-9)
-    assert found["theory"] == pytest.approx(float(release.strategy.noise("enumdist", "race").z))
-    assert told(town / "release", *book, "--level", "us")["undefined"].startswith("1 residual")

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import Done, run
 from tallyveil.cli.sweep import _show, conclusion
-from tallyveil.evaluate import error, funds, funds_by_group, segregation, survey
+from tallyveil.evaluate import epl, error, funds, funds_by_group, residuals, segregation, survey
 from tallyveil.files import read_counts, read_release
 from tallyveil.report import plots
 
@@ -64,6 +64,21 @@ def test_the_json_of_evaluate_has_the_figures_that_python_gives(town):
     assert state["epl"] is None
     assert state["undefined"]
     assert {row["kind"] for row in told[0]["implausible"]} >= {"children without adults", "people without homes"}
+
+
+def test_evaluate_writes_the_loss_that_python_gives_beside_the_theory_of_the_noise(town, tmp_path):
+    query = "votingage * hispanic * race"
+    words = ["--level", "enumdist", "--query", query, "-o", str(tmp_path / "out")]
+    done = ask(town, "evaluate", str(town / "r1"), *words)
+    assert done.returncode == 0, done.stderr
+    truth = read_counts(town / "town.parquet", town / "town.codebook.toml", units=town / "r1" / "spine.parquet")
+    release = read_release(town / "r1")
+    loss = epl(residuals(truth, release, level="enumdist", query=query))
+    row = pd.read_csv(tmp_path / "out" / "epl.csv").iloc[0]
+    assert row[["n", "epl", "epl_low"]].tolist() == pytest.approx([loss.n, loss.epl, loss.epl_low], rel=1e-9)
+    assert row.theory == pytest.approx(float(release.strategy.noise("enumdist", query).z))
+    curve = pd.read_csv(tmp_path / "out" / "epl_curves.csv")
+    assert curve.epl.tolist() == pytest.approx(loss.curve["epl"].tolist(), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -250,42 +265,24 @@ def test_what_cannot_be_evaluated_is_one_line_and_exit_2(town, words, line):
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_compare_names_the_sample_with_its_level_and_query_beside_older_methods(town, tmp_path):
-    words = [
-        "--level",
-        "enumdist",
-        "--query",
-        "votingage * hispanic * race",
-        "--swap",
-        "0.1@county",
-        "--match",
-        "votingage",
-    ]
-    done = ask(town, "compare", str(town / "r1"), *words, "--suppress", "10", "-o", str(tmp_path / "out"))
+def test_compare_names_the_sample_with_its_level_and_query(town, tmp_path):
+    words = ["--level", "enumdist", "--query", "votingage * hispanic * race"]
+    done = ask(town, "compare", str(town / "r1"), *words, "-o", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     assert "counts of 'votingage * hispanic * race' at level 'enumdist': like a sample of " in done.stdout
-    assert "swapped 0.1" in done.stdout
-    assert "hidden below 10" in done.stdout
     table = pd.read_csv(tmp_path / "out" / "compare.csv")
-    assert (table.method == "sample").sum() == 19
+    assert table.method.value_counts().to_dict() == {"sample": 19, "release": 1}
     assert set(table.internal) == {"from true counts, not for publication"}
     assert "Not for publication" in (tmp_path / "out" / "INTERNAL.txt").read_text()
     samples = table[table.method == "sample"].sort_values("fraction")
     assert samples.median_abs.iloc[0] > samples.median_abs.iloc[-1]
     assert list((tmp_path / "out").glob("*.png"))
-    told = json.loads(ask(town, "compare", str(town / "r1"), *words[:4], "--json").stdout)
+    told = json.loads(ask(town, "compare", str(town / "r1"), *words, "--json").stdout)
     assert "Not for publication" in told[0]["note"]
     assert told[0]["fraction"] in [k / 20 for k in range(1, 20)]
-    refused = {
-        ("--swap", "5%"): "write it as RATE@LEVEL",
-        ("--match", "race"): "--match is for swapping",
-        ("--suppress", "-1"): "--suppress must be 1 or more. Got -1",
-        ("--level", "block"): "unknown level 'block'",
-    }
-    for given, line in refused.items():
-        wrong = ask(town, "compare", str(town / "r1"), *given)
-        assert (wrong.returncode, len(wrong.stderr.splitlines())) == (2, 1)
-        assert line in wrong.stderr
+    wrong = ask(town, "compare", str(town / "r1"), "--level", "block")
+    assert (wrong.returncode, len(wrong.stderr.splitlines())) == (2, 1)
+    assert "unknown level 'block'" in wrong.stderr
 
 
 def test_the_conclusion_of_a_sweep_compares_the_same_counts():

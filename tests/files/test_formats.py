@@ -9,6 +9,7 @@ import pytest
 from test_ipums import SMALL, cells, same, town
 from test_mdf import HEAD_PERSONS, PERSONS, UNITS, hamlet, resident
 
+from ipums_extract import write_ipums_1940
 from tallyveil.errors import InputError
 from tallyveil.files import (
     UNITS_FROM_DATA,
@@ -17,7 +18,6 @@ from tallyveil.files import (
     read_mdf_1940,
     read_ppmf_2010,
     recognise_format,
-    write_ipums_1940,
     write_mdf_1940,
     write_mdf_2020,
 )

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from small_tables import with_peak_memory
 
+from ipums_extract import write_ipums_1940
 from tallyveil import Histogram, Spine
 from tallyveil.errors import InputError
-from tallyveil.files import Census1940, read_ipums_1940, write_ipums_1940
-from tallyveil.files.formats import ipums_write
+from tallyveil.files import Census1940, read_ipums_1940
 from tallyveil.nouns.census_schemas import PERSONS_1940, PERSONS_1940_IPUMS, TYPES_1940, UNITS_2020
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
@@ -114,13 +114,12 @@ def as_counters(census: Census1940) -> tuple[Counter, Counter]:
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
-def test_stamps_are_written_beside_the_extract_and_read_back(tmp_path, ending):
+def test_stamps_beside_the_extract_are_read(tmp_path, ending):
     census, file, stamps = town(vacant=1), tmp_path / f"x.dat{ending}", ("seeded: not for publication",)
+    written(census, file)
+    assert read_ipums_1940(file).people.stamps == ()
     write_ipums_1940(replace(census.people, stamps=stamps), census.facilities, census.housing, file)
     assert read_ipums_1940(file).people.stamps == stamps
-    write_ipums_1940(census.people, census.facilities, census.housing, file)
-    assert [path.name for path in tmp_path.iterdir()] == [file.name]
-    assert read_ipums_1940(file).people.stamps == ()
 
 
 def test_every_code_of_hispan_and_race_is_kept_on_the_schema_of_864_cells(read):
@@ -488,8 +487,8 @@ def town(*, built=(2, 1), vacant=0, occupied=None, people=((0, 12, 5), (1, 36, 1
     )
 
 
-def written(census: Census1940, path: Path, **options) -> bytes:
-    write_ipums_1940(census.people, census.facilities, census.housing, path, **options)
+def written(census: Census1940, path: Path) -> bytes:
+    write_ipums_1940(census.people, census.facilities, census.housing, path)
     return path.read_bytes()
 
 
@@ -497,31 +496,9 @@ def written(census: Census1940, path: Path, **options) -> bytes:
 @given(populations(), st.sampled_from([1, 2]), st.sampled_from([3000, 1 << 20]))
 def test_what_is_written_reads_back_the_same(tmp_path_factory, census, threads, piece):
     path = tmp_path_factory.getbasetemp() / "round_trip.dat"
-    data = written(census, path, threads=threads)
+    data = written(census, path)
     assert same(read_ipums_1940(path, threads=threads, piece=piece), census)
     assert as_counters(census) == counts_by_hand(data)
-
-
-def test_persons_are_dealt_to_the_units_of_their_type_in_turn(tmp_path):
-    data = written(town(vacant=1), tmp_path / "town.dat").decode().splitlines()
-    shape = [(row[0], row[7:15], row[15:17] if row[0] == "H" else row[15:19]) for row in data]
-    assert shape == [
-        ("H", "00000001", "03"),
-        ("P", "00000001", "0001"),
-        ("P", "00000001", "0002"),
-        ("P", "00000001", "0003"),
-        ("H", "00000002", "02"),
-        ("P", "00000002", "0001"),
-        ("P", "00000002", "0002"),
-        ("H", "00000003", "01"),
-        ("P", "00000003", "0001"),
-        ("H", "00000004", "00"),
-    ]
-    assert [len(row) for row in data] == [159 if row[0] == "H" else 273 for row in data]
-    assert [row[53:59] + row[93:95] + row[124:128] for row in data if row[0] == "H"] == [
-        "440010" + codes + "0001" for codes in ("10", "10", "32", "00")
-    ]
-    assert {row[73:76] + row[84] + row[88] for row in data if row[0] == "P"} == {"01810"}
 
 
 def test_more_persons_than_the_counters_hold_still_read_back(tmp_path):
@@ -530,97 +507,6 @@ def test_more_persons_than_the_counters_hold_still_read_back(tmp_path):
     assert data[0][15:17] == b"99"
     assert data[-1][15:19] == b"9999"
     assert same(read_ipums_1940(tmp_path / "crowded.dat", piece=1000), crowded)
-
-
-@pytest.mark.parametrize("size", [1, 1000, 1 << 24])
-def test_the_file_does_not_depend_on_threads_and_pieces(tmp_path, monkeypatch, size):
-    whole = written(read_small(tmp_path), tmp_path / "one.dat", threads=1)
-    monkeypatch.setattr(ipums_write, "_WRITE_BYTES", size)
-    assert written(read_small(tmp_path), tmp_path / "two.dat", threads=2) == whole
-
-
-def read_small(tmp_path: Path) -> Census1940:
-    (tmp_path / "small.dat").write_bytes(SMALL)
-    return read_ipums_1940(tmp_path / "small.dat")
-
-
-def test_a_name_that_ends_in_gz_is_compressed_and_reads_back(tmp_path):
-    data = written(town(), tmp_path / "town.dat.gz")
-    assert data[:2] == b"\x1f\x8b"
-    assert same(read_ipums_1940(tmp_path / "town.dat.gz"), town())
-    assert gzip.decompress(data) == written(town(), tmp_path / "town.dat")
-
-
-def empty_district() -> Census1940:
-    return town(built=(0, 0), people=())
-
-
-@pytest.mark.parametrize(
-    ("census", "text"),
-    [
-        (
-            empty_district(),
-            "enumdist '4400100001' has no unit, so no record would mention it. Leave it out of the spine",
-        ),
-        (
-            town(built=(2,)),
-            "enumdist '4400100001' has 1 persons of type 'correctional' but no such unit to live in. Correct "
-            "people or facilities.",
-        ),
-        (
-            town(occupied=5),
-            "enumdist '4400100001' has 2 households but 5 occupied housing units. In 1940 they are the same: correct "
-            "facilities or housing.",
-        ),
-        (
-            Census1940(people=town(code="4400100002").people, facilities=town().facilities, housing=town().housing),
-            "people, facilities and housing stand on different spines. Build them on one.",
-        ),
-        (
-            Census1940(people=town().housing, facilities=town().facilities, housing=town().housing),
-            "holds people on schemas.PERSONS_1940, facilities of schemas.TYPES_1940 and housing on schemas.UNITS_2020.",
-        ),
-        (town(code="44001000x1"), "enumdist '44001000x1' is not the first 10 digits of its enumdist codes."),
-    ],
-)
-def test_counts_that_a_file_cannot_hold_are_refused(tmp_path, census, text):
-    with pytest.raises(InputError, match=re.escape(text)):
-        written(census, tmp_path / "refused.dat")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_other_levels_are_refused_with_both_lists(tmp_path):
-    spine = Spine.from_codes(["4400100001"], lengths={"state": 2, "district": 10}, root="us")
-    parts = [
-        Histogram(spine=spine, schema=schema, leaves=Counts.from_dense(np.zeros((1, schema.cells), np.int64)))
-        for schema in (PERSONS_1940, UNITS_2020)
-    ]
-    built = Facilities.from_entries(spine, attribute="hhgq", types=TYPES_1940, unit=[], kind=[], count=[])
-    with pytest.raises(
-        InputError, match=r"levels us, state, county, enumdist, but the spine has us, state, district\."
-    ):
-        write_ipums_1940(parts[0], built, parts[1], tmp_path / "refused.dat")
-
-
-def test_more_units_than_serial_has_digits_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"100,000,001 units, but SERIAL has 8 digits\. Write fewer districts\."):
-        written(town(built=(100_000_000, 1)), tmp_path / "refused.dat")
-
-
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
-    def fail(*_):
-        raise KeyboardInterrupt
-
-    (tmp_path / "town.dat").write_bytes(b"old")
-    monkeypatch.setattr(ipums_write, "_write_records", fail)
-    with pytest.raises(KeyboardInterrupt):
-        written(town(), tmp_path / "town.dat")
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("town.dat", b"old")]
-
-
-def test_a_folder_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"cannot be written \(No such file or directory\)"):
-        written(town(), tmp_path / "nowhere" / "town.dat")
 
 
 # --- anything at all

@@ -15,10 +15,10 @@ from tallyveil import Histogram, Spine
 from tallyveil.errors import InputError
 from tallyveil.files import Census1940, Census2020, read_mdf_1940, read_mdf_2020, write_mdf_1940, write_mdf_2020
 from tallyveil.files.formats import mdf_write
-from tallyveil.files.tables.stamps import HOUSING
-from tallyveil.nouns.census_schemas import PERSONS_2020, RACES_2020, TYPES_2020, UNITS_2020
+from tallyveil.nouns.census_schemas import PERSONS_1940, PERSONS_2020, RACES_2020, TYPES_1940, TYPES_2020, UNITS_2020
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.facilities import Facilities
+from tallyveil.privacy.sentences import HOUSING
 
 BLOCKS = {"state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
 
@@ -455,6 +455,49 @@ def test_counts_that_files_of_2020_cannot_hold_are_refused(tmp_path, parts, text
     with pytest.raises(InputError, match=re.escape(text)):
         write_mdf_2020(*parts, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("census", "text"),
+    [
+        (
+            town(built=(2,)),
+            "enumdist '4400100001' has 1 persons of type 'correctional' but no such unit to live in. Correct "
+            "people or facilities.",
+        ),
+        (
+            town(occupied=5),
+            "enumdist '4400100001' has 2 households but 5 occupied housing units. In 1940 they are the same: correct "
+            "facilities or housing.",
+        ),
+        (
+            Census1940(people=town(code="4400100002").people, facilities=town().facilities, housing=town().housing),
+            "people, facilities and housing stand on different spines. Build them on one.",
+        ),
+        (
+            Census1940(people=town().housing, facilities=town().facilities, housing=town().housing),
+            "holds people on schemas.PERSONS_1940, facilities of schemas.TYPES_1940 and housing on schemas.UNITS_2020.",
+        ),
+        (town(code="44001000x1"), "enumdist '44001000x1' is not the first 10 digits of its enumdist codes."),
+    ],
+)
+def test_counts_that_files_of_1940_cannot_hold_are_refused(tmp_path, census, text):
+    with pytest.raises(InputError, match=re.escape(text)):
+        write_mdf_1940(census.people, census.facilities, census.housing, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_levels_are_refused_with_both_lists(tmp_path):
+    spine = Spine.from_codes(["4400100001"], lengths={"state": 2, "district": 10}, root="us")
+    parts = [
+        Histogram(spine=spine, schema=schema, leaves=Counts.from_dense(np.zeros((1, schema.cells), np.int64)))
+        for schema in (PERSONS_1940, UNITS_2020)
+    ]
+    built = Facilities.from_entries(spine, attribute="hhgq", types=TYPES_1940, unit=[], kind=[], count=[])
+    with pytest.raises(
+        InputError, match=r"levels us, state, county, enumdist, but the spine has us, state, district\."
+    ):
+        write_mdf_1940(parts[0], built, parts[1], tmp_path)
 
 
 @pytest.mark.parametrize("year", [1940, 2020])

@@ -1,9 +1,5 @@
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
-import pyarrow.csv
-import pyarrow.parquet
 import pytest
 
 from tallyveil import Areas, Facilities, Histogram, Spine, Strategy, protect
@@ -15,7 +11,6 @@ from tallyveil.files import (
     read_housing,
     read_release,
     write_counts,
-    write_nhgis,
     write_release,
 )
 from tallyveil.files.atomic import replacing
@@ -23,8 +18,6 @@ from tallyveil.files.release_folder.layout import level_part
 from tallyveil.files.tables.side import areas_table, facilities_table, housing_table
 from tallyveil.files.tables.write import units_table, wide_table, write_table
 from tallyveil.nouns.census_schemas import UNITS_2020
-from tallyveil.nouns.histogram import Filter
-from tallyveil.release.declare import FILTERED
 
 TYPES = ("house", "prison", "dorm")
 
@@ -85,39 +78,6 @@ def test_a_level_table_has_one_row_per_unit_and_one_column_per_number(people):
     assert (table["age:child"] + table["age:adult"]).tolist() == table["total"].tolist()
 
 
-def test_nhgis_tables_have_short_codes_and_a_codebook_that_explains_them(people, tmp_path):
-    write_nhgis(people, tmp_path / "out", queries=["total", "home"], levels=["us", "county"])
-    county = pyarrow.csv.read_csv(tmp_path / "out" / "county.csv").to_pandas()
-    assert list(county) == ["GISJOIN", "STATE", "COUNTY", "AAA001", "AAB001", "AAB002", "AAB003"]
-    assert county["GISJOIN"].tolist() == ["G0900010", "G4400010", "G4400070"]
-    assert county["AAA001"].sum() == people.total()
-    text = (tmp_path / "out" / "codebook.txt").read_text()
-    assert "Table AAB: home" in text
-    assert "AAB003  dorm" in text
-    write_nhgis(people, tmp_path / "long", queries=["home"], levels=["county"], layout="long")
-    long = pyarrow.csv.read_csv(tmp_path / "long" / "county.csv").to_pandas()
-    assert long["COUNT"].sum() == people.total()
-    assert len(long) == 9
-    with pytest.raises(InputError, match="not empty"):
-        write_nhgis(people, tmp_path / "out", queries=["total"])
-
-
-def test_nhgis_says_stamps_and_filter_in_the_first_lines_of_its_codebook(people, tmp_path):
-    shaped = replace(people, stamps=("seeded: not for publication", "b"), filter=Filter(where={"level": "block"}))
-    write_nhgis(shaped, tmp_path / "out", queries=["total"])
-    first = (tmp_path / "out" / "codebook.txt").read_text().splitlines()[:6]
-    assert first == [
-        "Stamped: seeded: not for publication",
-        "Stamped: b",
-        f"Stamped: {FILTERED}",
-        "Filter: only rows with level = 'block' are counted",
-        "",
-        "Codebook",
-    ]
-    write_nhgis(people, tmp_path / "bare", queries=["total"])
-    assert (tmp_path / "bare" / "codebook.txt").read_text().startswith("Codebook\n")
-
-
 def test_a_seeded_release_stays_stamped_whatever_it_is_written_as_and_read_from(people, tmp_path):
     plan, stamp = Strategy.default(people.spine, people.schema, epsilon=1), "seeded: not for publication"
     release = protect(people, plan, seed=1, threads=1)
@@ -127,8 +87,7 @@ def test_a_seeded_release_stays_stamped_whatever_it_is_written_as_and_read_from(
     write_counts(from_folder, tmp_path / "counts.csv", layout="wide")
     beside = {"codebook": tmp_path / "counts.codebook.toml", "units": tmp_path / "counts.units.parquet"}
     from_table = read_counts(tmp_path / "counts.csv", **beside)
-    write_nhgis(from_table, tmp_path / "nhgis", queries=["total"])
-    assert f"Stamped: {stamp}" in (tmp_path / "nhgis" / "codebook.txt").read_text()
+    assert stamp in from_table.stamps
     (tmp_path / "release" / "certificate.json").unlink()  # the codebook alone still says it
     assert stamp in read_release(tmp_path / "release").histogram.stamps
 

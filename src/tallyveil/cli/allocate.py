@@ -87,14 +87,6 @@ def allocate(
     ] = None,
     replicates: Annotated[int, typer.Option(help="Number of such releases at each of two budgets.")] = 4,
     seed: options.Seed = 0,
-    plots: Annotated[
-        Path | None,
-        typer.Option(help="New folder for frontiers: error at one level against another, and against risk."),
-    ] = None,
-    between: Annotated[
-        list[str] | None,
-        typer.Option(help="Level of the frontier; give two (default: the two finest levels)."),
-    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="TOML file to write; it must not exist yet.")
     ] = None,
@@ -120,38 +112,30 @@ def allocate(
     from tallyveil.cli.allocate_output import allocated_as_json, show_allocated
     from tallyveil.cli.presets import write_new
     from tallyveil.cli.strategies import find_strategy
-    from tallyveil.files.atomic import refuse_unwritable
 
     if output is not None and output.exists():
         raise InputError(f"{output} exists. Name a new file; nothing is overwritten.")
-    if plots is not None:
-        refuse_unwritable(plots)
     plan = find_strategy(strategy, epsilon=epsilon, rho=rho)
     inputs = read_public_inputs(units, codebook, public_counts, plan)
-    settings = _settings(inputs, plan, weight, facilities)
-    settings |= {
-        "objective": None if objective is None else objective.value,
-        "priors": prior or ["1/2"],
-        "least": least,
-        "estimator": estimator.value,
-    }
     made = choose_shares(
         inputs.spine,
         inputs.schema,
         plan,
         goals=goal or [],
+        objective=None if objective is None else objective.value,
         risk_bound=risk_bound,
         risk_measure=risk_on.value.replace("-", "_"),  # type: ignore[arg-type]
+        priors=prior or ["1/2"],
         candidates=candidates or [],
+        least=least,
+        estimator=estimator.value,
         public_counts=inputs.counts,
         replicates=replicates,
         seed=seed,
-        **settings,
+        **_settings(inputs, plan, weight, facilities),
     )
     if output is not None:
         write_new(made.to_toml(), output)
-    if plots is not None:
-        _write_plots(inputs, plan, settings, risk_on, between, plots)
     if as_json:
         options.emit_json(allocated_as_json(made) | ({} if output is None else {"file": str(output)}))
         return
@@ -196,33 +180,3 @@ def _say_next(made: Allocated, output: Path | None, inputs: str) -> None:
     else:
         typer.echo(f"{output} was written. Use it:")
         typer.echo(f"  tallyveil protect DATA --codebook {inputs} --strategy {output} --plan")
-
-
-def _write_plots(
-    inputs: PublicInputs, plan: Strategy, settings: dict[str, Any], risk_on: On, between: list[str] | None, folder: Path
-) -> None:
-    """Write the two frontiers as tables and plots."""
-    from tallyveil.allocation.frontier import level_frontier, risk_frontier
-    from tallyveil.cli.tables import can_draw, write_frames
-    from tallyveil.files.atomic import new_folder
-    from tallyveil.report.frontier_plot import level_frontier_plot, risk_frontier_plot
-    from tallyveil.report.plots import write_plot
-
-    given = {key: value for key, value in settings.items() if key in ("least", "estimator", "facilities")}
-    levels = between or list(inputs.spine.levels)[-2:]
-    for level in levels:
-        inputs.spine.depth(level)
-    measure: Any = risk_on.value.replace("-", "_")
-    frames = {
-        "levels": level_frontier(inputs.spine, inputs.schema, plan, levels=levels, **given),
-        "risk": risk_frontier(
-            inputs.spine, inputs.schema, plan, weights=settings["weights"], measure=measure,
-            priors=settings["priors"], **given,
-        ),
-    }  # fmt: skip
-    with new_folder(folder) as place:
-        write_frames(frames, place, internal=False)
-        if can_draw():
-            write_plot(level_frontier_plot(frames["levels"]), place / "levels")
-            write_plot(risk_frontier_plot(frames["risk"], measure=measure), place / "risk")
-    typer.echo(f"{folder}: frontiers, from public inputs alone", err=True)

@@ -1,19 +1,16 @@
-"""``tallyveil compare``: which sample a release is like, and how older methods would have done."""
+"""``tallyveil compare``: which sample a release is like."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tallyveil.cli import options
-from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
     from tallyveil.evaluate.compare import Likeness
-    from tallyveil.evaluate.sources import Source
     from tallyveil.nouns.histogram import Histogram
 
 
@@ -26,16 +23,6 @@ def compare(
         list[str] | None, typer.Option(help="Level (default: the level above the leaves). Can be repeated.")
     ] = None,
     query: Annotated[list[str] | None, typer.Option(help="Query (default: all cells). Can be repeated.")] = None,
-    swap: Annotated[
-        str | None,
-        typer.Option(metavar="RATE@LEVEL", help="Also compare with swapping this share of people within a level."),
-    ] = None,
-    match: Annotated[
-        str | None, typer.Option(help="With --swap: query on which swapped people agree (default: none).")
-    ] = None,
-    suppress: Annotated[
-        int | None, typer.Option(metavar="N", help="Also compare with suppressing cells below N (shown as 0).")
-    ] = None,
     units: options.Units = None,
     pool: options.Pool = False,
     seed: options.Seed = 0,
@@ -45,13 +32,14 @@ def compare(
     """Find the sampling fraction whose error and privacy loss are nearest to those of a release. Not for publication.
 
     Simple random samples of 5%, 10%, ..., 95% are drawn without replacement and scaled up (Petti & Flaxman 2020,
-    Table 1). Releases of the same measurements are also compared with each other: paired differences of their errors.
+    Table 1). Folders of "tallyveil baseline" are compared in the same way. Releases of the same measurements are also
+    compared with each other: paired differences of their errors.
 
     [bold]Examples[/bold]
 
       tallyveil compare blocks.parquet release --codebook blocks.toml --level county --query "age * race"
 
-      tallyveil compare blocks.parquet release --codebook blocks.toml --swap 0.05@tract --match age --suppress 10
+      tallyveil compare blocks.parquet release swapped --codebook blocks.toml --level county --query age
     """
     from tallyveil.cli.paired import find_pairs, show_pairs
     from tallyveil.cli.reading import read_truth_and_releases
@@ -61,16 +49,13 @@ def compare(
 
     if output is not None:
         refuse_unwritable(output)
-    older = _older_methods(swap, match, suppress, seed)
     data = read_truth_and_releases(truth, releases, codebook, units=units, file_format=file_format)
-    older.check(data.truth)
     results: list[tuple[str, Likeness]] = []
     pairs = _pairs(data.truth, level, query)
     for release, sources in data.groups(pool=pool).items():
         for name, text in pairs:
             typer.echo(f"{release}: {len(FRACTIONS)} samples for {text!r} at level {name!r}", err=True)
-            others = older.applied(data.truth, name, text)
-            likeness = like_a_sample(data.truth, sources, level=name, query=text, others=others, seed=seed)
+            likeness = like_a_sample(data.truth, sources, level=name, query=text, seed=seed)
             results.append((release, likeness))
     paired = [] if pool else find_pairs(data.releases)
     levels, queries = (list(dict.fromkeys(names)) for names in zip(*pairs, strict=True))
@@ -97,60 +82,6 @@ def compare(
             show_pairs(pair, table)
     if output is not None:
         _write(results, output)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _OlderMethods:
-    """Methods of disclosure control to compare with: swapping (rate, level), and suppression of small cells."""
-
-    swap: tuple[str, str] | None
-    match: str
-    suppress: int | None
-    seed: int
-
-    def check(self, people: Histogram) -> None:
-        """Refuse an unknown level or query before the work."""
-        if self.swap is not None:
-            people.spine.depth(self.swap[1])
-        people.schema.query(self.match)
-
-    def applied(self, people: Histogram, level: str, query: str) -> list[tuple[str, Source]]:
-        """The people after each method, by name."""
-        from fractions import Fraction
-
-        from tallyveil.mechanisms.suppression import suppress
-        from tallyveil.mechanisms.swapping import swap
-
-        results: list[tuple[str, Source]] = []
-        if self.swap is not None:
-            rate, within = self.swap
-            swapped = swap(people, rate=Fraction(rate), match=self.match, level=within, seed=self.seed)
-            results.append((f"swapped {float(rate):g}", swapped.people))
-        if self.suppress is not None:
-            hidden = suppress(people, query=query, level=level, below=self.suppress)
-            results.append((f"hidden below {self.suppress}", hidden.estimates))
-        return results
-
-
-def _older_methods(swap: str | None, match: str | None, suppress: int | None, seed: int) -> _OlderMethods:
-    """The older methods that the options ask for."""
-    if match is not None and swap is None:
-        raise InputError("--match is for swapping. Give --swap RATE@LEVEL too, or leave it out.")
-    if suppress is not None and suppress < 1:
-        raise InputError(f"--suppress must be 1 or more. Got {suppress} instead.")
-    parsed = None if swap is None else _parse_swap(swap)
-    return _OlderMethods(swap=parsed, match=match or "total", suppress=suppress, seed=seed)
-
-
-def _parse_swap(text: str) -> tuple[str, str]:
-    rate, at, level = text.partition("@")
-    try:
-        share = float(rate)
-    except ValueError:
-        share = -1.0
-    if not at or not level or not 0 <= share <= 1:
-        raise InputError(f"--swap {text}: write it as RATE@LEVEL, such as 0.05@tract, with a rate from 0 to 1.")
-    return rate, level
 
 
 def _pairs(people: Histogram, levels: list[str] | None, queries: list[str] | None) -> list[tuple[str, str]]:

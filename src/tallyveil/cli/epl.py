@@ -1,21 +1,17 @@
-"""``tallyveil epl``: empirical privacy loss of residuals in a file, or of a release beside its truth."""
+"""``tallyveil epl``: empirical privacy loss of residuals in a file."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tallyveil.cli import options
-from tallyveil.errors import InputError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from tallyveil.evaluate.epl.loss import EmpiricalLoss
-    from tallyveil.evaluate.residuals import Residuals
 
 
 class Grid(StrEnum):
@@ -33,20 +29,8 @@ class Tails(StrEnum):
 
 
 def epl(
-    file: Annotated[
-        Path, typer.Argument(help="File with one residual per row (with --column), or a release (with --truth).")
-    ],
-    column: Annotated[str | None, typer.Option(help="Column of residuals, released minus true.")] = None,
-    truth: Annotated[
-        Path | None, typer.Option(help="For a release: CSV, Parquet or Excel file of the true counts.")
-    ] = None,
-    codebook: Annotated[
-        Path | None, typer.Option(help="For a release: TOML file that describes the columns of the truth.")
-    ] = None,
-    file_format: options.Format = None,
-    level: Annotated[str | None, typer.Option(help="For a release: level of the counts.")] = None,
-    query: Annotated[str | None, typer.Option(help="For a release: query (default: total).")] = None,
-    units: Annotated[Path | None, typer.Option(help="For a release: list of all units, including empty ones.")] = None,
+    file: Annotated[Path, typer.Argument(help="CSV or Parquet file with one residual per row.")],
+    column: Annotated[str, typer.Option(help="Column of residuals, released minus true.")],
     bandwidth: Annotated[
         float, typer.Option(help="Bandwidth of the kernel, as a multiple of the residuals' standard deviation.")
     ] = 0.1,
@@ -65,13 +49,13 @@ def epl(
 ) -> None:
     """Estimate the empirical privacy loss of residuals, with an interval. It is not a bound on epsilon.
 
+    For a release and its truth, "tallyveil evaluate" estimates it at every level, in every query.
+
     [bold]Examples[/bold]
 
       tallyveil epl residuals.csv --column residual
 
       tallyveil epl residuals.csv --column residual --bandwidth 0.5 --theory 0.125 --json
-
-      tallyveil epl release --truth blocks.parquet --codebook blocks.toml --level county --query "age * race"
     """
     from tallyveil.evaluate.epl.loss import epl as estimate
     from tallyveil.evaluate.residual_file import read_residuals
@@ -79,16 +63,8 @@ def epl(
 
     if output is not None:
         refuse_unwritable(output)
-    if column is not None:
-        _refuse_both(truth=truth, codebook=codebook, format=file_format, level=level, query=query, units=units)
-        residuals: Residuals | NDArray[Any] = read_residuals(file, column)
-    else:
-        residuals, known = _of_release(
-            file, truth, codebook, file_format=file_format, level=level, query=query or "total", units=units
-        )
-        theory = known if theory is None else theory
     loss = estimate(
-        residuals,
+        read_residuals(file, column),
         bandwidth=bandwidth,
         percentile=percentile,
         multiplier=multiplier,
@@ -159,38 +135,3 @@ def _write(loss: EmpiricalLoss, output: Path) -> None:
         if loss.undefined is None and can_draw():
             curve = loss.curve.assign(panel="", largest=loss.epl, theory=loss.theory)
             write_plot(epl_plot(curve, title=f"Empirical privacy loss of {loss.n:,} residuals"), folder / "epl")
-
-
-def _refuse_both(**of_release: object) -> None:
-    wrong = [f"--{name}" for name, value in of_release.items() if value is not None]
-    if wrong:
-        raise InputError(
-            f"--column is for a file of residuals, {' and '.join(wrong)} for a release. Leave one of them out."
-        )
-
-
-def _of_release(
-    file: Path,
-    truth: Path | None,
-    codebook: Path | None,
-    *,
-    file_format: str | None,
-    level: str | None,
-    query: str,
-    units: Path | None,
-) -> tuple[Residuals, float | None]:
-    """The residuals of a release, and the theoretical log ratio of its noise where it is known."""
-    from tallyveil.cli.reading import read_truth_and_releases
-    from tallyveil.evaluate.epl.loss import theory_of
-    from tallyveil.evaluate.residuals import residuals
-    from tallyveil.release.release import Release
-
-    if truth is None or level is None:
-        raise InputError(
-            "epl needs --column NAME for a file of residuals, or --truth DATA, --codebook C and --level L for a "
-            "release."
-        )
-    data = read_truth_and_releases(truth, [file], codebook, units=units, file_format=file_format)
-    ((source,),) = data.groups(pool=False).values()
-    compared = residuals(data.truth, source, level=level, query=query)
-    return compared, theory_of(source.strategy if isinstance(source, Release) else None, compared)

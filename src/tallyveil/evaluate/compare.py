@@ -106,7 +106,6 @@ def like_a_sample(
     level: str,
     query: str = "detailed",
     fractions: Sequence[Fraction | float] = FRACTIONS,
-    others: Sequence[tuple[str, Source]] = (),
     seed: int = 0,
 ) -> Likeness:
     """The sampling fraction nearest to a release in log median absolute error and log loss (petti2020, Table 1).
@@ -118,8 +117,6 @@ def like_a_sample(
     fractions
         Sampling fractions. Four sets of samples are drawn of each, and a set has as many samples as there are releases,
         because the loss estimated from fewer residuals is larger.
-    others
-        Further methods to compare with, as (name, counts).
     seed
         Seed of the samples.
     """
@@ -130,9 +127,6 @@ def like_a_sample(
     mine = residuals(people, released, level=level, query=query)
     own = profile(mine)
     rows: list[dict[str, Any]] = [{"method": "release", "fraction": None, **own, "distance": None}]
-    for name, source in others:
-        figures = profile(residuals(people, source, level=level, query=query))
-        rows.append({"method": name, "fraction": None, **figures, "distance": distance(own, figures)})
     samples: dict[float, list[Residuals]] = {}
     for fraction in shares:
         samples[float(fraction)] = [

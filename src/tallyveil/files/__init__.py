@@ -7,10 +7,8 @@ if TYPE_CHECKING:
     from tallyveil.files.formats.by_name import read_format, recognise_format
     from tallyveil.files.formats.census import Census1940, Census2020
     from tallyveil.files.formats.ipums_read import read_ipums_1940
-    from tallyveil.files.formats.ipums_write import write_ipums_1940
     from tallyveil.files.formats.mdf_1940 import read_mdf_1940, write_mdf_1940
     from tallyveil.files.formats.mdf_2020 import read_mdf_2020, write_mdf_2020
-    from tallyveil.files.formats.nhgis import write_nhgis
     from tallyveil.files.formats.ppmf_2010 import read_ppmf_2010
     from tallyveil.files.published.write_tables import write_tables
     from tallyveil.files.release_folder.findings import Finding
@@ -53,11 +51,9 @@ _HOME = {
     "read_units": "tables.geography",
     "recognise_format": "formats.by_name",
     "write_counts": "tables.write",
-    "write_ipums_1940": "formats.ipums_write",
     "write_margins": "release_folder.margin_columns",
     "write_mdf_1940": "formats.mdf_1940",
     "write_mdf_2020": "formats.mdf_2020",
-    "write_nhgis": "formats.nhgis",
     "write_release": "release_folder.write_folder",
     "write_tables": "published.write_tables",
 }
@@ -88,11 +84,9 @@ __all__ = [
     "read_units",
     "recognise_format",
     "write_counts",
-    "write_ipums_1940",
     "write_margins",
     "write_mdf_1940",
     "write_mdf_2020",
-    "write_nhgis",
     "write_release",
     "write_tables",
 ]

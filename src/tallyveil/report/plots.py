@@ -111,11 +111,9 @@ def epl_plot(curves: pd.DataFrame, *, title: str = "") -> Any:
 
 
 def tradeoff_plot(table: pd.DataFrame, *, title: str) -> Any:
-    """Error against loss, on logarithmic axes: samples as a line, releases and other methods as points (Figure 2)."""
+    """Error against loss, on logarithmic axes: samples as a line, the release as a point (Figure 2)."""
     alt = altair()
-    drawn = table[table.method.isin(["sample", "release"]) & (table.epl > 0)]
-    near = table.epl.between(drawn.epl.min() / 10, drawn.epl.max() * 10)  # a method far away would hide all others
-    known = table[near].assign(median_abs=lambda t: t.median_abs.clip(lower=0.5))
+    known = table[table.epl > 0].assign(median_abs=lambda t: t.median_abs.clip(lower=0.5))
     known = known.assign(label=[_label(row) for row in known.itertuples()])
     axes = {
         "x": alt.X(
@@ -123,20 +121,20 @@ def tradeoff_plot(table: pd.DataFrame, *, title: str) -> Any:
         ),
         "y": alt.Y("epl:Q", scale=alt.Scale(type="log", nice=False, padding=25), title="empirical privacy loss"),
     }
-    samples, others = known[known.method == "sample"], known[known.method != "sample"]
+    samples, released = known[known.method == "sample"], known[known.method == "release"]
     base = alt.Chart(samples).encode(**axes)
     size = WIDTH, WIDTH * 3 // 4
     named = named_points(known, "label", NAMED, sizes=[size], padding=25)
     parts = [
         base.mark_line(color=GREY).encode(order="fraction:Q"),
         base.mark_square(color=GREY, size=40, opacity=1),
-        alt.Chart(others).encode(**axes).mark_point(filled=True, color=ORANGE, size=90, opacity=1),
+        alt.Chart(released).encode(**axes).mark_point(filled=True, color=ORANGE, size=90, opacity=1),
     ]
     for (place, is_sample), rows in named.groupby(["place", named.method == "sample"]):
         style = {"color": INK} if is_sample else {"color": ORANGE, "fontWeight": "bold"}
         parts.append(alt.Chart(rows).encode(**axes, text="label:N").mark_text(**style, **side_of(str(place))))
     hidden = len(table) - len(known)
-    note = "Grey: simple random samples." + (f" Not drawn (too far away or no loss): {hidden}." if hidden else "")
+    note = "Grey: simple random samples." + (f" Not drawn (no loss): {hidden}." if hidden else "")
     return titled(alt.layer(*parts).properties(width=size[0], height=size[1]), title, note, INTERNAL)
 
 

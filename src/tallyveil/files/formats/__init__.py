@@ -1,1 +1,1 @@
-"""Formats with a name: IPUMS, microdata detail files, NHGIS."""
+"""Formats with a name: IPUMS, microdata detail files."""
