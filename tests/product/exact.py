@@ -69,7 +69,11 @@ def invariant_rows(folder: Folder) -> np.ndarray:
     found = [np.ones(len(folder.records), bool)] if folder.replace else []
     for rule in folder.constraints("invariant"):
         level = folder.levels.index(rule["level"])
-        found += [folder.inside(level, unit, rule["invariant"], row) for unit in folder.units(level) for row in folder.rows(rule["invariant"])]
+        found += [
+            folder.inside(level, unit, rule["invariant"], row)
+            for unit in folder.units(level)
+            for row in folder.rows(rule["invariant"])
+        ]
     return np.array(found, dtype=bool).reshape(-1, len(folder.records))
 
 
@@ -81,7 +85,9 @@ def _bounds(folder: Folder) -> list[tuple[np.ndarray, float, float]]:
         for unit in units:
             for row in folder.rows(rule["bound"]):
                 name = "*".join(row) or "total"
-                low, high = (_of(rule.get(side), name, other) for side, other in (("least", 0.0), ("most", float(MANY))))
+                low, high = (
+                    _of(rule.get(side), name, other) for side, other in (("least", 0.0), ("most", float(MANY)))
+                )
                 found.append((folder.inside(level, unit, rule["bound"], row), low, high))
     for rule in folder.constraints("facilities"):
         level, leaf = folder.levels.index(rule["level"]), len(folder.levels) - 1
@@ -89,7 +95,9 @@ def _bounds(folder: Folder) -> list[tuple[np.ndarray, float, float]]:
             below = [path[-1] for path in folder.units(leaf) if path[: level + 1] == unit]
             for (kind,) in folder.rows(rule["facilities"]):
                 built = sum(folder.facilities.get((code, kind), 0) for code in below)
-                low, high = (_of(rule.get(side), kind, other) * built for side, other in (("least", 0.0), ("most", float(MANY))))
+                low, high = (
+                    _of(rule.get(side), kind, other) * built for side, other in (("least", 0.0), ("most", float(MANY)))
+                )
                 found.append((folder.inside(level, unit, rule["facilities"], (kind,)), low, high))
     return found
 
@@ -100,13 +108,13 @@ def _of(values: Mapping[str, float] | float | None, name: str, other: float) -> 
     return other if values is None else float(values)
 
 
-def best_errors(measured: Measured, *, informed: bool) -> dict[tuple[str, str], list[float]]:
+def best_errors(measured: Measured, *, enforced: bool) -> dict[tuple[str, str], list[float]]:
     """Standard deviations of the best linear unbiased estimates of every count, by level and query.
 
-    With `informed`, the estimates know records that cannot exist; no linear estimate is better than those.
+    They know which records cannot exist in the data or, if `enforced`, in the release.
     """
     folder = measured.folder
-    kept = ~folder.impossible(enforced=True) if informed else np.ones(len(folder.records), bool)
+    kept = ~folder.impossible(enforced=enforced)
     counts = measured.counts[:, kept].astype(float)
     weight = np.array([1 / variance(float(p), pure=folder.pure) for p in measured.parameter])
     free = _null_space(invariant_rows(folder)[:, kept].astype(float))

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from command_line import Done, run
 
 AGES, HOMES = ("child", "adult"), ("house", "dorm", "prison")
@@ -15,17 +16,42 @@ SPINES: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
     "standard": (("county", "block"), [("1", "11"), ("1", "12"), ("1", "13"), ("2", "21"), ("2", "22")]),
     "optimised": (
         ("county", "group", "block"),
-        [("1", "1a", "11"), ("1", "1a", "12"), ("1", "1b", "13"), ("1", "1b", "14"), ("2", "2a", "21"), ("2", "2a", "22"), ("2", "2b", "23")],
+        [
+            ("1", "1a", "11"),
+            ("1", "1a", "12"),
+            ("1", "1b", "13"),
+            ("1", "1b", "14"),
+            ("2", "2a", "21"),
+            ("2", "2a", "22"),
+            ("2", "2b", "23"),
+        ],
     ),
     "only-child": (
         ("county", "group", "block"),
-        [("1", "1a", "11"), ("1", "1a", "12"), ("1", "1b", "13"), ("2", "2a", "21"), ("3", "3a", "31"), ("3", "3a", "32")],
+        [
+            ("1", "1a", "11"),
+            ("1", "1a", "12"),
+            ("1", "1b", "13"),
+            ("2", "2a", "21"),
+            ("3", "3a", "31"),
+            ("3", "3a", "32"),
+        ],
     ),
-    "alone": (("county", "group", "block"), [("1", "1a", "11"), ("1", "1a", "12"), ("2", "2a", "21"), ("2", "2a", "22")]),
+    "alone": (
+        ("county", "group", "block"),
+        [("1", "1a", "11"), ("1", "1a", "12"), ("2", "2a", "21"), ("2", "2a", "22")],
+    ),
 }
 PLACES, TRIBAL = {"11": "P", "13": "P", "22": "Q"}, {"23": "T"}
 # people by leaf: children in houses and dorms, adults in houses, dorms and prisons; every other leaf is empty
-PEOPLE = {"11": (2, 1, 4, 0, 1), "12": (1, 0, 3, 0, 0), "21": (3, 1, 6, 2, 0), "22": (0, 0, 2, 0, 1), "31": (1, 0, 2, 0, 0), "14": (0, 0, 1, 0, 0)}
+PEOPLE = {
+    "11": (2, 1, 4, 0, 1),
+    "12": (1, 0, 3, 0, 0),
+    "21": (3, 1, 6, 2, 0),
+    "22": (0, 0, 2, 0, 1),
+    "31": (1, 0, 2, 0, 0),
+    "14": (0, 0, 1, 0, 0),
+}
 CELLS = (("child", "house"), ("child", "dorm"), ("adult", "house"), ("adult", "dorm"), ("adult", "prison"))
 FACILITIES = (2, 1, 1)  # houses, dorms and prisons where people live in them
 BUDGETS = {
@@ -52,12 +78,20 @@ class Pages:
 
 
 def pages_of(case: dict[str, str], folder: Path, *, report: bool = True) -> Pages:
-    """Make the releases of a combination and every page about them."""
+    """Make the releases of a combination and every page about them; in a wide terminal, so that no cell is folded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "400")
+        return _pages_of(case, folder, report=report)
+
+
+def _pages_of(case: dict[str, str], folder: Path, *, report: bool) -> Pages:
     made = Pages(case, truth=_truth(case))
     inputs = _inputs(case, folder)
     ledger = folder / "ledger.jsonl"
     _run("ledger", str(ledger), "limit", "--epsilon", "40", "--delta", case["delta"])
-    strategies = [_strategy(case, folder / f"{n}.toml", second=n == 2) for n in range(1, 3 if case["releases"] == "two" else 2)]
+    strategies = [
+        _strategy(case, folder / f"{n}.toml", second=n == 2) for n in range(1, 3 if case["releases"] == "two" else 2)
+    ]
     for number, strategy in enumerate(strategies, 1):
         words = [*inputs, "--strategy", str(strategy), "--population", "residents", "--threads", "1"]
         if number == 1:
@@ -67,7 +101,9 @@ def pages_of(case: dict[str, str], folder: Path, *, report: bool = True) -> Page
                 return made
             made.page["plan"], made.json["plan"] = plan.stdout, json.loads(_run("protect", *words, "--plan", "--json"))
         target = folder / f"release{number}"
-        made.page[f"protect {number}"] = _protect([*words, *_key(case, folder, number), "--ledger", str(ledger)], target, case, folder)
+        made.page[f"protect {number}"] = _protect(
+            [*words, *_key(case, folder, number), "--ledger", str(ledger)], target, case, folder
+        )
         made.folders.append(target)
         _about_release(made, target, number, folder, report=report and number == 1)
     _about_all(made, ledger)
@@ -89,7 +125,10 @@ def _about_release(made: Pages, target: Path, number: int, folder: Path, *, repo
 
 def _about_all(made: Pages, ledger: Path) -> None:
     names = [str(target) for target in made.folders]
-    made.page["account"], made.json["account"] = _run("account", "--release", *names), json.loads(_run("account", "--release", *names, "--json"))
+    made.page["account"], made.json["account"] = (
+        _run("account", "--release", *names),
+        json.loads(_run("account", "--release", *names, "--json")),
+    )
     made.page["ledger"] = _run("ledger", str(ledger), "show")
     made.json["ledger"] = json.loads(_run("ledger", str(ledger), "show", "--json"))
 
@@ -107,7 +146,7 @@ def _protect(words: list[str], target: Path, case: dict[str, str], folder: Path)
         words = [*words, "--sign", str(folder / "office")]
     done = run("protect", *words, "--measurements", "all", "--date", "2026-01-01", "-o", str(target))
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stderr
 
 
 def _key(case: dict[str, str], folder: Path, number: int) -> list[str]:
@@ -117,7 +156,10 @@ def _key(case: dict[str, str], folder: Path, number: int) -> list[str]:
 def _truth(case: dict[str, str]) -> dict[tuple[str, str, str], int]:
     levels, leaves = SPINES[case["spine"]]
     return {
-        (leaf[-1], *cell): count for leaf in leaves for cell, count in zip(CELLS, PEOPLE.get(leaf[-1], ()), strict=False) if count
+        (leaf[-1], *cell): count
+        for leaf in leaves
+        for cell, count in zip(CELLS, PEOPLE.get(leaf[-1], ()), strict=False)
+        if count
     }
 
 
@@ -134,7 +176,12 @@ def _inputs(case: dict[str, str], folder: Path) -> list[str]:
     )
     _write(folder / "people.csv", *_table(case))
     _write(folder / "units.csv", levels, leaves)
-    kinds = [(leaf[-1], home, str(count)) for leaf in leaves if leaf[-1] in PEOPLE for home, count in zip(HOMES, FACILITIES, strict=True)]
+    kinds = [
+        (leaf[-1], home, str(count))
+        for leaf in leaves
+        if leaf[-1] in PEOPLE
+        for home, count in zip(HOMES, FACILITIES, strict=True)
+    ]
     _write(folder / "facilities.csv", ("block", "type", "count"), kinds)
     for name, areas in (("places", PLACES), ("tribal", TRIBAL)):
         _write(folder / f"{name}.csv", ("block", "area"), list(areas.items()))
@@ -159,12 +206,20 @@ def _table(case: dict[str, str]) -> tuple[tuple[str, ...], list[tuple[str, ...]]
         if case["layout"] == "wide":
             rows.append((*leaf, *map(str, counts.values()), *inside))
         elif case["layout"] == "long":
-            rows += [(*leaf, *cell, str(count), *inside) for cell, count in counts.items() if count or cell == ("adult", "house")]
+            rows += [
+                (*leaf, *cell, str(count), *inside)
+                for cell, count in counts.items()
+                if count or cell == ("adult", "house")
+            ]
         else:
             rows += [(*leaf, *cell, *inside) for cell, count in counts.items() for _ in range(count)]
     if outside:
         rows += [(*row[:-1], *outside) for row in rows[:2]]
-    header = {"wide": [f"{age}_{home}" for age, home in cells], "long": ["age", "home", "count"], "persons": ["age", "home"]}
+    header = {
+        "wide": [f"{age}_{home}" for age, home in cells],
+        "long": ["age", "home", "count"],
+        "persons": ["age", "home"],
+    }
     return (*levels, *header[case["layout"]], *extra), rows
 
 

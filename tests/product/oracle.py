@@ -93,11 +93,15 @@ class Folder:
             return []
         return list(self.labels) if query == "detailed" else [name.strip() for name in query.split("*")]
 
-    def inside(self, level: int, unit: tuple[str, ...], query: str, row: tuple[str, ...], *, measured: bool = False) -> np.ndarray:
+    def inside(
+        self, level: int, unit: tuple[str, ...], query: str, row: tuple[str, ...], *, measured: bool = False
+    ) -> np.ndarray:
         """Which records a count counts."""
         where = [list(self.labels).index(name) for name in self.factors(query)]
         path_of = self.measured if measured else {path: path for path in self.paths}
-        return np.array([path_of[path][: level + 1] == unit and tuple(cell[i] for i in where) == row for path, cell in self.records])
+        return np.array(
+            [path_of[path][: level + 1] == unit and tuple(cell[i] for i in where) == row for path, cell in self.records]
+        )
 
     def units(self, level: int, *, measured: bool = False) -> list[tuple[str, ...]]:
         return list(dict.fromkeys(path[: level + 1] for path in (self.measured.values() if measured else self.paths)))
@@ -106,7 +110,12 @@ class Folder:
         """Records that cannot exist: in the data, or, if `enforced`, in the release."""
         zeros = list(self.zeros) + [rule["zero"] for rule in self.constraints("zero") if enforced or self.checked]
         names = list(self.labels)
-        found = np.array([any(all(cell[names.index(n)] in labels for n, labels in zero.items()) for zero in zeros) for _, cell in self.records])
+        found = np.array(
+            [
+                any(all(cell[names.index(n)] in labels for n, labels in zero.items()) for zero in zeros)
+                for _, cell in self.records
+            ]
+        )
         for rule in self.constraints("facilities") if enforced or self.checked else ():
             where = names.index(rule["facilities"])
             found |= np.array([not self.facilities.get((path[-1], cell[where])) for path, cell in self.records])
@@ -232,19 +241,20 @@ def chance_beyond(pair: Pair, epsilon: float, *, pure: bool, either: bool = Fals
 
 
 def epsilon_at(pair: Pair, delta: float, *, pure: bool) -> float:
-    """The smallest epsilon that holds at delta; for pure noise the sum."""
-    if pure:
+    """The smallest epsilon that holds at delta; with delta 0, which only pure noise has, the sum."""
+    if delta == 0:
         return float(size(pair, pure=True))
     low, high = 0.0, float(losses(pair, pure)[0][-1])
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_at(pair, middle, pure=pure) > delta else (low, middle)
-    return high
+    return min(high, float(size(pair, pure=True))) if pure else high
 
 
 def even_odds(pair: Pair, *, pure: bool) -> float:
-    """How sure someone becomes on average who begins with two equally likely possibilities."""
-    return (1 + delta_at(pair, 0.0, pure=pure)) / 2
+    """How likely the truth becomes on average to someone who begins with two equally likely possibilities."""
+    value, chance = losses(pair, pure)
+    return float(np.sum(chance / (1 + np.exp(-np.clip(value, -700, 700)))))
 
 
 def from_rho(rho: float, delta: float) -> float:
@@ -254,7 +264,13 @@ def from_rho(rho: float, delta: float) -> float:
         a = 1 + math.exp(log)
         return a * rho + (math.log(1 / (a * delta)) + (a - 1) * math.log1p(-1 / a)) / (a - 1)
 
-    return max(0.0, min(minimize_scalar(at, bounds=(low, low + 4), method="bounded", options={"xatol": 1e-12}).fun for low in range(-6, 14)))
+    return max(
+        0.0,
+        min(
+            minimize_scalar(at, bounds=(low, low + 4), method="bounded", options={"xatol": 1e-12}).fun
+            for low in range(-6, 14)
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -271,7 +287,11 @@ class Truth:
 
     @cached_property
     def possible(self) -> np.ndarray:
-        return np.flatnonzero(~self.folder.impossible(enforced=False)) if self.strict else np.arange(len(self.folder.records))
+        return (
+            np.flatnonzero(~self.folder.impossible(enforced=False))
+            if self.strict
+            else np.arange(len(self.folder.records))
+        )
 
     def union(self, one: int, other: int | None = None) -> Pair:
         parts: Counter[Fraction] = Counter()
@@ -296,7 +316,9 @@ class Truth:
 
     def attribute(self, name: str) -> set[Pair]:
         where = list(self.folder.labels).index(name)
-        return self.between(lambda a, b: a[0] == b[0] and a[1][:where] == b[1][:where] and a[1][where + 1 :] == b[1][where + 1 :])
+        return self.between(
+            lambda a, b: a[0] == b[0] and a[1][:where] == b[1][:where] and a[1][where + 1 :] == b[1][where + 1 :]
+        )
 
     def place(self, level: str) -> set[Pair]:
         depth = self.folder.levels.index(level) + 1
@@ -310,8 +332,8 @@ class Truth:
         """The largest pure loss, or rho."""
         return float(max((size(pair, pure=self.folder.pure) for pair in pairs), default=Fraction(0)))
 
-    def epsilon(self, pairs: set[Pair]) -> float:
-        return max((epsilon_at(pair, self.folder.delta, pure=self.folder.pure) for pair in self.worst(pairs)), default=0.0)
+    def epsilon(self, pairs: set[Pair], delta: float) -> float:
+        return max((epsilon_at(pair, delta, pure=self.folder.pure) for pair in self.worst(pairs)), default=0.0)
 
     def chance(self, pairs: set[Pair], epsilon: float, *, either: bool = False) -> float:
         pure = self.folder.pure
@@ -324,7 +346,9 @@ class Truth:
         return max((even_odds(pair, pure=pure) for pair in self.worst(pairs)), default=0.5)
 
 
-def counts_of(folder: Folder, queries: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], str, tuple[str, ...], np.ndarray]]:
+def counts_of(
+    folder: Folder, queries: tuple[str, ...]
+) -> Iterator[tuple[str, tuple[str, ...], str, tuple[str, ...], np.ndarray]]:
     """Every published count: level, unit, query, row, and which records it counts."""
     for level, name in enumerate(folder.levels):
         for unit in folder.units(level):
