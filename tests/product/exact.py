@@ -1,4 +1,4 @@
-"""Which published counts have a single possible value, by integer programmes over all tables that public facts allow."""
+"""Which published counts have one possible value, by integer programmes over all tables that public facts allow."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from oracle import Folder, Measured, counts_of
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 MANY = 10_000
+EVERY = ("total", "age", "home", "detailed")  # the queries of all combinations
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,10 @@ class Facts:
     zero: np.ndarray
 
     @classmethod
-    def of(cls, folder: Folder, truth: np.ndarray, *, enforced: bool, exact: bool = True) -> Facts:
-        """What holds for the release (`enforced`), or for the data that neighbours share; without `exact`, only what no data decide."""
+    def of(cls, folder: Folder, truth: np.ndarray, *, enforced: bool) -> Facts:
+        """What holds for the release (`enforced`), or for the data that neighbours share."""
         rows, least, most = [np.zeros(len(folder.records), bool)], [0.0], [0.0]
-        for row in invariant_rows(folder) if exact else ():
+        for row in invariant_rows(folder):
             rows, least, most = [*rows, row], [*least, row @ truth], [*most, row @ truth]
         for inside, low, high in _bounds(folder) if enforced or folder.checked else ():
             rows, least, most = [*rows, inside], [*least, low], [*most, high]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from command_line import Done, run
 
 AGES, HOMES = ("child", "adult"), ("house", "dorm", "prison")
@@ -62,6 +63,9 @@ BUDGETS = {
     ("pld", "small"): ("epsilon", "2/5"),
     ("pld", "large"): ("epsilon", "5/2"),
 }
+LIMIT = 40  # of the ledger, in epsilon
+# a level with other queries, so that it matters who takes over the share of an only child
+COUNTY = ("[queries.county]", 'total = "1/10"', 'age = "1/2"', 'home = "1/10"', 'detailed = "3/10"')
 SECOND = {"epsilon": "1/5", "rho": "1/50"}  # what a second release about the same people costs
 
 
@@ -88,7 +92,7 @@ def _pages_of(case: dict[str, str], folder: Path, *, report: bool) -> Pages:
     made = Pages(case, truth=_truth(case))
     inputs = _inputs(case, folder)
     ledger = folder / "ledger.jsonl"
-    _run("ledger", str(ledger), "limit", "--epsilon", "40", "--delta", case["delta"])
+    _run("ledger", str(ledger), "limit", "--epsilon", str(LIMIT), "--delta", case["delta"])
     strategies = [
         _strategy(case, folder / f"{n}.toml", second=n == 2) for n in range(1, 3 if case["releases"] == "two" else 2)
     ]
@@ -154,7 +158,7 @@ def _key(case: dict[str, str], folder: Path, number: int) -> list[str]:
 
 
 def _truth(case: dict[str, str]) -> dict[tuple[str, str, str], int]:
-    levels, leaves = SPINES[case["spine"]]
+    leaves = SPINES[case["spine"]][1]
     return {
         (leaf[-1], *cell): count
         for leaf in leaves
@@ -171,7 +175,8 @@ def _inputs(case: dict[str, str], folder: Path) -> list[str]:
     public = "where_is_public = true\n" if case["filter"] == "public" else ""
     layout = {"long": 'count = "count"\n', "wide": 'column = "{age}_{home}"\n', "persons": ""}[case["layout"]]
     (folder / "book.toml").write_text(
-        f"[geography]\nroot = 'us'\nlevels = {list(levels)}\n[attributes]\nage = {list(AGES)}\nhome = {list(HOMES)}\n{zeros}"
+        f"[geography]\nroot = 'us'\nlevels = {list(levels)}\n"
+        f"[attributes]\nage = {list(AGES)}\nhome = {list(HOMES)}\n{zeros}"
         f'[table]\nlayout = "{case["layout"]}"\n{layout}{where}{public}'
     )
     _write(folder / "people.csv", *_table(case))
@@ -246,7 +251,9 @@ def _strategy(case: dict[str, str], path: Path, *, second: bool) -> Path:
         lines.append('accounting = "pld"')
     lines += ["[levels]", *(f'{level} = "{share}"' for level, share in zip(levels, shares, strict=True))]
     lines += ["[queries]", 'total = "1/5"', 'age = "1/5"', 'home = "1/4"', 'detailed = "7/20"']
-    path.write_text("\n".join([*lines, "[queries.us]", 'age = "2/3"', 'detailed = "1/3"', *_constraints(case), ""]))
+    path.write_text(
+        "\n".join([*lines, "[queries.us]", 'age = "2/3"', 'detailed = "1/3"', *COUNTY, *_constraints(case), ""])
+    )
     return path
 
 

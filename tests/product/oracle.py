@@ -1,7 +1,7 @@
 """What a release gives away, by brute force: from its public files alone, over all records and all pairs of records.
 
-Nothing of the package is used. The files of the folder say what was measured and with which budget; the noise of every single count
-follows from that, and so does the loss between any two records.
+Nothing of the package is used. The files of the folder say what was measured and with which budget; the noise of every
+single count follows from that, and so does the loss between any two records.
 """
 
 from __future__ import annotations
@@ -154,6 +154,10 @@ class Measured:
                         where.append((name, query))
         return cls(folder, np.array(counts), parameter, where)
 
+    def noise(self, loss: Fraction) -> Fraction:
+        """The parameter of the noise of a count with this share of the budget."""
+        return _parameter(self.folder, loss)
+
     def pair(self, one: int, other: int | None = None) -> Pair:
         """The counts that differ if a record is replaced by another, or left out."""
         differ = self.counts[:, one] if other is None else self.counts[:, one] != self.counts[:, other]
@@ -275,7 +279,7 @@ def from_rho(rho: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Truth:
-    """What releases about the same people give away together; `fixed` has a row for every count that neighbours share."""
+    """What releases about the same people give away together; neighbours share the counts whose rows are in `fixed`."""
 
     measured: list[Measured]
     fixed: np.ndarray
@@ -300,7 +304,7 @@ class Truth:
         return tuple(sorted(parts.items()))
 
     def neighbours(self) -> set[Pair]:
-        return self.between(lambda one, other: True) if self.folder.replace else self.alone()
+        return self.between(lambda *_: True) if self.folder.replace else self.alone()
 
     def alone(self) -> set[Pair]:
         return {self.union(i) for i in self.possible if not self.fixed[:, i].any()}

@@ -1,7 +1,7 @@
 """Statements as typed claims: what is claimed, of what, and under which condition.
 
-To follow a page whose wording changes, add or edit an entry of SENTENCES, ROWS or KNOWN. A sentence with one of the WORDS that
-no entry matches makes the test fail, so that no claim goes unread.
+To follow a page whose wording changes, add or edit an entry of SENTENCES, ROWS or KNOWN. A sentence with one of the
+WORDS that no entry matches makes the test fail, so that no claim goes unread.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ NUMBER = r"(-?[\d,]*\.?\d+(?:e-?\d+)?(?:/\d+)?)"
 SURE = rf"(?:become|becomes) at most {NUMBER}% sure"
 CHANCE = r"(?:,? but for a chance of (?P<chance>[^.,;]+))?"
 WORDS = re.compile(
-    r"epsilon|\brho\b|\bdelta\b|guarant|\bsure\b|chance|\bexact|\bnoise\b|protect|privacy|\blikely\b|\bodds\b|counted once|not for publication|is left",
+    r"epsilon|\brho\b|\bdelta\b|guarant|\bsure\b|chance|\bexact|\bnoise\b|protect|privacy|\blikely\b|\bodds\b"
+    r"|counted once|not for publication|is left",
     re.I,
 )
 # a sentence with such words restricts its claim to what neighbours may differ in
 AGREE = re.compile(
-    r"agree on|neighbours|is not exact|apart from what is exact|not listed as exact|same exact counts|exact counts .* same|still hold",
+    r"agree on|neighbours|is not exact|apart from what is exact|not listed as exact|same exact counts|still hold",
     re.I,
 )
 SEEDLESS = re.compile(r"without a seed|no guarantee|are no guarantee|if it had no seed", re.I)
@@ -124,6 +125,15 @@ def _list(kind: str, pattern: str) -> Maker:
     return made
 
 
+def _root(_: re.Match[str], source: Statement) -> list[Claim]:
+    return [Claim("exact", 0.0, "root", source, names=(("total", "@root"),))]
+
+
+def _noise(match: re.Match[str], source: Statement) -> list[Claim]:
+    value, digits = number(match[3])
+    return [Claim("noise", value, f"{match[1]}@{match[2]}", source, digits=digits)]
+
+
 # sentences, searched for in this order; the first that is found is the only one
 SENTENCES: list[tuple[str, Maker]] = [
     (rf"at most {NUMBER} times more or less likely{CHANCE}", _figure("factor", "record")),
@@ -132,7 +142,8 @@ SENTENCES: list[tuple[str, Maker]] = [
         _figure("sure", "record, listed"),
     ),
     (
-        rf"two possibilities about you equally likely, can {SURE} of one of them from all that is published here{CHANCE}",
+        rf"two possibilities about you equally likely, can {SURE} of one of them from all that is published"
+        rf" here{CHANCE}",
         _figure("sure", "records"),
     ),
     (rf"equally likely that this person is in the data or not, can {SURE} of it{CHANCE}", _figure("sure", "in or out")),
@@ -150,7 +161,13 @@ SENTENCES: list[tuple[str, Maker]] = [
     (rf"^{NUMBER} epsilon(?: at delta {NUMBER})?$", _figure("epsilon", "record")),
     (r"(?i)every count has noise", _fact("nothing exact", "release")),
     (r"(?:Published without noise, and not protected|Exact, so outside the guarantee): (.+)", _exact),
-    (r"Totals have no error", _fact("exact totals")),
+    (r"Totals have no error|^Totals of all places are exact", _fact("exact totals")),
+    (r"^The (number of people in all) is the same for neighbours and is kept exactly", _root),
+    (rf"^A (?:count of )?(.+) at level (\w+) would get noise with a standard deviation of {NUMBER}", _noise),
+    (
+        rf"^By zCDP, it would take rho {NUMBER}: variances are {NUMBER}% smaller",
+        _several(_figure("rho by zcdp", "record"), _figure("smaller", "record", 2)),
+    ),
     (
         rf"in every (\w+), its standard deviation is up to {NUMBER} persons",
         lambda m, s: [Claim("noise of", number(m[2])[0], m[1], s, digits=number(m[2])[1])],
@@ -210,30 +227,84 @@ ROWS: list[tuple[str, str, str]] = [
 
 # sentences about privacy that make no claim with a figure of their own, or repeat a definition
 KNOWN: list[str] = [
-    r"not covered by the guarantee$|^(stamped|Stamped|holds \| stamps|Would be stamped)|seeded: not for publication",
-    r"^Random noise was added|^The counts are protected by differential privacy: random noise",
-    r"^(These|Where) .*errors|^(How large|Where|Whether) ",
-    r"^Counts of (groups|few people)|^Released counts are often closer|^Each number is the standard deviation",
-    r"^The smaller epsilon, the stronger|^That (a count is right|nothing can be learned)|^Protection against several releases",
+    r"not covered by the guarantee$",
+    r"^(stamped|Stamped|holds \| stamps|Would be stamped)",
+    r"seeded: not for publication",
+    r"^Random noise was added",
+    r"^The counts are protected by differential privacy: random noise",
+    r"^(These|Where) .*errors",
+    r"^(How large|Where|Whether) [^:.]*[:?]?$",
+    r"^Counts of (groups|few people)",
+    r"^Released counts are often closer",
+    r"^Each number is the standard deviation",
+    r"^The smaller epsilon, the stronger",
+    r"^That (a count is right|nothing can be learned)",
+    r"^Protection against several releases",
     r"^(This is differential privacy with this epsilon and delta)",
-    r"^The number of people in all is the same for neighbours|^Neighbours \(|^It covers two datasets|^Changing an attribute or a place",
-    r"^The noise is (discrete Gaussian|two-sided geometric), drawn exactly|^The protection is computational",
-    r"truth: an invariant, kept exactly|constant: known before any data|facilities: public counts",
-    r"^(outside the guarantee|for neighbours that satisfy): |is exact for every \w+$|^holds \| invariants",
-    r"^Measured on an optimised spine|^A unit with exactly one child takes over|^Exact (shares|totals) ",
-    r"^Nothing, because this release is seeded|^Without a seed, it would be this|^A release above is stamped",
-    r"^The list of places was made from the data|^The number of people who pass the filter is exact|^How many people pass",
-    r"^(Certificate of protection|Report on protected counts|What is (exact|promised))|^For specialists: the privacy loss|^The budget, and the noise",
-    r"^The bound follows from the guarantee alone|^The average is that of a Bayesian|^(Do not|Whoever claims to have found)|noise alone",
-    r"^Theorem [23]: .*(to compare|it is not the rho|does not give it back)|rho is the one that a pure epsilon gives|^At most: but for a chance of delta",
-    r"^The guarantee, for |^Standard deviation of the noise|^By zCDP, it would take|^A (total|count of .+) at level .* would get noise",
-    r"^tallyveil: the strategy spends .* on counts that are exact anyway|^The noise made constraints conflict|^Move these shares",
-    r"^This is a trial with a known seed|^7, inverted\); it is not the rho|^Theorem 3: .*rho is the largest that gives epsilon|measurements?, each counted once: ",
-    r"^Totals of all places are exact; the count of one group|^(county|group|block) \w+ \| \d+ \| ",
-    r"^sqrt\(2 rho\)|^Per attribute and within levels without|^certificate \| |^Check the folder|^holds \| (declared|rendering|page|manifest)",
-    r"^These \d+ releases|A small count does not show|^The limit is epsilon|^Each (line|release)|^Seeded, for research only|^\d+ of \d+ lines are signed",
-    r"^(us|county|group|block) \| |^(total|age|home|detailed) \| |^query \| |^about \| |^level \| |^total population of every \| |^share of the budget",
-    r"^Use the published count|unbiased estimates|the margin is|^Expected standard deviation|^unchecked \| signature|^Where it matters that errors cancel out",
+    r"^Neighbours \(",
+    r"^It covers two datasets",
+    r"^Changing an attribute or a place",
+    r"^The noise is (discrete Gaussian|two-sided geometric), drawn exactly",
+    r"^The protection is computational",
+    r"truth: an invariant, kept exactly",
+    r"constant: known before any data",
+    r"facilities: public counts",
+    r"^(outside the guarantee|for neighbours that satisfy): ",
+    r"is exact for every \w+$",
+    r"^holds \| invariants",
+    r"^Measured on an optimised spine",
+    r"^A unit with exactly one child takes over",
+    r"^Exact (shares|totals) ",
+    r"^Nothing, because this release is seeded",
+    r"^Without a seed, it would be this",
+    r"^A release above is stamped",
+    r"^The list of places was made from the data",
+    r"^The number of people who pass the filter is exact",
+    r"^How many people pass",
+    r"^(Certificate of protection|Report on protected counts|What is (exact|promised))",
+    r"^For specialists: the privacy loss",
+    r"^The budget, and the noise",
+    r"^The bound follows from the guarantee alone",
+    r"^The average is that of a Bayesian",
+    r"^(Do not|Whoever claims to have found)",
+    r"noise alone",
+    r"^Theorem [23]: .*(to compare|it is not the rho|does not give it back)",
+    r"rho is the one that a pure epsilon gives",
+    r"^At most: but for a chance of delta",
+    r"^The guarantee, for ",
+    r"^Standard deviation of the noise",
+    r"^tallyveil: the strategy spends .* on counts that are exact anyway",
+    r"^The noise made constraints conflict",
+    r"^Move these shares",
+    r"^This is a trial with a known seed",
+    r"^7, inverted\); it is not the rho",
+    r"^Theorem 3: .*rho is the largest that gives epsilon",
+    r"measurements?, each counted once: ",
+    r"^(county|group|block) \w+ \| \d+ \| ",
+    r"^sqrt\(2 rho\)",
+    r"^Per attribute and within levels without",
+    r"^certificate \| ",
+    r"^Check the folder",
+    r"^holds \| (declared|rendering|page|manifest)",
+    r"^These \d+ releases",
+    r"A small count does not show",
+    r"^The limit is epsilon",
+    r"^Each (line|release)",
+    r"^Seeded, for research only",
+    r"^\d+ of \d+ lines are signed",
+    r"^(us|county|group|block) \| ",
+    r"^(total|age|home|detailed) \| ",
+    r"^query \| ",
+    r"^about \| ",
+    r"^level \| ",
+    r"^total population of every \| ",
+    r"^share of the budget",
+    r"^Use the published count",
+    r"unbiased estimates",
+    r"the margin is",
+    r"^Expected standard deviation",
+    r"^unchecked \| signature",
+    r"^Where it matters that errors cancel out",
 ]
 
 
@@ -245,6 +316,9 @@ def claims_of(found: list[Statement]) -> Iterator[Claim]:
     )
     for statement in found:
         made = list(_claims(statement))
+        for figure in re.findall(rf"at delta {NUMBER}", statement.text):
+            value, _ = number(figure.rstrip("."))
+            made.append(Claim("delta", value, "record", statement))
         for claim in made:
             condition = {"agree"} if AGREE.search(statement.text) or "listed" in claim.scope else set()
             condition |= (
@@ -322,3 +396,47 @@ def _about(words: str) -> str:
         return "records"
     place = re.fullmatch(r"the place within (?:the |a )?(.+)", words)
     return f"place {place[1]}" if place else f"attribute {words}"
+
+
+# figures of JSON records: their key, kind and scope
+FIGURES = (
+    ("epsilon", "epsilon"),
+    ("rho", "rho"),
+    ("pld_epsilon", "epsilon"),
+    ("implied_epsilon", "implied"),
+    ("zcdp_epsilon", "epsilon from rho"),
+)
+
+
+def json_claims(page: str, record: dict) -> Iterator[Claim]:
+    """The figures of a JSON record as claims; the record says beside them for which neighbours they hold."""
+    account = record.get("declared", record).get("guarantee", record)
+    if page == "ledger":
+        joint = [group["pld_epsilon"] for group in record["groups"]]
+        account = {"epsilon": record["epsilon"], "pld_epsilon": joint[0]} if joint else {}
+    for key, kind in FIGURES:
+        if account.get(key) is not None:
+            at = " at delta" if page == "ledger" or key == "pld_epsilon" else ""
+            yield _figure_of(page, kind, "record", account[key], key + at)
+    for part, scope in (("per_attribute", "attribute"), ("within_level", "place")):
+        for name, value in (account.get(part) or {}).items():
+            kind = "other attribute" if name == "*" else "epsilon"
+            yield _figure_of(page, kind, f"{scope} {name}", value, part)
+    if page.startswith("certificate"):
+        declared = record["declared"]
+        for row in declared["budget"]["queries"]:
+            yield _figure_of(page, "noise", f"{row['query']}@{row['level']}", row["sd"], "budget")
+        for row in declared["expected_error"]:
+            yield _figure_of(page, "typical error", row["level"], row["sd"], "expected_error")
+        for row in declared["budget"].get("exact", ()):
+            where = f"{row['query']}@{row['level']}"
+            yield Claim(
+                "exact", 0.0, where, Statement(f"{page}.json", f"exact {where}"), names=((row["query"], row["level"]),)
+            )
+    for row in record.get("accuracy", ()):
+        yield _figure_of(page, "expected", f"{row['query']}@{row['level']}", row["sd"], "accuracy")
+
+
+def _figure_of(page: str, kind: str, scope: str, value: float, key: str) -> Claim:
+    source = Statement(f"{page}.json", f"{key}: {scope} {value}")
+    return Claim(kind, value, scope, source, condition=frozenset({"agree", "no seed"}))

@@ -33,7 +33,7 @@ END = re.compile(r"(?<=[.;!?]) (?=[A-Z0-9(“])")
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence, or a row of a table with its cells; `before` are the statements of the same section that stand above it."""
+    """A sentence, or a row of a table with its cells; `before` are the statements above it in the same section."""
 
     page: str
     text: str
@@ -69,7 +69,7 @@ class _Html(HTMLParser):
         self.before: list[str] = []
         self.head_row = True
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag, _attrs):
         if tag in SKIPPED:
             self.hidden += 1
         elif tag in ("td", "th"):

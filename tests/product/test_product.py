@@ -1,13 +1,15 @@
 """Releases over the product of features, two by two: every figure of every public page is compared with a brute force.
 
-The brute force (oracle.py, exact.py) reads the public files of a folder and shares no code with the package. The combinations are
-in cases.py, what is read out of the pages in reading.py. The first combinations run in `make test`; they have 85% of all pairs.
+The brute force (oracle.py, exact.py) reads the public files of a folder and shares no code with the package. The
+combinations are in cases.py, what is read out of the pages in reading.py. The first combinations run in `make test`;
+they have 85% of all pairs.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import tomllib
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,12 +18,17 @@ import cases
 import numpy as np
 import pandas as pd
 import pytest
-from comparing import Finding, Truths, findings
+from comparing import Finding, findings
 from dp_accounting.pld import privacy_loss_distribution as pld
 from exact import Facts, variance
 from making import Pages, pages_of
 from oracle import Folder, chance_beyond, counts_of, delta_at, epsilon_at, from_rho
 from pending import PENDING
+from reading import claims_of
+from statements import statements
+from truths import Truths
+
+from command_line import run
 
 QUICK = 10
 CASES = cases.covering()
@@ -99,7 +106,7 @@ def test_the_noise_of_the_brute_force_is_that_of_the_published_measurements(numb
 
 
 def test_a_loss_that_is_stated_two_percent_too_small_is_found(compared):
-    pages, found = compared(1)
+    pages, _ = compared(1)
     record = pages.json["certificate 1"]["declared"]["guarantee"]
     truth = Truths(pages)
     exact = truth.of((0,)).loss(truth.pairs((0,), "record"))
@@ -177,6 +184,23 @@ def _tiny(*bounds: dict) -> Folder:
     paths = (("top", "a"), ("top", "b"))
     plan = {"mechanism": "geometric", "neighbours": "replace-one", "constraints": list(bounds)}
     return Folder(("top", "leaf"), paths, {path: path for path in paths}, plan, {"age": ("young", "old")}, ())
+
+
+@pytest.mark.parametrize("name", ["e2e-2018", "pl94-2020-us-persons", "pl94-2020-us-units"])
+def test_the_noise_that_presets_show_is_that_of_their_shares(name, tmp_path):
+    budget = ["--epsilon", "1"] if name == "e2e-2018" else []
+    assert run("presets", "write", name, "-o", str(tmp_path / "p.toml"), *budget).returncode == 0
+    plan = tomllib.loads((tmp_path / "p.toml").read_text())
+    page = statements("presets", run("presets", "show", name).stdout)
+    shown = [claim for claim in claims_of(page) if claim.kind == "noise"]
+    assert len(shown) >= 6
+    for claim in shown:
+        query, level = claim.scope.split("@")
+        parts = plan["queries"].get(level, plan["queries"])
+        loss = Fraction(plan.get("rho", plan.get("epsilon"))) * Fraction(plan["levels"][level]) * Fraction(parts[query])
+        parameter = float(loss / 2 if plan["mechanism"] == "geometric" else 1 / loss)
+        truth = math.sqrt(variance(parameter, pure=plan["mechanism"] == "geometric"))
+        assert claim.value == pytest.approx(truth, abs=0.51 * claim.digits), claim
 
 
 def test_the_key_of_a_combination_is_never_published(compared):
