@@ -13,7 +13,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "spine": ("standard", "optimised", "only-child", "alone"),  # alone: a level of only children, without the rule
     "invariant": ("none", "total@county", "home@block"),
     "bounds": ("none", "query", "query unchecked", "facilities", "facilities unchecked"),
-    "zeros": ("none", "codebook", "strategy"),
+    "zeros": ("none", "codebook", "strategy", "both"),
     "filter": ("none", "where", "public"),
     "layout": ("long", "wide", "persons"),
     "releases": ("one", "two"),
@@ -58,6 +58,16 @@ RULES = (
 def allowed(case: dict[str, str]) -> bool:
     """Whether a combination, or a part of one, breaks no rule."""
     return not any(rule.needs <= case.keys() and rule.holds(case) for rule in RULES)
+
+
+def plain() -> list[dict[str, str]]:
+    """Both kinds of neighbours with every noise and nothing else, so that what is false shows by itself."""
+    first = {name: values[0] for name, values in OPTIONS.items()}
+    spines = itertools.cycle(OPTIONS["spine"])
+    choices = itertools.product(OPTIONS["noise"], OPTIONS["neighbours"])
+    return [
+        {**first, "budget": "large", "noise": noise, "neighbours": who, "spine": next(spines)} for noise, who in choices
+    ]
 
 
 def pairs_of(case: dict[str, str]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:

@@ -11,7 +11,8 @@ from fractions import Fraction
 from exact import EVERY
 from making import LIMIT, Pages
 from oracle import counts_of, from_rho
-from reading import Claim, claims_of, json_claims
+from reading import Claim, claims_of
+from records import json_claims
 from scipy.optimize import brentq
 from statements import statements
 from truths import Releases, Truths
@@ -94,6 +95,13 @@ def _releases(claim: Claim, truths: Truths) -> Releases:
 def _certain(asked: Asked) -> list[str]:
     """Why somebody can be certain of what a claim bounds, if the claim has no condition."""
     claim, scope, case = asked.claim, asked.scope, asked.truths.pages.case
+    if (
+        scope == "all"
+        and claim.source.section == "sentence"
+        and case["key"] == "seed"
+        and "no seed" not in claim.condition
+    ):
+        return ["whoever knows the seed is certain"]
     if scope != "records" and not scope.startswith(("attribute", "place")):
         return []
     found = []
@@ -113,7 +121,7 @@ def _epsilon(asked: Asked) -> Iterator[str]:
     strategy = asked.claim.source.page.startswith("strategy") and " " in asked.scope
     if strategy and (folder.strategy.get("only_child") or truths.pages.case["spine"] == "optimised"):
         return  # a strategy alone knows no spine: its figures are for published spines without only children
-    certain = [] if strategy else _certain(asked)
+    certain = [] if strategy or asked.scope == "record" else _certain(asked)
     if certain:
         yield from certain
         return
@@ -325,7 +333,7 @@ def _only_children(asked: Asked) -> Iterator[str]:
 def _left(asked: Asked) -> Iterator[str]:
     truth = LIMIT - asked.truths.pages.json["ledger"]["epsilon"]
     if asked.value > truth + 1e-9:
-        yield f"rounded up: {truth:.6g} is left"
+        yield f"rounded up: {truth:.9g} is left"
 
 
 def _counted_once(asked: Asked) -> Iterator[str]:
@@ -338,6 +346,33 @@ def _nothing_spent(asked: Asked) -> Iterator[str]:
         yield "something has been spent"
 
 
+def _conditions(asked: Asked) -> Iterator[str]:
+    """Neighbours agree on what is exact, and satisfy what the data are compared with."""
+    folder = asked.truths.folder
+    compared = bool(folder.zeros) or (
+        folder.checked and any(folder.constraints(k) for k in ("zero", "bound", "facilities"))
+    )
+    true = {"agree"} if folder.replace else set()
+    true |= {"satisfy"} if compared else set()
+    said = {name for name, _ in asked.claim.names}
+    if said != true:
+        yield f"it holds for neighbours that {' and '.join(sorted(true)) or 'differ in any record'}"
+
+
+def _holds_for(asked: Asked) -> Iterator[str]:
+    full = asked.truths.pages.json["certificate 1"]["declared"]["guarantee"]["holds_for"]
+    if asked.scope != full and not asked.claim.source.page.endswith("2.json"):
+        yield f"the certificate says in full: {full}"
+
+
+def _compared(asked: Asked) -> Iterator[str]:
+    """The data are always compared with zeros of the codebook, and with constraints if they are checked."""
+    folder = asked.truths.folder
+    zero = asked.claim.source.text.startswith("nobody has") and bool(folder.zeros)
+    if (zero or folder.checked) != (asked.claim.kind == "compared"):
+        yield "the data were compared with it" if zero or folder.checked else "the data were not compared with it"
+
+
 def _nothing_to_check(_asked: Asked) -> Iterator[str]:
     yield from ()
 
@@ -348,6 +383,8 @@ def _unread(_asked: Asked) -> Iterator[str]:
 
 CHECKS: dict[str, Callable[[Asked], Iterator[str]]] = {
     "average": _average,
+    "compared": _compared,
+    "conditions": _conditions,
     "counted once": _counted_once,
     "delta": _delta,
     "epsilon": _epsilon,
@@ -357,10 +394,12 @@ CHECKS: dict[str, Callable[[Asked], Iterator[str]]] = {
     "expected": _expected,
     "factor": _factor,
     "group": _nothing_to_check,
+    "holds for": _holds_for,
     "implied": _implied,
     "left": _left,
     "margin": _margin,
     "noise": _noise,
+    "not compared": _compared,
     "noise of": _noise_of,
     "nothing exact": _nothing_exact,
     "nothing spent": _nothing_spent,

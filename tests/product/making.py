@@ -170,7 +170,7 @@ def _truth(case: dict[str, str]) -> dict[tuple[str, str, str], int]:
 def _inputs(case: dict[str, str], folder: Path) -> list[str]:
     """Write the data, their codebook and public tables, and return them as they are named on the command line."""
     levels, leaves = SPINES[case["spine"]]
-    zeros = '[[zeros]]\nage = ["child"]\nhome = ["prison"]\n' if case["zeros"] == "codebook" else ""
+    zeros = '[[zeros]]\nage = ["child"]\nhome = ["prison"]\n' if case["zeros"] in ("codebook", "both") else ""
     where = 'where = {kind = "in"}\n' if case["filter"] != "none" else ""
     public = "where_is_public = true\n" if case["filter"] == "public" else ""
     layout = {"long": 'count = "count"\n', "wide": 'column = "{age}_{home}"\n', "persons": ""}[case["layout"]]
@@ -262,7 +262,7 @@ def _constraints(case: dict[str, str]) -> list[str]:
     if case["invariant"] != "none":
         query, level = case["invariant"].split("@")
         found.append(f'invariant = "{query}"\nlevel = "{level}"')
-    if case["zeros"] == "strategy":
+    if case["zeros"] in ("strategy", "both"):
         found.append('zero = {age = ["child"], home = ["prison"]}')
     if case["bounds"].startswith("query"):
         child, adult = (sum(_of_county(case, "2", age)) for age in AGES)  # together the three bounds fix all of them

@@ -125,6 +125,13 @@ def _list(kind: str, pattern: str) -> Maker:
     return made
 
 
+def _conditions(_: re.Match[str], source: Statement) -> list[Claim]:
+    """For which neighbours a statement says that something holds."""
+    words = {"agree": r"agree on all invariants", "satisfy": r"satisfy all listed constraints"}
+    names = tuple((name, "") for name, pattern in words.items() if re.search(pattern, source.text))
+    return [Claim("conditions", 0.0, "neighbours", source, names=names)]
+
+
 def _root(_: re.Match[str], source: Statement) -> list[Claim]:
     return [Claim("exact", 0.0, "root", source, names=(("total", "@root"),))]
 
@@ -210,6 +217,12 @@ SENTENCES: list[tuple[str, Maker]] = [
     (rf"^protecting .*; epsilon {NUMBER}(?:, rho {NUMBER})?$", _figure("epsilon", "record")),
     (rf"^protecting .*; rho {NUMBER}$", _figure("rho", "record")),
     (rf"^Protected.*: epsilon {NUMBER}", _figure("epsilon", "record")),
+    (r"the data are not compared with it", _fact("not compared", "constraint")),
+    (r"the data are checked against it", _fact("compared", "constraint")),
+    (r"^Neighbours \(.*", _conditions),
+    (r"^It covers two datasets .*", _conditions),
+    (r"^The guarantee, for .*", _conditions),
+    (r"^This is differential privacy with this epsilon and delta.*", _conditions),
     (r"^Nothing has been spent", _fact("nothing spent")),
 ]
 
@@ -240,15 +253,10 @@ KNOWN: list[str] = [
     r"^The smaller epsilon, the stronger",
     r"^That (a count is right|nothing can be learned)",
     r"^Protection against several releases",
-    r"^(This is differential privacy with this epsilon and delta)",
-    r"^Neighbours \(",
-    r"^It covers two datasets",
     r"^Changing an attribute or a place",
     r"^The noise is (discrete Gaussian|two-sided geometric), drawn exactly",
     r"^The protection is computational",
     r"truth: an invariant, kept exactly",
-    r"constant: known before any data",
-    r"facilities: public counts",
     r"^(outside the guarantee|for neighbours that satisfy): ",
     r"is exact for every \w+$",
     r"^holds \| invariants",
@@ -271,7 +279,6 @@ KNOWN: list[str] = [
     r"^Theorem [23]: .*(to compare|it is not the rho|does not give it back)",
     r"rho is the one that a pure epsilon gives",
     r"^At most: but for a chance of delta",
-    r"^The guarantee, for ",
     r"^Standard deviation of the noise",
     r"^tallyveil: the strategy spends .* on counts that are exact anyway",
     r"^The noise made constraints conflict",
@@ -319,6 +326,10 @@ def claims_of(found: list[Statement]) -> Iterator[Claim]:
         for figure in re.findall(rf"at delta {NUMBER}", statement.text):
             value, _ = number(figure.rstrip("."))
             made.append(Claim("delta", value, "record", statement))
+        if re.search(r"for (all neighbours|neighbours that)", statement.text) and not any(
+            claim.kind == "conditions" for claim in made
+        ):
+            made += _conditions(re.match("", ""), statement) if made else []
         for claim in made:
             condition = {"agree"} if AGREE.search(statement.text) or "listed" in claim.scope else set()
             condition |= (
@@ -396,47 +407,3 @@ def _about(words: str) -> str:
         return "records"
     place = re.fullmatch(r"the place within (?:the |a )?(.+)", words)
     return f"place {place[1]}" if place else f"attribute {words}"
-
-
-# figures of JSON records: their key, kind and scope
-FIGURES = (
-    ("epsilon", "epsilon"),
-    ("rho", "rho"),
-    ("pld_epsilon", "epsilon"),
-    ("implied_epsilon", "implied"),
-    ("zcdp_epsilon", "epsilon from rho"),
-)
-
-
-def json_claims(page: str, record: dict) -> Iterator[Claim]:
-    """The figures of a JSON record as claims; the record says beside them for which neighbours they hold."""
-    account = record.get("declared", record).get("guarantee", record)
-    if page == "ledger":
-        joint = [group["pld_epsilon"] for group in record["groups"]]
-        account = {"epsilon": record["epsilon"], "pld_epsilon": joint[0]} if joint else {}
-    for key, kind in FIGURES:
-        if account.get(key) is not None:
-            at = " at delta" if page == "ledger" or key == "pld_epsilon" else ""
-            yield _figure_of(page, kind, "record", account[key], key + at)
-    for part, scope in (("per_attribute", "attribute"), ("within_level", "place")):
-        for name, value in (account.get(part) or {}).items():
-            kind = "other attribute" if name == "*" else "epsilon"
-            yield _figure_of(page, kind, f"{scope} {name}", value, part)
-    if page.startswith("certificate"):
-        declared = record["declared"]
-        for row in declared["budget"]["queries"]:
-            yield _figure_of(page, "noise", f"{row['query']}@{row['level']}", row["sd"], "budget")
-        for row in declared["expected_error"]:
-            yield _figure_of(page, "typical error", row["level"], row["sd"], "expected_error")
-        for row in declared["budget"].get("exact", ()):
-            where = f"{row['query']}@{row['level']}"
-            yield Claim(
-                "exact", 0.0, where, Statement(f"{page}.json", f"exact {where}"), names=((row["query"], row["level"]),)
-            )
-    for row in record.get("accuracy", ()):
-        yield _figure_of(page, "expected", f"{row['query']}@{row['level']}", row["sd"], "accuracy")
-
-
-def _figure_of(page: str, kind: str, scope: str, value: float, key: str) -> Claim:
-    source = Statement(f"{page}.json", f"{key}: {scope} {value}")
-    return Claim(kind, value, scope, source, condition=frozenset({"agree", "no seed"}))

@@ -30,8 +30,8 @@ from truths import Truths
 
 from command_line import run
 
-QUICK = 10
-CASES = cases.covering()
+CASES = [*cases.plain(), *cases.covering()]
+QUICK = 12
 KEPT: dict[int, tuple[Pages, list[Finding]]] = {}
 
 
@@ -82,7 +82,7 @@ def test_a_combination_that_cannot_be_is_refused_in_one_line(rule, tmp_path):
             continue
         folder = tmp_path / "-".join(choice)
         folder.mkdir()
-        refused = pages_of({**CASES[2], "neighbours": "replace-one", "invariant": "none", **part}, folder).refused
+        refused = pages_of({**CASES[0], "neighbours": "replace-one", "invariant": "none", **part}, folder).refused
         assert refused is not None, part
         assert (refused.returncode, refused.stdout) == (2, "")
         assert len(refused.stderr.strip().splitlines()) == 1
@@ -106,7 +106,7 @@ def test_the_noise_of_the_brute_force_is_that_of_the_published_measurements(numb
 
 
 def test_a_loss_that_is_stated_two_percent_too_small_is_found(compared):
-    pages, _ = compared(1)
+    pages, _ = compared(0)
     record = pages.json["certificate 1"]["declared"]["guarantee"]
     truth = Truths(pages)
     exact = truth.of((0,)).loss(truth.pairs((0,), "record"))
@@ -129,7 +129,7 @@ def _with_guarantee(pages: Pages, guarantee: dict) -> dict:
 
 
 def test_a_new_sentence_about_the_guarantee_is_not_overlooked(compared):
-    pages, _ = compared(1)
+    pages, _ = compared(0)
     altered = replace(pages, page={"report": "<html><p>Your privacy is safe: epsilon is very small.</p>"}, json={})
     assert [finding.claim.kind for finding in findings(altered)] == ["unread"]
 
@@ -204,6 +204,6 @@ def test_the_noise_that_presets_show_is_that_of_their_shares(name, tmp_path):
 
 
 def test_the_key_of_a_combination_is_never_published(compared):
-    pages, _ = compared(0)
+    pages, _ = compared(next(number for number, case in enumerate(CASES) if case["key"] == "file"))
     key = (Path(pages.folders[0]).parent / "key").read_bytes()
     assert not any(key in file.read_bytes() for folder in pages.folders for file in folder.rglob("*") if file.is_file())
