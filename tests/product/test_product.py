@@ -1,8 +1,8 @@
 """Releases over the product of features, two by two: every figure of every public page is compared with a brute force.
 
 The brute force (oracle.py, exact.py) reads the public files of a folder and shares no code with the package. The
-combinations are in cases.py, what is read out of the pages in reading.py. The first combinations run in `make test`;
-they have 85% of all pairs.
+options are combined in combinations.py; what is read out of the pages is in reading.py. The first combinations run in
+`make test`, all of them in `make test-all`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-import cases
+import combinations
 import numpy as np
 import pandas as pd
 import pytest
@@ -30,7 +30,7 @@ from truths import Truths
 
 from command_line import run
 
-CASES = [*cases.plain(), *cases.covering()]
+CASES = [*combinations.plain(), *combinations.covering()]
 QUICK = 12
 KEPT: dict[int, tuple[Pages, list[Finding]]] = {}
 
@@ -59,7 +59,7 @@ def _numbers() -> list:
 def test_every_claim_of_a_combination_is_true(number, compared):
     pages, found = compared(number)
     false = [str(finding) for finding in found if not any(pending.covers(finding) for pending in PENDING)]
-    assert not false, "\n".join([cases.name_of(pages.case), *false])
+    assert not false, "\n".join([combinations.name_of(pages.case), *false])
 
 
 @pytest.mark.slow
@@ -69,14 +69,14 @@ def test_every_kind_of_claim_that_is_known_to_be_false_still_is(compared):
 
 
 def test_every_allowed_pair_of_values_is_in_a_combination():
-    seen = {pair for case in CASES for pair in cases.pairs_of(case)}
-    assert cases.all_pairs() <= seen
-    assert all(cases.allowed(case) for case in CASES)
+    seen = {pair for case in CASES for pair in combinations.pairs_of(case)}
+    assert combinations.all_pairs() <= seen
+    assert all(combinations.allowed(case) for case in CASES)
 
 
-@pytest.mark.parametrize("rule", [rule for rule in cases.RULES if rule.refused])
+@pytest.mark.parametrize("rule", [rule for rule in combinations.RULES if rule.refused])
 def test_a_combination_that_cannot_be_is_refused_in_one_line(rule, tmp_path):
-    for choice in itertools.product(*(cases.OPTIONS[name] for name in sorted(rule.needs))):
+    for choice in itertools.product(*(combinations.OPTIONS[name] for name in sorted(rule.needs))):
         part = dict(zip(sorted(rule.needs), choice, strict=True))
         if not rule.holds(part):
             continue
