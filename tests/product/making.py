@@ -189,7 +189,11 @@ def _inputs(case: dict[str, str], folder: Path) -> list[str]:
     ]
     _write(folder / "facilities.csv", ("block", "type", "count"), kinds)
     for name, areas in (("places", PLACES), ("tribal", TRIBAL)):
-        _write(folder / f"{name}.csv", ("block", "area"), list(areas.items()))
+        _write(
+            folder / f"{name}.csv",
+            ("block", "area"),
+            [(leaf, area) for leaf, area in areas.items() if leaf in _leaves(case)],
+        )
     words = [str(folder / "people.csv"), "--codebook", str(folder / "book.toml")]
     if case["units"] == "listed":
         words += ["--units", str(folder / "units.csv")]
@@ -198,6 +202,12 @@ def _inputs(case: dict[str, str], folder: Path) -> list[str]:
     if case["spine"] == "optimised":
         words += ["--optimise-spine", "--places", str(folder / "places.csv"), "--tribal", str(folder / "tribal.csv")]
     return words
+
+
+def _leaves(case: dict[str, str]) -> set[str]:
+    """The leaves that a release has: from a table of persons alone, those with people."""
+    people = case["layout"] == "persons" and case["units"] == "from data"
+    return {leaf[-1] for leaf in SPINES[case["spine"]][1] if leaf[-1] in PEOPLE or not people}
 
 
 def _table(case: dict[str, str]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

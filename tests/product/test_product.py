@@ -58,6 +58,7 @@ def _numbers() -> list:
 @pytest.mark.parametrize("number", _numbers())
 def test_every_claim_of_a_combination_is_true(number, compared):
     pages, found = compared(number)
+    assert pages.refused is None, pages.refused
     false = [str(finding) for finding in found if not any(pending.covers(finding) for pending in PENDING)]
     assert not false, "\n".join([combinations.name_of(pages.case), *false])
 
