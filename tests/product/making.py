@@ -43,7 +43,7 @@ SPINES: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
         [("1", "1a", "11"), ("1", "1a", "12"), ("2", "2a", "21"), ("2", "2a", "22")],
     ),
 }
-PLACES, TRIBAL = {"11": "P", "13": "P", "22": "Q"}, {"23": "T"}
+PLACES, TRIBAL = {"11": "P", "13": "P", "22": "Q"}, {"21": "T"}
 # people by leaf: children in houses and dorms, adults in houses, dorms and prisons; every other leaf is empty
 PEOPLE = {
     "11": (2, 1, 4, 0, 1),
