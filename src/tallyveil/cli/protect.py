@@ -260,6 +260,7 @@ def announce(
     from tallyveil.cli.planning import described, optimised_in_words
     from tallyveil.files.release_folder.measurement_files import planned_sizes
     from tallyveil.privacy.budget import text
+    from tallyveil.privacy.sentences import rows_of_a_person
     from tallyveil.release.declare import stamps_of_run
     from tallyveil.release.plan import human_bytes
 
@@ -270,8 +271,8 @@ def announce(
     if published:
         sizes = planned_sizes(people, strategy, published, optimised=optimised)
         typer.echo(f"measurements: {sizes.numbers:,} numbers, about {human_bytes(sizes.bytes)}", err=True)
-    if (rows := people.rows_per_person or 1) > 1:
-        typer.echo(f"a person has up to {rows} records: the guarantee is for all of them together", err=True)
+    if people.rows_per_person is not None:
+        typer.echo(rows_of_a_person(people.rows_per_person), err=True)
     for stamp in stamps_of_run(people, strategy, seeded=seeded):
         typer.echo(f"stamped: {stamp}", err=True)
 

@@ -191,7 +191,7 @@ def _facility_limits(constraint: FacilityBounds, facilities: Facilities, schema:
         number = built.taken(units).dense()
         return _saturated_product(number, least), _saturated_product(number, most)
 
-    return LevelLimits(query=query, of=of, owners=built.units, words=(constraint.words(),), source=constraint.source)
+    return LevelLimits(query=query, of=of, owners=built.units, words=(constraint.words(),), source="facilities")
 
 
 def _saturated_product(number: Integers, per_facility: Integers) -> Integers:

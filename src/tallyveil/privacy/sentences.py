@@ -217,11 +217,16 @@ def condition(g: Guarantee) -> str:
         return f"The records are {g.record}s: the promise is for one {g.record} and not for the people in it."
     if g.rows_per_person is None:
         return "The promise is for one record: it covers a person provided that each person has one."
-    if g.rows_per_person == 1:
+    return rows_of_a_person(g.rows_per_person)
+
+
+def rows_of_a_person(rows: int) -> str:
+    """How many records of a person were found, and that the promise covers them."""
+    if rows == 1:
         return "Each person has one record, which was checked by their identifiers."
     return (
-        f"A person has at most {g.rows_per_person} records, which was checked by their identifiers, and the promise "
-        f"covers all of them together."
+        f"A person has at most {rows} records, which was checked by their identifiers, and the promise covers all of "
+        f"them together."
     )
 
 
