@@ -10,6 +10,8 @@ Limits that do not nest need an integer program, and so do limits that siblings 
 rounded; large nests leave such margins to the later stages. If the solver fails on these programs, a program rounds the
 cells alone, and if that fails too, a last one looks for any table that keeps everything. These count as programs too.
 
+Among tables that are equally near, lots decide (``ties``): children and cells take part in the order of their lots.
+
 References
 ----------
 .. [1] Cox & Ernst, Controlled Rounding, INFOR 20 (1982).
@@ -18,7 +20,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,8 +30,11 @@ from tallyveil.engine.rounding.by_flow import FLOWED, STUCK, Layout, round_by_fl
 from tallyveil.engine.rounding.programs import any_table, round_by_program
 from tallyveil.engine.rounding.rules import rules_of
 from tallyveil.engine.rounding.stages import nested, stages_of
+from tallyveil.engine.ties import Lots, in_turn, redrawn
 from tallyveil.errors import InputError
 from tallyveil.nouns.schema import Schema
+
+GRAIN = 2.0**24  # estimates are multiples of 1 / GRAIN before they are rounded: dust of floats breaks no tie
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,8 +56,15 @@ class Unroundable(InputError):  # noqa: N818 (it says what the nest is)
         self.nest = nest
 
 
-def round_nests(x: Floats, nests: Nests, limits: Sequence[Limits], schema: Schema, rounding: str) -> Rounded:
-    """Round the tables of several nests. ``rounding`` is "margins" or "cells"."""
+def round_nests(
+    x: Floats, nests: Nests, limits: Sequence[Limits], schema: Schema, rounding: str, lots: Lots
+) -> Rounded:
+    """Round the tables of several nests. ``rounding`` is "margins" or "cells"; ``lots`` are those of the children."""
+    x = np.rint(x * GRAIN) / GRAIN
+    cell_lots = redrawn(np.repeat(lots[nests.child_start[:-1]], np.diff(nests.cell_start)), nests.cell)
+    (child, row), (cell, column) = in_turn(lots, nests.child_start), in_turn(cell_lots, nests.cell_start)
+    nests = replace(nests, child=nests.child[child], cell=nests.cell[cell], count=nests.count[cell])
+    limits = [replace(limit, owner=limit.owner[child]) for limit in limits]
     queries = [limit.row_of_cell for limit in limits]
     stages = stages_of(schema, queries, rounding)
     counts = np.empty(len(x), dtype=np.int64)
@@ -60,7 +72,7 @@ def round_nests(x: Floats, nests: Nests, limits: Sequence[Limits], schema: Schem
     if stages is not None:
         partitions = nested(queries) if len(stages) == 1 else list(stages[:-1])
         order, bounds = rules_of(limits, partitions, len(stages) > 1, schema)
-        arrays = (nests.child_start, nests.cell_start, nests.cell, nests.count, nests.block_start)
+        arrays = (nests.child_start, nests.cell_start, nests.cell, nests.count, nests.block_start, row, column)
         layout = Layout(*(np.require(array, np.int64, ["C", "W"]) for array in arrays))  # one type: compiled once
         round_by_flow(np.require(x, np.float64, ["C", "W"]), layout, order, bounds, counts, outcome)
     elif rounding == "margins":
@@ -69,12 +81,14 @@ def round_nests(x: Floats, nests: Nests, limits: Sequence[Limits], schema: Schem
         stages = (np.arange(schema.cells, dtype=np.int32),)
     stuck = np.flatnonzero((outcome == STUCK) & (np.diff(nests.block_start) > 0))  # no possible cell: nothing to round
     for p in map(int, stuck):
-        table = round_by_program(nests.table(x, p), p, nests, limits, stages)
+        places = (row, nests.child_start), (column, nests.cell_start)
+        turn = np.ix_(*(place[start[p] : start[p + 1]] for place, start in places))
+        table = round_by_program(nests.table(x, p)[turn], p, nests, limits, stages)
         if table is None:  # the solver failed at some stage: round the cells alone
-            table = round_by_program(nests.table(x, p), p, nests, limits, stages[-1:])
+            table = round_by_program(nests.table(x, p)[turn], p, nests, limits, stages[-1:])
         if table is None:
             table = any_table(p, nests, limits)
         if table is None:
             raise Unroundable(p)
-        counts[nests.block_start[p] : nests.block_start[p + 1]] = table.reshape(-1)
+        nests.table(counts, p)[turn] = table
     return Rounded(counts=counts, flows=int((outcome == FLOWED).sum()), programs=len(stuck))
