@@ -46,7 +46,7 @@ def solve_root(answers: Answers, limits: RunLimits, kept: KeptPieces | None = No
 def _solved_root(answers: Answers, limits: RunLimits) -> Piece:
     measurements = answers.measurements
     level, nests = measurements.spine.levels[0], root_nest(limits.possible)
-    how, counts = _solved(nests, level, answers, [limit.of_children(nests.child) for limit in limits.carried[level]])
+    how, counts = _solved(nests, level, answers, [limit.of_children(nests.child) for limit in limits.carried[level]], 0)
     table = np.zeros((1, measurements.schema.cells), np.int64)
     table[0, nests.cell] = counts
     root = Counts.from_dense(table)
@@ -184,9 +184,7 @@ class Level:
         )
 
 
-def _solved(
-    nests: Nests, level: str, answers: Answers, limits: Sequence[Limits], first: int = 0
-) -> tuple[Solved, Integers]:
+def _solved(nests: Nests, level: str, answers: Answers, limits: list[Limits], first: int) -> tuple[Solved, Integers]:
     """Estimate and round the tables of some nests: how it was done, and the counts."""
     measurements = answers.measurements
     estimated = _estimated(nests, level, answers, limits)

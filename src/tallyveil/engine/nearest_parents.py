@@ -121,9 +121,8 @@ def _pools(group_of_cell: Integers, row_of_cell: NDArray[np.int32]) -> _Pools:
     (group, row), some_cell, of_cell = np.unique(
         np.stack([group_of_cell, row_of_cell]), axis=1, return_index=True, return_inverse=True
     )
-    turn = np.argsort(some_cell)  # that of the cells
-    of_cell = np.argsort(turn)[of_cell.reshape(-1)]
-    return _Pools(of_cell=of_cell, group=group[turn], row=row[turn], some_cell=some_cell[turn])
+    by = np.argsort(some_cell)  # in the order of the cells
+    return _Pools(of_cell=np.argsort(by)[of_cell.reshape(-1)], group=group[by], row=row[by], some_cell=some_cell[by])
 
 
 def _rows_of_children(limits: Sequence[MergedLimits], pools: _Pools, before: Integers) -> list[Rows]:

@@ -25,8 +25,8 @@ Lots = NDArray[np.uint64]
 
 def lots_of(identifier: str | None, level: str, units: AnyIntegers) -> Lots:
     """The lots of some units of a level, by their numbers in it."""
-    seed = sha256(f"{identifier or ''}/{level}".encode()).digest()
-    return redrawn(np.full(len(units), int.from_bytes(seed[:8], "little"), np.uint64), units)
+    digest = sha256(f"{identifier or ''}/{level}".encode()).digest()
+    return redrawn(np.frombuffer(digest[:8], "<u8"), units)
 
 
 def redrawn(lots: Lots, numbers: AnyIntegers) -> Lots:
@@ -44,5 +44,5 @@ def redrawn(lots: Lots, numbers: AnyIntegers) -> Lots:
 def in_turn(lots: Lots, start: Integers) -> tuple[Integers, Integers]:
     """The positions of all things, by group and lot, and these within their groups; group g begins at ``start[g]``."""
     group = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    order = np.lexsort((lots, group))
+    order = np.argsort(group.astype(np.uint64) << np.uint64(40) | lots >> np.uint64(24), kind="stable")
     return order, order - start[group]

@@ -34,8 +34,6 @@ from tallyveil.engine.ties import Lots, in_turn, redrawn
 from tallyveil.errors import InputError
 from tallyveil.nouns.schema import Schema
 
-GRAIN = 2.0**24  # estimates are multiples of 1 / GRAIN before they are rounded: dust of floats breaks no tie
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rounded:
@@ -56,17 +54,15 @@ class Unroundable(InputError):  # noqa: N818 (it says what the nest is)
         self.nest = nest
 
 
-def round_nests(
-    x: Floats, nests: Nests, limits: Sequence[Limits], schema: Schema, rounding: str, lots: Lots
-) -> Rounded:
-    """Round the tables of several nests. ``rounding`` is "margins" or "cells"; ``lots`` are those of the children."""
-    x = np.rint(x * GRAIN) / GRAIN
-    cell_lots = redrawn(np.repeat(lots[nests.child_start[:-1]], np.diff(nests.cell_start)), nests.cell)
-    (child, row), (cell, column) = in_turn(lots, nests.child_start), in_turn(cell_lots, nests.cell_start)
+def round_nests(x: Floats, nests: Nests, limits: Sequence[Limits], schema: Schema, mode: str, lots: Lots) -> Rounded:
+    """Round the tables of several nests. ``mode`` is "margins" or "cells"; ``lots`` are those of the children."""
+    child, row = in_turn(lots, nests.child_start)
+    lot_of_nest = lots[child[nests.child_start[:-1]]]
+    cell, column = in_turn(redrawn(np.repeat(lot_of_nest, np.diff(nests.cell_start)), nests.cell), nests.cell_start)
     nests = replace(nests, child=nests.child[child], cell=nests.cell[cell], count=nests.count[cell])
     limits = [replace(limit, owner=limit.owner[child]) for limit in limits]
     queries = [limit.row_of_cell for limit in limits]
-    stages = stages_of(schema, queries, rounding)
+    stages = stages_of(schema, queries, mode)
     counts = np.empty(len(x), dtype=np.int64)
     outcome = np.full(len(nests), STUCK, dtype=np.int64)
     if stages is not None:
@@ -75,14 +71,13 @@ def round_nests(
         arrays = (nests.child_start, nests.cell_start, nests.cell, nests.count, nests.block_start, row, column)
         layout = Layout(*(np.require(array, np.int64, ["C", "W"]) for array in arrays))  # one type: compiled once
         round_by_flow(np.require(x, np.float64, ["C", "W"]), layout, order, bounds, counts, outcome)
-    elif rounding == "margins":
-        stages = (np.zeros(schema.cells, dtype=np.int32), np.arange(schema.cells, dtype=np.int32))
     else:
-        stages = (np.arange(schema.cells, dtype=np.int32),)
+        cells = np.arange(schema.cells, dtype=np.int32)
+        stages = (np.zeros_like(cells), cells) if mode == "margins" else (cells,)
     stuck = np.flatnonzero((outcome == STUCK) & (np.diff(nests.block_start) > 0))  # no possible cell: nothing to round
     for p in map(int, stuck):
-        places = (row, nests.child_start), (column, nests.cell_start)
-        turn = np.ix_(*(place[start[p] : start[p + 1]] for place, start in places))
+        rows, columns = (slice(*start[p : p + 2]) for start in (nests.child_start, nests.cell_start))
+        turn = np.ix_(row[rows], column[columns])
         table = round_by_program(nests.table(x, p)[turn], p, nests, limits, stages)
         if table is None:  # the solver failed at some stage: round the cells alone
             table = round_by_program(nests.table(x, p)[turn], p, nests, limits, stages[-1:])
