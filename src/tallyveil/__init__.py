@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tallyveil.release.release import Release
     from tallyveil.report.page import write_report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives: nouns first, then the verbs people need, then the parts of the package.
 _HOME = {
