@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-import tallyveil
 from folders import edit, edit_certificate, failing, put, reseal
 from small_release import small_noisy, small_people, small_release
 from tallyveil import Areas, Histogram, Schema, Spine, Strategy
@@ -415,7 +415,7 @@ def test_a_certificate_of_another_version_that_cannot_be_read_is_refused_with_bo
     edit_certificate(tmp_path / "r", older)
     assert read_release(tmp_path / "r").certificate.declared.versions["tallyveil"] == "0.0.9"
     edit_certificate(tmp_path / "r", lambda certificate: certificate["declared"].pop("budget"))
-    here = re.escape(tallyveil.__version__)
+    here = re.escape(version("tallyveil"))
     line = (
         rf"certificate\.json: written by tallyveil 0\.0\.9, which tallyveil {here} cannot read "
         r"\(certificate, declared: budget is missing\)\. Read the folder with tallyveil 0\.0\.9\."

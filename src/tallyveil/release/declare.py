@@ -15,7 +15,6 @@ from importlib.metadata import version
 
 import numpy as np
 
-from tallyveil import __version__
 from tallyveil.nouns.histogram import Filter, Histogram
 from tallyveil.nouns.optimised_spine import OptimisedSpine
 from tallyveil.nouns.schema import Schema
@@ -56,7 +55,7 @@ from tallyveil.release.guarantee_words import (
 SEEDED = "seeded: not for publication"
 FILTERED = "filtered: the exact number of people who pass the filter is not covered by the guarantee"
 PROTECTION = "computational, through the stream cipher"
-PACKAGES = ("numpy", "numba", "scipy")
+PACKAGES = ("tallyveil", "numpy", "numba", "scipy")
 
 _SAME_PEOPLE = "The number of people in all is the same for neighbours and is kept exactly."
 _SOURCES = {
@@ -156,7 +155,7 @@ def versions() -> dict[str, str]:
 
     machine = f"{platform.system()} {platform.machine()} {get_host_cpu_name()}"
     packages = {name: version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), "tallyveil": __version__, **packages, "platform": machine}
+    return {"python": platform.python_version(), **packages, "platform": machine}
 
 
 def noise_name(noise: Geometric | DiscreteGaussian) -> str:

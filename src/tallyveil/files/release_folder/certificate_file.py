@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tallyveil import __version__
 from tallyveil.errors import FolderError, InputError
 from tallyveil.files.atomic import replacing
 from tallyveil.files.release_folder.layout import CERTIFICATE, SIGNATURE
@@ -84,7 +84,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 def _refuse_other_version(path: Path, certificate: Mapping[str, Any], problem: FolderError) -> None:
     """If another version wrote a certificate that cannot be read, name that version."""
-    stated, here = _declared(certificate, "versions", "tallyveil"), __version__
+    stated, here = _declared(certificate, "versions", "tallyveil"), version("tallyveil")
     if isinstance(stated, str) and stated != here:
         reason = str(problem).removesuffix(" Copy the folder again.").removesuffix(".")
         raise FolderError(
