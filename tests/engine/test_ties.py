@@ -26,11 +26,13 @@ FEW = [
     (4_000, 10, "totals", {"estimator": "tree"}),
     (1_000, 100, "totals", {}),
 ]
-KINDS = [
-    {},
-    {"estimator": "tree"},
+CONSTRAINED = [
     {"constraints": (Invariant(query="total", level="parent"),)},
     {"constraints": (Bound(query="total", level="child", least=16, most=24),), "check_constraints": False},
+]
+MANY = [
+    *((number, estimator, {}) for number in (2, 4, 10, 100) for estimator in ("topdown", "tree")),
+    *((4, estimator, fields) for fields in CONSTRAINED for estimator in ("topdown", "tree")),
 ]
 
 
@@ -45,21 +47,22 @@ def test_rounding_favours_no_position_among_siblings(monkeypatch, parents, numbe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fields", KINDS, ids=["TopDown", "tree", "invariant", "bounds"])
+@pytest.mark.parametrize(("number", "estimator", "fields"), MANY)
 @pytest.mark.parametrize("schema", ["totals", "one attribute", "16 cells"])
-@pytest.mark.parametrize("number", [2, 4, 10, 100])
-def test_the_mean_error_is_the_same_at_every_position_over_200_000_parents(monkeypatch, number, schema, fields):
-    at_once = min(200_000, 400_000 // number)
-    sums, squares, parents = np.zeros((2, number)), np.zeros((2, number)), 0
+def test_the_mean_error_is_0_at_every_position_over_200_000_parents(monkeypatch, number, schema, estimator, fields):
+    at_once, parents = min(200_000, 400_000 // number), 0
+    sums, squares = np.zeros((2, number)), np.zeros((2, number))  # of what rounding adds, and of errors
     for seed in range(-(-200_000 // at_once)):
         people, _ = siblings(at_once, [20] * number, schema, seed)
-        for i, values in enumerate(changes(monkeypatch, people, strategy_for(people, **fields), seed)):
+        plan = strategy_for(people, estimator=estimator, **fields)
+        for i, values in enumerate(changes(monkeypatch, people, plan, seed)):
             sums[i] += values.reshape(-1, number).sum(axis=0)
             squares[i] += (values.reshape(-1, number) ** 2).sum(axis=0)
         parents += at_once
     scores = sums / np.sqrt(squares)
-    print(f"{number} siblings, {schema}, {parents:,} parents: {np.round(sums[:, :4] / parents, 4).tolist()}")
-    assert (np.abs(scores) < 3).mean() >= (1 if number <= 10 else 0.98)  # 100 positions: some are beyond 3 by chance
+    worst, means = np.abs(scores).max(axis=1).round(2).tolist(), np.round(sums[:, :4] / parents, 4).tolist()
+    print(f"{number} siblings, {schema}, {estimator}, {parents:,} parents: worst scores {worst}, means {means}")
+    assert np.abs(scores).max() < (3.5 if number <= 10 else 4)  # some of 100 are beyond 3 by chance
     assert ((scores**2).sum(axis=1) < chi2.isf(1e-3, number)).all()
 
 
@@ -68,7 +71,7 @@ def test_the_mean_error_is_the_same_at_every_position_over_200_000_parents(monke
     [("totals", {}), ("totals", {"estimator": "tree"}), ("one attribute", {}), ("16 cells", {"only_totals": True})],
 )
 def test_rounding_favours_neither_large_nor_small_siblings(monkeypatch, schema, fields):
-    """With lots for children alone, and not for their margins, small ones of 16 cells gained 0.011 each (z = 4.2)."""
+    """With the order of codes, small ones of 16 cells gained 0.036 of a person each (9 standard errors here)."""
     sizes = (400, 100, 25, 6, 1.5)
     people, size = siblings(8_000, sizes, schema, seed=1)
     added, _ = changes(monkeypatch, people, strategy_for(people, **fields))
