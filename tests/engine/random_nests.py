@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tallyveil.engine.nests import UNLIMITED, Limits, Nests
 from tallyveil.engine.rounding.rounding import Rounded, round_nests
+from tallyveil.engine.ties import lots_of
 from tallyveil.nouns.schema import Schema
 
 SCHEMA = Schema(attributes={"a": ["x", "y"], "b": ["x", "y"], "c": ["x", "y", "z"]})
@@ -104,7 +105,7 @@ def limits_on(text: str, least, most, owner=None) -> Limits:
 
 def round_one(x: Table, cell, limits, rounding: str, count=None) -> tuple[NDArray[np.int64], Rounded]:
     flat, nests = nests_of([x], [cell], None if count is None else [count])
-    rounded = round_nests(flat, nests, limits, SCHEMA, rounding)
+    rounded = round_nests(flat, nests, limits, SCHEMA, rounding, lots_of(None, "children", nests.child))
     return rounded.counts.reshape(x.shape), rounded
 
 

@@ -100,7 +100,7 @@ def nearest(schema, count, limits, attribute="home"):
     """The nearest counts of one parent, and what they keep: its sums over an attribute, or else only its total."""
     others = " * ".join(name for name in schema.attributes if name != attribute)
     for kept in (others, "total"):
-        changed = nearest_parents(np.array([count]), [limits], schema, kept, schema.possible)
+        changed = nearest_parents(np.array([count]), [limits], schema, kept, schema.possible, np.arange(schema.cells))
         if changed is not None:
             return changed[0], kept
     return None, None

@@ -12,6 +12,7 @@ from random_nests import LIMITED, MODES, SCHEMA, floors, keeps, limits_on, nests
 from tallyveil.engine.nests import Limits
 from tallyveil.engine.rounding import rounding as rounding_module
 from tallyveil.engine.rounding.rounding import Unroundable, round_nests, stages_of
+from tallyveil.engine.ties import lots_of
 from tallyveil.errors import InputError
 from tallyveil.nouns.schema import Grouping, Schema
 
@@ -53,16 +54,11 @@ def test_the_order_of_nests_in_a_batch_changes_nothing(seed, rounding):
         most = np.concatenate([parts[i][2][0].most for i in order])
         zeros = np.zeros(SCHEMA.cells, dtype=np.int32)
         limit = Limits(name="total", row_of_cell=zeros, least=least, most=most, owner=np.arange(len(least)))
-        counts = round_nests(x, nests, [limit], SCHEMA, rounding).counts
+        lots = lots_of(None, "children", np.concatenate([10 * i + np.arange(len(parts[i][0])) for i in order]))
+        counts = round_nests(x, nests, [limit], SCHEMA, rounding, lots).counts
         return {i: counts[nests.block_start[k] : nests.block_start[k + 1]].tolist() for k, i in enumerate(order)}
 
     assert batch([0, 1, 2, 3]) == batch([2, 0, 3, 1])
-
-
-@pytest.mark.parametrize("rounding", MODES)
-def test_equal_fractions_go_to_the_first_children(rounding):
-    z, _ = round_one(np.full((4, 1), 0.5), [3], [], rounding)
-    assert z.reshape(-1).tolist() == [1, 1, 0, 0]
 
 
 # ---- no floors and ceilings, or nothing at all ----
@@ -89,7 +85,7 @@ def test_a_nest_that_no_whole_table_fits_is_named(rounding):
         name="total", row_of_cell=limit.row_of_cell, least=limit.least, most=limit.most, owner=np.arange(4)
     )
     with pytest.raises(Unroundable, match="nest 1: no whole table keeps the parent's counts and all limits") as caught:
-        round_nests(flat, nests, [impossible], SCHEMA, rounding)
+        round_nests(flat, nests, [impossible], SCHEMA, rounding, lots_of(None, "children", nests.child))
     assert caught.value.nest == 1
     assert isinstance(caught.value, InputError)
 

@@ -535,7 +535,9 @@ def optimised_release() -> tuple[Release, Measurements]:
     release = Release(
         histogram=made.restored(counts),
         strategy=plan,
-        certificate=Certificate(declared=declared, observed=Observed(levels=tuple(solved))),
+        certificate=Certificate(
+            declared=declared, observed=Observed(levels=tuple(solved)), measurement=noisy.identifier
+        ),
         optimised=made,
     )
     return release, noisy

@@ -22,6 +22,7 @@ from tallyveil.engine.relax import conflict_in_words, relaxed_parents
 from tallyveil.engine.rounding.rounding import round_nests
 from tallyveil.engine.run_limits import RunLimits
 from tallyveil.engine.set_aside import AsidePiece, SetAside
+from tallyveil.engine.ties import lots_of
 from tallyveil.errors import EndedAfterNoise
 from tallyveil.nouns.counts import Counts
 from tallyveil.release.solved import Relaxed, Solved
@@ -45,7 +46,7 @@ def solve_root(answers: Answers, limits: RunLimits, kept: KeptPieces | None = No
 def _solved_root(answers: Answers, limits: RunLimits) -> Piece:
     measurements = answers.measurements
     level, nests = measurements.spine.levels[0], root_nest(limits.possible)
-    how, counts = _solved(nests, level, answers, [limit.of_children(nests.child) for limit in limits.carried[level]])
+    how, counts = _solved(nests, level, answers, [limit.of_children(nests.child) for limit in limits.carried[level]], 0)
     table = np.zeros((1, measurements.schema.cells), np.int64)
     table[0, nests.cell] = counts
     root = Counts.from_dense(table)
@@ -78,7 +79,7 @@ def solve_level(
     conflicting = work.solve_pieces(spans, pieces, put, run, report)
     relaxed: list[tuple[int, Relaxed]] = []
     if conflicting and failsafe:
-        above, relaxed = relaxed_parents(limits, level, above, conflicting, answers.measurements.strategy)
+        above, relaxed = relaxed_parents(limits, level, above, conflicting, answers.measurements)
         work = replace(work, above=above, relaxed=True)
         parents = {parent for parent, _ in [*conflicting, *relaxed]}
         again = [span for span in spans if any(span[0] <= parent < span[1] for parent in parents)]
@@ -102,6 +103,7 @@ class Level:
     limits: RunLimits
     kept: KeptPieces | None = None
     relaxed: bool = False  # whether ``above`` was changed by the failsafe
+    first: int = 0  # the number that the first child has in its level, where this is a part of one
 
     @property
     def first_child(self) -> Integers:
@@ -167,7 +169,7 @@ class Level:
             conflicting = [(int(parent[conflict.nest]), conflict) for conflict in conflicts(nests, limits)]
             if conflicting:
                 return conflicting
-            how, table = _solved(nests, self.level, self.answers, limits)
+            how, table = _solved(nests, self.level, self.answers, limits, self.first)
         sizes, cell, count = collect(
             self.first_child, above.start, above.cell, above.count, first, last, parent,
             nests.cell_start, nests.cell, nests.block_start, table,
@@ -182,11 +184,12 @@ class Level:
         )
 
 
-def _solved(nests: Nests, level: str, answers: Answers, limits: Sequence[Limits]) -> tuple[Solved, Integers]:
+def _solved(nests: Nests, level: str, answers: Answers, limits: list[Limits], first: int) -> tuple[Solved, Integers]:
     """Estimate and round the tables of some nests: how it was done, and the counts."""
     measurements = answers.measurements
     estimated = _estimated(nests, level, answers, limits)
-    rounded = round_nests(estimated.x, nests, limits, measurements.schema, measurements.strategy.rounding)
+    lots = lots_of(measurements.identifier, level, nests.child + first)
+    rounded = round_nests(estimated.x, nests, limits, measurements.schema, measurements.strategy.rounding, lots)
     how = Solved(
         level=level,
         parents=len(estimated.gap),

@@ -46,12 +46,13 @@ def nearest_parents(
     schema: Schema,
     kept: str,
     possible: Bools,
+    turn: Integers,
     above: Sequence[BoundsAbove] = (),
 ) -> Integers | None:
     """The counts nearest to those of some parents that the children of each can sum to; None if there are none.
 
     The distance is the sum of absolute changes over cells. Among equal changes the solver's first is taken (it is
-    deterministic); within a pool the largest cells change first.
+    deterministic, and the order of parents and cells is drawn by lot); within a pool the largest cells change first.
 
     Parameters
     ----------
@@ -63,12 +64,14 @@ def nearest_parents(
         The schema, and the query whose answer, for all parents together, must not change; ``NOTHING`` if any may.
     possible
         Which cells may hold anybody. Empty cells may open.
+    turn
+        All cells, in the order of their lots.
     above
         Bounds on sums of the parents.
     """
     row_of_cell = schema.query(kept).row_of_cell if kept != NOTHING else np.zeros(schema.cells, np.int32)
     margin = np.bincount(row_of_cell, count.sum(axis=0))
-    cell = np.flatnonzero(possible & ((margin[row_of_cell] > 0) | (kept == NOTHING)))
+    cell = turn[(possible & ((margin[row_of_cell] > 0) | (kept == NOTHING)))[turn]]
     if len(cell) == 0:
         return count if _nobody_fits(children, above) else None
     limits = [merged_limits(own, cell, [bounds.row_of_cell for bounds in above]) for own in children]
@@ -118,7 +121,8 @@ def _pools(group_of_cell: Integers, row_of_cell: NDArray[np.int32]) -> _Pools:
     (group, row), some_cell, of_cell = np.unique(
         np.stack([group_of_cell, row_of_cell]), axis=1, return_index=True, return_inverse=True
     )
-    return _Pools(of_cell=of_cell.reshape(-1), group=group, row=row, some_cell=some_cell)
+    by = np.argsort(some_cell)  # in the order of the cells
+    return _Pools(of_cell=np.argsort(by)[of_cell.reshape(-1)], group=group[by], row=row[by], some_cell=some_cell[by])
 
 
 def _rows_of_children(limits: Sequence[MergedLimits], pools: _Pools, before: Integers) -> list[Rows]:

@@ -17,7 +17,7 @@ All of this is post-processing: it uses estimates, bounds and invariants only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -27,17 +27,19 @@ from tallyveil.engine.feasibility import units_inside
 from tallyveil.engine.nearest_parents import NOTHING, BoundsAbove, nearest_parents
 from tallyveil.engine.nests import UNLIMITED, Limits
 from tallyveil.engine.run_limits import RunLimits
+from tallyveil.engine.ties import Lots, lots_of, redrawn
 from tallyveil.errors import EndedAfterNoise, TallyveilError
 from tallyveil.nouns.counts import Counts
 from tallyveil.nouns.schema import TOTAL, Query, Schema
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.constraints import FacilityBounds
 from tallyveil.privacy.strategy import Strategy
+from tallyveil.release.measurements import Measurements
 from tallyveil.release.solved import Relaxed
 
 
 def relaxed_parents(
-    limits: RunLimits, level: str, above: Counts, conflicting: Iterable[tuple[int, Conflict]], strategy: Strategy
+    limits: RunLimits, level: str, above: Counts, conflicting: Iterable[tuple[int, Conflict]], measured: Measurements
 ) -> tuple[Counts, list[tuple[int, Relaxed]]]:
     """The parents of a level, changed as little as possible so that the children of all can keep their constraints.
 
@@ -51,8 +53,9 @@ def relaxed_parents(
         The counts of all units of the level above it.
     conflicting
         Parents whose children cannot keep their constraints, by position, and the conflict of each.
-    strategy
-        The strategy, whose facility bounds name the attribute along which people are moved first.
+    measured
+        The measurements. The facility bounds of their strategy name the attribute along which people are moved first,
+        and lots of theirs say which parents give way first, and which of equal changes is made (``ties``).
 
     Returns
     -------
@@ -67,13 +70,14 @@ def relaxed_parents(
         No counts of the level keep the constraints. It was not known before, so the tree is too large to decide.
     """
     depth = limits.measured.depth(level) - 1
-    kept = dict.fromkeys((_other_attributes(limits.schema, strategy), TOTAL, NOTHING))
+    kept = dict.fromkeys((_other_attributes(limits.schema, measured.strategy), TOTAL, NOTHING))
+    lots = lots_of(measured.identifier, limits.measured.levels[depth], np.arange(above.units))
     new: dict[int, Integers] = {}
     relaxed: list[tuple[int, Relaxed]] = []
-    for parent, conflict in conflicting:
+    for parent, conflict in sorted(conflicting, key=lambda one: lots[one[0]]):
         if parent in new:  # changed together with an earlier parent, and feasible since
             continue
-        changed = next(_ways_out(limits, depth, parent, above, new, list(kept)), None)
+        changed = next(_ways_out(limits, depth, parent, above, new, list(kept), lots), None)
         if changed is None:
             raise EndedAfterNoise(f"{conflict_in_words(limits, level, parent, conflict)} No counts keep all.")
         for unit, counts in changed.items():
@@ -82,7 +86,7 @@ def relaxed_parents(
                 code = bytes(limits.measured.codes[depth][unit]).decode()
                 relaxed.append((unit, Relaxed(unit=code, amount=amount, constraints=conflict.limits)))
         new |= changed
-    return _replaced(above, new), relaxed
+    return _replaced(above, new), sorted(relaxed, key=lambda one: one[0])
 
 
 def conflict_in_words(limits: RunLimits, level: str, parent: int, conflict: Conflict) -> str:
@@ -99,16 +103,18 @@ def _other_attributes(schema: Schema, strategy: Strategy) -> str:
 
 
 def _ways_out(
-    limits: RunLimits, depth: int, parent: int, above: Counts, new: Mapping[int, Integers], kept: Sequence[str]
+    limits: RunLimits, depth: int, parent: int, above: Counts, new: Mapping[int, Integers], kept: list[str], lots: Lots
 ) -> Iterator[dict[int, Integers]]:
     """New counts of a parent, or of more and more units around it: the least far-reaching change comes first."""
-    for units in _widening(limits.measured, depth, parent):
+    cells = np.argsort(redrawn(lots[parent], np.arange(limits.schema.cells)))
+    for inside in _widening(limits.measured, depth, parent):
+        units = inside[np.argsort(lots[inside])]
         count = np.stack([_counts(above, new, int(unit)) for unit in units])
         children = [_limits_of_children(limits, depth, int(unit)) for unit in units]
         bounds = list(_bounds_above(limits, depth, units, above, new))
         for query in kept:
             try:
-                changed = nearest_parents(count, children, limits.schema, query, limits.possible, bounds)
+                changed = nearest_parents(count, children, limits.schema, query, limits.possible, cells, bounds)
             except TallyveilError:  # the solver gave up on this way out; the next one asks for less
                 continue
             if changed is not None:

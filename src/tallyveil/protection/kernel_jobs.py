@@ -45,7 +45,7 @@ def _round_and_measure() -> None:
 
     nests, limits = _small_nest()
     schema = Schema(attributes={"sex": ["female", "male"]})
-    round_nests(np.array([0.5, 0.5, 1.5, 2.5]), nests, limits, schema, "margins")
+    round_nests(np.array([0.5, 0.5, 1.5, 2.5]), nests, limits, schema, "margins", np.arange(2, dtype=np.uint64))
     broken_rows(nests, limits)
     greedily_filled(nests, limits, np.ones(1, np.bool_))
     people = census_1940(persons=500, seed=1).people

@@ -81,6 +81,7 @@ class TravellingLevel:
             level=level,
             schema=measurements.schema,
             strategy=measurements.strategy,
+            identifier=measurements.identifier,
             variances={query: measurements.variances(level, query) for query in measurements.strategy.queries[level]},
             limits=tuple((limit.query, limit.words) for limit in self._limits),
         )
@@ -92,6 +93,7 @@ class TravellingLevel:
         own_children = first_child[span[0] : span[1] + 1] - first
         own_children.flags.writeable = False  # as in a spine: compiled kernels are for one kind of array
         return SpanParcel(
+            first=first,
             first_child=own_children,
             above=above.taken(np.arange(*span)),
             spans=self.level.answers.measurements.shares[level].spans[first:last],
@@ -107,8 +109,9 @@ class TravellingLevel:
 @final
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SpanParcel:
-    """What one piece needs: parents and children are numbered from 0."""
+    """What one piece needs: parents and children are numbered from 0, and ``first`` is the first child's own number."""
 
+    first: int
     first_child: Integers
     above: Counts
     spans: NDArray[np.int8]
@@ -139,6 +142,7 @@ class SpanSolver:
     level: str
     schema: Schema
     strategy: Strategy
+    identifier: str | None
     variances: Mapping[str, Floats]
     limits: Sequence[tuple[Query, tuple[str, ...]]]
 
@@ -152,6 +156,7 @@ class SpanSolver:
             self.level,
             parcel.above,
             cast(RunLimits, SimpleNamespace(carried={self.level: limits})),
+            first=parcel.first,
         )
         return level.solve((0, parcel.above.units))
 
@@ -161,6 +166,7 @@ class SpanSolver:
             spine=SimpleNamespace(first_child=(parcel.first_child,), depth=lambda _: 1),
             schema=self.schema,
             strategy=self.strategy,
+            identifier=self.identifier,
             ask=parcel.answers,
             shares={self.level: UnitShares(spans=parcel.spans, shares=())},
             variances=lambda _, query: self.variances[query],

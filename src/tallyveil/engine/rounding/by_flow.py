@@ -26,13 +26,15 @@ DONE, FLOWED, STUCK = 0, 1, 2
 
 
 class Layout(NamedTuple):
-    """The arrays of ``Nests``."""
+    """The arrays of ``Nests``, whose children and cells are in the order of their lots, unlike those of the tables."""
 
     child_start: Integers
     cell_start: Integers
     cell: Integers
     parent: Integers  # its counts
     block_start: Integers
+    row: Integers  # where each child's counts stand in the table of its nest
+    column: Integers  # and those of each cell
 
 
 @compiled
@@ -43,17 +45,19 @@ def round_by_flow(x, layout, order, bounds, counts, outcome):  # type: ignore[no
         first_child, block = layout.child_start[p], layout.block_start[p]
         cell = layout.cell[layout.cell_start[p] : layout.cell_start[p + 1]]
         count = layout.parent[layout.cell_start[p] : layout.cell_start[p + 1]]
-        children, columns = layout.child_start[p + 1] - first_child, len(cell)
+        row = layout.row[first_child : layout.child_start[p + 1]]
+        column = layout.column[layout.cell_start[p] : layout.cell_start[p + 1]]
+        children, columns = len(row), len(column)
         kinds = kinds_of(bounds, first_child, children, count)
         for attempt in range(2):
             tolerance = WHOLE if attempt == 0 else 0.0  # numbers that seemed whole may have to move
-            table = table_of(x, block, (children, columns), tolerance)
+            table = table_of(x, block, row, column, tolerance)
             outcome[p] = _round_table(table, count, cell, first_child, order, bounds, kinds, looked)
             if outcome[p] != STUCK:
                 break
         for c in range(children):
             for s in range(columns):
-                counts[block + c * columns + s] = table.whole[c, s]
+                counts[block + row[c] * columns + column[s]] = table.whole[c, s]
     return looked[0]
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tallyveil._arrays import Integers
 from tallyveil._compiled import leaf, part
-from tallyveil.engine.rounding.residual import SCALE
+from tallyveil.engine.rounding.residual import SCALE, tilt
 
 NO_PARENT = -1  # instead of a count or a number of units
 
@@ -39,15 +39,15 @@ class Fractions(NamedTuple):
 
 
 @part
-def table_of(x, block, shape, tolerance):  # type: ignore[no-untyped-def]
+def table_of(x, block, row, column, tolerance):  # type: ignore[no-untyped-def]
     """Floors and fractions of the nest whose estimates begin at ``block``; numbers near a whole one are whole."""
-    children, columns = shape
+    children, columns = len(row), len(column)
     whole = np.empty((children, columns), np.int64)
     rest = np.empty((children, columns), np.int64)
     live = np.empty((children, columns), np.int8)
     for c in range(children):
         for s in range(columns):
-            value = x[block + c * columns + s]
+            value = x[block + row[c] * columns + column[s]]
             if value < 0.0:
                 value = 0.0
             near = math.floor(value + 0.5)
@@ -116,6 +116,6 @@ def fractions_of(table, units):  # type: ignore[no-untyped-def]
     for c in range(children):
         for s in range(columns):
             if table.live[c, s] == 1:
-                column[fill[s]], child[fill[s]], rest[fill[s]] = s, c, table.rest[c, s]
+                column[fill[s]], child[fill[s]], rest[fill[s]] = s, c, table.rest[c, s] + tilt(fill[s])
                 fill[s] += 1
     return Fractions(begin, units, column, child, rest, np.zeros(size, np.int64))

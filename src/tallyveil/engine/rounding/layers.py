@@ -13,6 +13,7 @@ import numpy as np
 from tallyveil._arrays import Integers
 from tallyveil._compiled import part
 from tallyveil.engine.rounding.limits import OWN, SHARED, renumber
+from tallyveil.engine.rounding.residual import tilt
 from tallyveil.engine.rounding.rules import EACH_CHILD
 
 PROGRAM_SIZE = 2_000  # the largest table for an integer program where there is another way; beyond, it takes minutes
@@ -113,6 +114,8 @@ def nodes_of(layers, order, bounds, kinds, table, first_child, cell):  # type: i
     low, high, wanted = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)
     child, column, whole = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)
     fits = True
+    for node in range(columns + 1, size):
+        wanted[node] = tilt(node)
     for j in range(len(layers.rows)):
         if layers.rows[j] > 0:
             for c in range(children):

@@ -57,14 +57,14 @@ def saved_again(release: ReadRelease) -> Measurements:
     They are read from the files that were opened and compared. If they do not fit into memory, the files are opened
     again by their paths.
     """
-    stamps = stamps_of(release.certificate)
+    stamps, identifier = stamps_of(release.certificate), release.certificate.get("measurement")
     shape = empty_measurements(release.people, release.strategy, release.optimised)
     if measurement_sizes(shape).numbers > MOST_HELD:
         read = read_measurements(
             release.place, release.strategy, release.people, optimised=release.optimised, stamps=stamps
         )
         assert read is not None
-        return read
+        return replace(read, identifier=identifier)
     tables = {}
     for query, level in measured_pairs(release.strategy):
         table = checked_table(release.folder, measurement_name(query, level), MEASURED)
@@ -75,7 +75,7 @@ def saved_again(release: ReadRelease) -> Measurements:
         (query, level): Counts.from_dense(saved_exact_answers(release, query, level))
         for query, level in exact_pairs(release.strategy, release.schema)
     }
-    return replace(shape, ask=SavedAnswers(tables), exact=exact, stamps=stamps)
+    return replace(shape, ask=SavedAnswers(tables), exact=exact, stamps=stamps, identifier=identifier)
 
 
 def saved_exact_answers(release: ReadRelease, query: str, level: str) -> Integers:
