@@ -43,26 +43,25 @@ def strategy_for(people, *, only_totals=False, estimator="topdown", **fields):
 
 
 def changes(monkeypatch, people, plan, seed=1):
-    """What rounding adds to the total of each child, and the error of its released total."""
-    found, real = np.zeros(people.spine.size("child")), engine.round_nests
+    """What rounding adds to each cell of each child, and the error of the child's released total."""
+    real, at = engine.round_nests, []
 
     def rounded(x, nests, *rest):
         result = real(x, nests, *rest)
-        of_child = np.repeat(
-            np.arange(len(nests.child)), np.repeat(np.diff(nests.cell_start), np.diff(nests.child_start))
-        )
-        added = np.bincount(of_child, result.counts - x, len(nests.child))
-        at.append((nests.child, added))
+        cells, children = np.diff(nests.cell_start), np.diff(nests.child_start)
+        size = np.repeat(cells, children)  # of each child's row
+        column = np.arange(len(x)) - np.repeat(np.cumsum(size) - size, size)
+        cell = nests.cell[column + np.repeat(np.repeat(nests.cell_start[:-1], children), size)]
+        at.append((np.repeat(nests.child, size), cell, result.counts - x))
         return result
 
-    at = []
     with monkeypatch.context() as patch:
         patch.setattr(engine, "round_nests", rounded)
         release, _ = topdown(measure(people, plan, tv.privacy.RunKey.from_seed(seed)))
-    for child, added in at[2:]:  # after the root and the parents
-        found[child] = added
-    error = release.leaves.dense().sum(axis=1) - people.leaves.dense().sum(axis=1)
-    return found, error
+    found = np.zeros((people.spine.size("child"), people.schema.cells))
+    for child, cell, added in at[2:]:  # after the root and the parents
+        found[child, cell] = added
+    return found, release.leaves.dense().sum(axis=1) - people.leaves.dense().sum(axis=1)
 
 
 def standard_scores(values):
