@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from command_line import figures, run, write_town
+from folders import edit_certificate, reseal
 from tallyveil.errors import EndedAfterNoise
-from tallyveil.release.canonical import canonical_bytes
+from tallyveil.release.canonical import MANIFEST
 
 
 @pytest.fixture(scope="module")
@@ -262,9 +263,7 @@ def test_a_seeded_run_costs_nothing_and_a_folder_that_does_not_state_its_seed_is
     shown = figures("ledger", ledger, "show")
     assert ([one["seeded"] for one in shown["entries"]], shown["epsilon"]) == ([True], None)
     assert "because this release is seeded" in (folder / "certificate.html").read_text()
-    certificate = json.loads((folder / "certificate.json").read_text())
-    assert certificate["declared"].pop("seeded") is True  # as earlier versions wrote it
-    (folder / "certificate.json").write_bytes(canonical_bytes(certificate))
+    reseal(folder, lambda certificate: certificate["declared"].pop("seeded"))  # as earlier versions wrote it
     assert run("ledger", str(tmp_path / "old.jsonl"), "add", str(folder)).returncode == 0
     assert figures("ledger", str(tmp_path / "old.jsonl"), "show")["epsilon"] == 50.0
 
@@ -272,9 +271,7 @@ def test_a_seeded_run_costs_nothing_and_a_folder_that_does_not_state_its_seed_is
 def with_measurement_of(folder: Path, other: Path, to: Path) -> Path:
     """A copy of a folder, its certificate resealed with the identifier of another."""
     shutil.copytree(folder, to)
-    certificate = json.loads((to / "certificate.json").read_text())
-    certificate["measurement"] = measurement(other)
-    (to / "certificate.json").write_bytes(canonical_bytes(certificate))
+    reseal(to, lambda certificate: certificate.update(measurement=measurement(other)))
     return to
 
 
@@ -325,3 +322,65 @@ def test_releases_of_one_measurement_by_other_versions_or_post_processing_count_
     assert run("ledger", str(tmp_path / "p.jsonl"), "add", *folders).returncode == 0
     assert figures("ledger", str(tmp_path / "p.jsonl"), "show")["groups"][0]["counted"] == ["one"]
     assert figures("account", "--release", *folders)["epsilon"] == 1.0
+
+
+def _free(certificate: dict) -> None:
+    certificate["declared"]["seeded"] = True
+
+
+def _a_third(certificate: dict) -> None:
+    figures = certificate["declared"]["guarantee"]
+    figures["epsilon"] = figures["epsilon"] / 3
+
+
+def _other_text(name: str, old: str, new: str):
+    def alter(folder: Path) -> None:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert old in text
+        (folder / name).write_text(text.replace(old, new), encoding="utf-8")
+
+    return alter
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda folder: edit_certificate(folder, _free),
+        lambda folder: reseal(folder, _free),  # with its page and its list of files, but without the stamp
+        lambda folder: edit_certificate(folder, _a_third),
+        lambda folder: edit_certificate(folder, lambda certificate: certificate.pop(MANIFEST)),
+        _other_text("codebook.toml", "adult", "adults"),
+        _other_text("strategy.toml", "replace-one", "add-or-remove"),
+        _other_text("certificate.html", "certificate-sha256", "certificate-sha"),
+        lambda folder: (folder / "codebook.toml").unlink(),
+        lambda folder: (folder / "certificate.html").unlink(),
+        lambda folder: shutil.copy(folder / "codebook.toml", folder / "source.toml"),
+        lambda folder: ((folder / "measurements").mkdir(exist_ok=True),
+                        shutil.copy(folder / "spine.parquet", folder / "measurements" / "spine.parquet")),
+    ],
+)  # fmt: skip
+def test_a_folder_whose_cost_could_have_been_altered_is_neither_added_nor_accounted_for(alter, place, tmp_path):
+    folder, ledger = tmp_path / "altered", tmp_path / "p.jsonl"
+    shutil.copytree(place / "three", folder)
+    assert figures("account", "--release", str(folder))["rho"] > 0
+    alter(folder)
+    for words in (["ledger", str(ledger), "add", str(folder)], ["account", "--release", str(folder)]):
+        done = run(*words)
+        assert (done.returncode, done.stdout) == (2, ""), done.stdout
+        assert f"See: tallyveil verify {folder}" in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert not ledger.exists()
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_folders_that_stated_no_seed_and_had_no_list_of_files_are_added_as_before(listed, place, tmp_path):
+    folder, ledger = tmp_path / "old", str(tmp_path / "p.jsonl")
+    shutil.copytree(place / "one", folder)
+    reseal(folder, lambda certificate: certificate["declared"].pop("seeded"))
+    if not listed:
+        edit_certificate(folder, lambda certificate: certificate.pop(MANIFEST))
+        (folder / "certificate.html").unlink()
+    assert run("ledger", ledger, "add", str(folder)).returncode == 0
+    assert (
+        figures("ledger", ledger, "show")["epsilon"] == 1.0 == figures("account", "--release", str(folder))["epsilon"]
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -11,19 +12,34 @@ import pyarrow.parquet
 
 from tallyveil.errors import FolderError
 from tallyveil.files.ledger.programme import Entry
-from tallyveil.files.release_folder.certificate_file import certificate_in, read_certificate
-from tallyveil.files.release_folder.layout import CERTIFICATE, CODEBOOK, FACILITIES, RELEASE, SPINE, STRATEGY
-from tallyveil.files.release_folder.manifest import sha256_of
+from tallyveil.files.release_folder.certificate_checks import check_page
+from tallyveil.files.release_folder.certificate_file import certificate_in, read_certificate, stamps_of
+from tallyveil.files.release_folder.findings import BrokenError, UncheckedError
+from tallyveil.files.release_folder.layout import (
+    CERTIFICATE,
+    CODEBOOK,
+    FACILITIES,
+    MEASURED_SPINE,
+    PAGE,
+    RELEASE,
+    SOURCE,
+    SPINE,
+    STRATEGY,
+)
+from tallyveil.files.release_folder.manifest import listed_files, sealed, sha256_of
 from tallyveil.files.release_folder.measurement_files import digest_of_values
 from tallyveil.files.release_folder.read_folder import read_optimised, read_spine
 from tallyveil.files.tables.codebook_toml import read_codebook
 from tallyveil.privacy.budget import rounded_up
 from tallyveil.privacy.guarantee import constraints_in_words, invariants_in_words
 from tallyveil.privacy.loss import Loss
+from tallyveil.privacy.sentences import SEEDED
 from tallyveil.privacy.several_releases import cost_of
 from tallyveil.privacy.strategy_toml import read_strategy
-from tallyveil.release.canonical import certificate_digest
+from tallyveil.release.canonical import MANIFEST, certificate_digest
 from tallyveil.release.certificate import Certificate
+
+OF_THE_COST = frozenset({PAGE, STRATEGY, CODEBOOK, SOURCE, SPINE, MEASURED_SPINE})  # small, unlike the tables of counts
 
 
 def loss_in(folder: Path) -> Loss:
@@ -32,6 +48,7 @@ def loss_in(folder: Path) -> Loss:
         raise FolderError(f"{folder}: no such folder. Give the folder of a release.")
     if not (folder / STRATEGY).is_file():
         raise FolderError(f"{folder}: no {STRATEGY} in it. Give the folder of a release.")
+    refuse_altered(folder)
     strategy = read_strategy(folder / STRATEGY)
     if not ((folder / CODEBOOK).is_file() and (folder / SPINE).is_file()):
         return Loss(strategy=strategy)
@@ -41,6 +58,32 @@ def loss_in(folder: Path) -> Loss:
         strategy=strategy, spine=spine, schema=book.schema, optimised=read_optimised(folder, spine),
         rows_per_person=book.rows_per_person or 1,
     )  # fmt: skip
+
+
+def refuse_altered(folder: Path) -> None:
+    """Refuse a folder in which a file that the cost follows from is not the one that its certificate lists.
+
+    The certificate must be that of its page, and one that states a seed has the stamp of seeded noise. Counts and
+    measurements are not hashed here: the cost does not follow from them. The first folders had no list of files and
+    stated no seed; there is nothing to compare them with.
+    """
+    certificate = read_certificate(folder) if (folder / CERTIFICATE).is_file() else {}
+    declared = certificate.get("declared")
+    seeded = declared.get("seeded") if isinstance(declared, Mapping) else None
+    if MANIFEST not in certificate and seeded is None:
+        return
+    try:
+        if seeded is True and SEEDED not in stamps_of(certificate):
+            raise BrokenError(f"{CERTIFICATE} states that the noise comes from a seed, but has no stamp that says so")
+        listed = {name: digest for name, digest in listed_files(certificate).items() if name in OF_THE_COST}
+        with sealed(folder) as opened:
+            part = replace(opened, files=opened.files & OF_THE_COST)
+            part.match(listed)
+            check_page(part, certificate)
+    except (BrokenError, UncheckedError) as problem:
+        raise FolderError(
+            f"{folder}: the files and the certificate differ ({problem}). See: tallyveil verify {folder}"
+        ) from None
 
 
 def content_of(folder: Path, loss: Loss) -> dict[str, str]:
