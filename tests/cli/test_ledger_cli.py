@@ -384,3 +384,12 @@ def test_folders_that_stated_no_seed_and_had_no_list_of_files_are_added_as_befor
     assert (
         figures("ledger", ledger, "show")["epsilon"] == 1.0 == figures("account", "--release", str(folder))["epsilon"]
     )
+
+
+def test_a_release_that_is_given_twice_is_named_by_both_names(place, tmp_path):
+    copy, ledger = tmp_path / "copy", tmp_path / "p.jsonl"
+    shutil.copytree(place / "one", copy)
+    done = run("ledger", str(ledger), "add", str(place / "one"), str(copy))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{place / 'one'} and {copy} are the same release. Nothing was added." in done.stderr
+    assert not ledger.read_bytes()

@@ -105,11 +105,13 @@ def add(
     entries = [entry_of_folder(folder) for folder in releases]
     with open_ledger(context.obj, create=True) as ledger:
         state = programme_of(ledger.read)
-        for folder, entry in zip(releases, entries, strict=True):
+        for i, (folder, entry) in enumerate(zip(releases, entries, strict=True)):
             known = next((e.line for e in state.entries if entry.certificate == e.certificate), None)
+            if known:
+                raise InputError(f"{folder} is already in the ledger, on line {known}. Nothing was added.")
             if known is not None:
-                where = f"on line {known}" if known else "named twice"
-                raise InputError(f"{folder} is already in the ledger, {where}. Nothing was added.")
+                first = next(releases[j] for j in range(i) if entries[j].certificate == entry.certificate)
+                raise InputError(f"{first} and {folder} are the same release. Nothing was added.")
             refuse_contradiction(entry.cost, [e.cost for e in state.entries])
             state = state.with_entry(entry)
         state.groups()  # losses that cannot be added are refused before anything is written
