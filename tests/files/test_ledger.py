@@ -138,9 +138,29 @@ def test_signed_lines_are_checked_with_the_public_key(tmp_path):
     other = read_public_key(write_key_pair(tmp_path / "other"))
     with pytest.raises(InputError, match="line 1: is not signed with this key"):
         read_lines(path).refuse_unsigned(other)
-    put(path, entry("a"))
-    with pytest.raises(InputError, match="line 2: is not signed"):
-        read_lines(path).refuse_unsigned(public)
+    mixed = tmp_path / "mixed.jsonl"
+    put(mixed, entry("a"))
+    with pytest.raises(InputError, match="line 1: is not signed"):
+        read_lines(mixed).refuse_unsigned(public)
+    with open_ledger(mixed) as ledger:
+        ledger.append({"entry": "limit", "epsilon": "4", "delta": "1e-10"}, read_signing_key(key))
+    put(mixed, entry("b"))  # of a ledger that has unsigned lines, another one spoils nothing
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_an_unsigned_line_never_spoils_a_ledger_whose_lines_are_all_signed(tmp_path, seeded):
+    path, key = tmp_path / "p.jsonl", tmp_path / "office"
+    write_key_pair(key)
+    with open_ledger(path, create=True) as ledger:
+        ledger.append({"entry": "limit", "epsilon": "4", "delta": "1e-10"}, read_signing_key(key))
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"every line is signed.*Nothing was changed.*--sign KEY"):
+        put(path, entry("a"))
+    with pytest.raises(InputError, match="--sign KEY"):  # a run is told before noise is drawn, even if it costs nothing
+        Booking(Spending(ledger=path)).reserve(entry("run", measurement="1", seeded=seeded))
+    assert path.read_bytes() == before
+    Booking(Spending(ledger=path, sign_with=key)).reserve(entry("run", measurement="1", seeded=seeded))
+    assert all(line.signed for line in read_lines(path).lines)
 
 
 def test_people_add_up_unless_they_are_declared_disjoint_and_unnamed_ones_add_up_with_all(tmp_path):

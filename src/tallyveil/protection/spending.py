@@ -47,6 +47,7 @@ class Booking:
             return
         with open_ledger(self._given.ledger) as ledger:
             state = programme_of(ledger.read)
+            ledger.refuse_to_spoil(self._given.key)  # a seeded run has its only line after the noise
             if not entry.seeded:
                 planned = _interrupted(state, entry) or _planned(state, entry)
                 rest = replace(state, entries=tuple(e for e in state.entries if e is not planned))

@@ -85,8 +85,17 @@ class OpenLedger:
             file.seek(0)
             self.read = _parsed(path, file.read())
 
+    def refuse_to_spoil(self, key: Ed25519PrivateKey | None) -> None:
+        """Refuse to go on without a signature where every line has one: show --public-key would then refuse all."""
+        if key is None and self.read.lines and all(line.signed is not None for line in self.read.lines):
+            raise InputError(
+                f"{self._path}: every line is signed, so an unsigned line would spoil the ledger. Nothing was changed. "
+                f"Sign it too: --sign KEY"
+            )
+
     def append(self, content: Mapping[str, Any], key: Ed25519PrivateKey | None = None) -> Line:
         """Add a line and flush it to disk; on failure the ledger is as before."""
+        self.refuse_to_spoil(key)
         table = {**content, "line": len(self.read.lines) + 1, "date": today(), "previous": self.read.head}
         if key is not None:
             table["signature"] = key.sign(_line_bytes(table)).hex()
