@@ -163,6 +163,20 @@ def test_an_unsigned_line_never_spoils_a_ledger_whose_lines_are_all_signed(tmp_p
     assert all(line.signed for line in read_lines(path).lines)
 
 
+@pytest.mark.parametrize(("mine", "taken"), [("Town B", False), (" town  A", True), (None, True)])
+def test_a_run_takes_only_a_reservation_for_the_people_that_it_counts(tmp_path, mine, taken):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("planned", "2", "Town A", reference="7"), kind="reserved")
+    run = Booking(Spending(ledger=path))
+    if taken:
+        run.reserve(entry("run", "1", mine, reference="7", measurement="1"))
+        assert [one.cost.name for one in state(path).entries] == ["run"]
+        return
+    with pytest.raises(BudgetError, match="population 'Town A', but this release counts 'Town B'"):
+        run.reserve(entry("run", "1", mine, reference="7", measurement="1"))
+    assert [one.cost.name for one in state(path).entries] == ["planned"]
+
+
 def test_people_add_up_unless_they_are_declared_disjoint_and_unnamed_ones_add_up_with_all(tmp_path):
     path = tmp_path / "p.jsonl"
     put(path, entry("a", "1", "A"), entry("b", "2", "B"), entry("c", "4", "C"), entry("u", "8"))

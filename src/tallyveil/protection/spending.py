@@ -16,6 +16,7 @@ from tallyveil.files.ledger.of_release import entry_of_folder
 from tallyveil.files.ledger.programme import Entry, Programme, programme_of
 from tallyveil.files.release_folder.signing import read_signing_key
 from tallyveil.privacy import sentences
+from tallyveil.release.about import people_named
 
 
 @final
@@ -120,6 +121,12 @@ def _planned(state: Programme, entry: Entry) -> Entry | None:
     if not planned:
         return None
     mine, theirs = entry.cost, planned[0].cost
+    for_whom, counts = planned[0].population, entry.population
+    if for_whom is not None and counts is not None and people_named(for_whom) != people_named(counts):
+        raise BudgetError(
+            f"line {planned[0].line} of the ledger reserves budget for reference {entry.reference!r} and population "
+            f"{for_whom!r}, but this release counts {counts!r}. No noise was drawn. Use another reference."
+        )
     if (mine.accountant, mine.neighbours) != (theirs.accountant, theirs.neighbours) or mine.loss > theirs.loss:
         raise BudgetError(
             f"line {planned[0].line} of the ledger reserves {sentences.cost(theirs)} ({theirs.neighbours}) for "
