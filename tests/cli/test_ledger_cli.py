@@ -393,3 +393,86 @@ def test_a_release_that_is_given_twice_is_named_by_both_names(place, tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{place / 'one'} and {copy} are the same release. Nothing was added." in done.stderr
     assert not ledger.read_bytes()
+
+
+FILTERS = ["age = 'adult'", "age = 'child'"]
+
+
+@pytest.fixture(scope="module")
+def exact_and_filtered(tmp_path_factory) -> tuple[Path, Path, Path, Path]:
+    """Releases of records: all ages of a state exact; only adults; only children; and up to 3 records of a person."""
+    place = tmp_path_factory.mktemp("filtered")
+    rows = "".join(
+        f"{person},{1 + block // 20},{block},{age},{sex}\n"
+        for person, (block, age, sex) in enumerate(
+            [(11, "adult", "m"), (11, "child", "w"), (12, "adult", "w"), (21, "adult", "m"), (22, "child", "m")] * 3
+        )
+    )
+    (place / "people.csv").write_text(f"person,county,block,age,sex\n{rows}")
+    (place / "units.csv").write_text("county,block\n1,11\n1,12\n2,21\n2,22\n")
+    book = '[geography]\nlevels = ["county", "block"]\nroot = "us"\n[attributes]\n{}sex = ["m", "w"]\n[table]\n'
+    book += 'layout = "persons"\n{}'
+    age = 'age = ["child", "adult"]\n'
+    (place / "exact.toml").write_text(book.format(age, 'ignore = ["person"]\n'))
+    (place / "adult.toml").write_text(book.format("", 'where = {age = "adult"}\nignore = ["person"]\n'))
+    (place / "child.toml").write_text(
+        book.format("", 'where = {age = "child"}\nignore = ["person"]\nwhere_is_public = true\n')
+    )
+    (place / "three.toml").write_text(book.format(age, 'person = "person"\nat_most = 3\n'))
+    words = ["protect", str(place / "people.csv"), "--units", str(place / "units.csv"), "--threads", "1"]
+    more = {"exact": ["--invariant", "age@us"]}
+    for name in ("exact", "adult", "child", "three"):
+        book_of = ["--codebook", str(place / f"{name}.toml"), *more.get(name, [])]
+        done = run(*words, *book_of, "--epsilon", "1", "--population", "Town", "-o", str(place / name))
+        assert done.returncode == 0, done.stderr
+    return place / "exact", place / "adult", place / "child", place / "three"
+
+
+def test_what_exact_counts_tell_is_not_protected_in_accounts_either(exact_and_filtered):
+    exact, _, _, three = map(str, exact_and_filtered)
+    for folders in ([exact], [exact, three], [three, exact]):
+        said = run("account", "--release", *folders).stdout
+        (row,) = [line for line in said.splitlines() if line.startswith("epsilon, age")]
+        assert row.split()[:5] == ["epsilon,", "age", "-", "not", "protected:"], row
+    alone = run("account", "--release", three).stdout
+    assert "not protected" not in alone
+
+
+def test_places_that_exact_counts_tell_are_not_protected_in_accounts_either(place, exact_and_filtered):
+    """The totals of counties are exact in a release, so they tell the county of a person."""
+    told = run("account", "--release", str(place / "two")).stdout
+    both = run("account", "--release", str(place / "two"), str(exact_and_filtered[3])).stdout
+    assert "only where exact counts do not tell it" in " ".join(told.split())
+    assert "epsilon, within us - not protected where exact counts tell the place, down to county" in " ".join(
+        both.split()
+    )
+
+
+def test_a_release_is_headed_by_what_it_costs_a_person(exact_and_filtered):
+    three = str(exact_and_filtered[3])
+    assert run("account", "--release", three).stdout.startswith(f"{three}: epsilon 3,")
+    assert figures("account", "--release", three)["releases"] == {three: "epsilon 3"}
+
+
+def test_accounts_and_ledgers_show_filters_and_say_what_different_ones_tell(exact_and_filtered, tmp_path):
+    exact, adult, child, _ = map(str, exact_and_filtered)
+    ledger, different = (
+        str(tmp_path / "p.jsonl"),
+        "the numbers of people who pass the filters are exact and not covered",
+    )
+    told = figures("account", "--release", exact, adult, child)
+    words = {name: f"only rows with {kept} are counted" for name, kept in zip((adult, child), FILTERS, strict=True)}
+    assert told["filters"] == {exact: None, **words}
+    assert different in told["sentence"]
+    assert different not in figures("account", "--release", adult)["sentence"]
+    text = run("account", "--release", adult, child).stdout
+    assert [line for line in text.splitlines() if line.startswith("  filter: ")] == [
+        f"  filter: {said}" for said in words.values()
+    ]
+    assert run("ledger", ledger, "add", adult).returncode == 0
+    assert different not in run("ledger", ledger, "show").stdout
+    assert different in run("ledger", ledger, "add", child).stdout
+    shown = run("ledger", ledger, "show").stdout
+    assert all(f"  filter: {said}\n" in shown for said in words.values())
+    assert [one["filter"] for one in figures("ledger", ledger, "show")["entries"]] == list(words.values())
+    assert different in figures("ledger", ledger, "show")["sentence"]

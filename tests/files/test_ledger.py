@@ -177,6 +177,21 @@ def test_a_run_takes_only_a_reservation_for_the_people_that_it_counts(tmp_path, 
     assert [one.cost.name for one in state(path).entries] == ["planned"]
 
 
+def test_different_filters_of_the_same_people_are_told_and_those_of_disjoint_people_are_not(tmp_path):
+    path = tmp_path / "p.jsonl"
+    put(path, entry("a", "1", "A", filter="only adults"), entry("a2", "1", "A", filter="only adults"))
+    put(path, entry("planned", "1", "A"), kind="reserved")  # nobody knows its filter yet
+    assert [group.other_filters for group in state(path).groups()] == [False]
+    put(path, entry("b", "1", "B"))
+    assert [group.other_filters for group in state(path).groups()] == [True]
+    put(path, entry("x"), kind="disjoint", populations=["A", "B"])
+    assert [group.other_filters for group in state(path).groups()] == [False, False]
+    free = tmp_path / "free.jsonl"
+    for one in (entry("a", filter="only adults"), entry("b")):
+        put(free, replace(one, cost=replace(one.cost, neighbours="add-or-remove")))
+    assert [group.other_filters for group in state(free).groups()] == [False]
+
+
 def test_people_add_up_unless_they_are_declared_disjoint_and_unnamed_ones_add_up_with_all(tmp_path):
     path = tmp_path / "p.jsonl"
     put(path, entry("a", "1", "A"), entry("b", "2", "B"), entry("c", "4", "C"), entry("u", "8"))

@@ -99,7 +99,6 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
     from tallyveil.files.ledger.of_release import content_of, loss_in
     from tallyveil.privacy import sentences
-    from tallyveil.privacy.budget import text
     from tallyveil.privacy.guarantee import account_of_loss, constraints_in_words, invariants_in_words
     from tallyveil.privacy.several_releases import compose, cost_of, refuse_contradiction
     from tallyveil.privacy.strategy import REPORTING_DELTA
@@ -125,16 +124,21 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
         figures = account_of_loss(counted[0], delta=delta)
     one_kind = len({loss.strategy.mechanism for loss in counted}) == 1  # otherwise, ``how`` names the theorems
     used = conversions_of(figures, delta=delta or REPORTING_DELTA) if one_kind else []
-    budgets = {name: f"{loss.strategy.unit} {text(loss.strategy.budget)}" for name, loss in losses.items()}
+    budgets = {cost.name: sentences.cost(cost) for cost in costs}
     exact = {name: invariants_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     held = {name: constraints_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     stamps = {name: stated[name]["stamps"] for name in losses}
     populations = {name: stated[name]["population"] for name in losses}
     named = len({people_named(name) for name in populations.values() if name is not None})
-    sentence = sentences.cost_together(figures, together, populations, named, stamped=any(stamps.values()))
+    filters = {name: stated[name]["filter"] for name in losses}
+    apart = len(set(filters.values())) > 1 and counted[0].strategy.neighbours == "replace-one"
+    stamped = any(stamps.values())
+    sentence = sentences.cost_together(figures, together, populations, named, stamped=stamped)
+    sentence += f" {sentences.OTHER_FILTERS}" if apart else ""
     if as_json:
         details = {"releases": budgets, "how": how, "stamps": stamps, "invariants": exact, "constraints": held}
-        details |= {"populations": populations, "measurements": {name: stated[name]["measurement"] for name in losses}}
+        details |= {"filters": filters, "populations": populations}
+        details |= {"measurements": {name: stated[name]["measurement"] for name in losses}}
         details |= {"steps": list(steps), "sentence": sentence}
         options.emit_json({**figures.as_json(), **conversions_as_json(used), **details})
         return
@@ -142,26 +146,42 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
         of = f", about {populations[name]}" if populations[name] else ""
         again = "" if any(cost.name == name for cost in together.counted) else " (a measurement counted above)"
         typer.echo(f"{name}: {budget}{of}{again}")
-        for line in sentences.conditions(exact[name], held[name], stamps[name]):
+        for line in sentences.conditions(filters[name], exact[name], held[name], stamps[name]):
             typer.echo(line)
     if len(counted) > 1:
         for step in steps:
             typer.echo(f"  {step}")
-    print_account(figures, used, stamped=any(stamps.values()))
+    promises = [one["promised"] for one in stated.values() if one["promised"] is not None]
+    if len(counted) > 1:
+        print_account(figures, used, stamped=stamped, told=sentences.exactly_told(promises))
+    else:  # all are of one measurement
+        print_account(figures, used, stamped=stamped, promised=_all_exact(promises) if promises else None)
     typer.echo(f"\n{sentence}")
 
 
 def _stated(folder: Path) -> dict[str, Any]:
-    """The stamps, the population and the measurement that a release's certificate states, if it has one."""
-    from tallyveil.files.release_folder.certificate_file import read_certificate, stamps_of
+    """What a release's certificate states, if it has one: what tells it apart from others, and what it promises."""
+    from tallyveil.files.release_folder.certificate_file import certificate_in
+    from tallyveil.privacy.guarantee import Guarantee
 
-    certificate = read_certificate(folder) if (folder / "certificate.json").is_file() else {}
-    declared = certificate.get("declared")
+    if not (folder / "certificate.json").is_file():
+        return {"stamps": [], "population": None, "measurement": None, "filter": None, "promised": None}
+    certificate = certificate_in(folder)
+    declared = certificate.declared
     return {
-        "stamps": list(stamps_of(certificate)),
-        "population": declared.get("population") if isinstance(declared, dict) else None,
-        "measurement": certificate.get("measurement"),
+        "stamps": list(declared.stamps),
+        "population": declared.population,
+        "measurement": certificate.measurement,
+        "filter": None if declared.filter is None else declared.filter.words,
+        "promised": Guarantee.from_declared(declared.to_json()),
     }
+
+
+def _all_exact(promises: Sequence[Guarantee]) -> Guarantee:
+    """What several releases of one measurement promise about it, if what is exact in one is known from that one."""
+    exact = [pair for one in promises for pair in one.exact]
+    values = [value for one in promises for value in one.exact_values]
+    return replace(promises[0], exact=exact, exact_values=values)
 
 
 def _resolved(folders: list[Path]) -> set[Path]:
@@ -176,9 +196,17 @@ def conversions_as_json(used: Sequence[Conversion]) -> dict[str, Any]:
 
 
 def print_account(
-    figures: Account, used: Sequence[Conversion] = (), *, promised: Guarantee | None = None, stamped: bool = False
+    figures: Account,
+    used: Sequence[Conversion] = (),
+    *,
+    promised: Guarantee | None = None,
+    stamped: bool = False,
+    told: Sequence[tuple[str, str, str]] = (),
 ) -> None:
-    """Print the figures as a table, with a word on what each means, and the theorem behind each conversion."""
+    """Print the figures as a table, with a word on what each means, and the theorem behind each conversion.
+
+    ``told`` are further rows: what exact counts tell, where the figures of several releases have no row for it.
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -188,7 +216,7 @@ def print_account(
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_column(style="dim")
-    for row in sentences.rows(figures, promised, stamped=stamped):
+    for row in [*sentences.rows(figures, promised, stamped=stamped), *told]:
         table.add_row(*row)
     Console().print(table)
     reading = sentences.reading(used)

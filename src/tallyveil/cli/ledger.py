@@ -269,13 +269,14 @@ def _conclude(state: Programme) -> None:
 
 def sentence(state: Programme, groups: list[Group]) -> str:
     """What the programme costs a person, and what is left, in a sentence or two."""
-    from tallyveil.privacy.sentences import spent
+    from tallyveil.privacy.sentences import OTHER_FILTERS, spent
 
     limit = None if state.limit is None else (state.limit.epsilon, state.limit.delta)
     if not groups:
         return spent(None, None, (), limit)
     worst = groups[0]
-    return spent(worst.loss, None if worst.pure else _delta(state, worst), worst.populations, limit)
+    said = spent(worst.loss, None if worst.pure else _delta(state, worst), worst.populations, limit)
+    return f"{said} {OTHER_FILTERS}" if any(group.other_filters for group in groups) else said
 
 
 def _delta(state: Programme, group: Group) -> float:
@@ -293,7 +294,7 @@ def _print(read: Lines, state: Programme, groups: list[Group]) -> None:
             f"line {entry.line}: {entry.cost.name}, {sentences.cost(entry.cost)}, {STATUS_IN_WORDS[entry.status]}"
         )
         typer.echo(f"  people: {of}; measurement {entry.cost.measurement or 'unknown'}")
-        for line in sentences.conditions(entry.invariants, entry.constraints, entry.stamps):
+        for line in sentences.conditions(entry.filter, entry.invariants, entry.constraints, entry.stamps):
             typer.echo(line)
     seeded = [entry for entry in state.entries if entry.seeded]
     if seeded:

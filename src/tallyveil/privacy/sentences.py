@@ -590,6 +590,25 @@ def composed(together: Together) -> tuple[str, str, tuple[str, ...]]:
     return how, reason, tuple(steps)
 
 
+def exactly_told(promises: Sequence[Guarantee]) -> list[tuple[str, str, str]]:
+    """What exact counts of one of several releases tell, as rows of their figures."""
+    bare = {name: _BARE for g in promises for name in filter(g.bare, g.account.per_attribute or {})}
+    known = {
+        f"within {level}": f"not protected where exact counts tell the place, down to {finest}"
+        for g in promises
+        for level in g.account.within_level or {}
+        if (finest := g.known_within(level))
+    }
+    return [
+        (f"epsilon, {'any other attribute' if name == OTHER else name}", "-", words)
+        for name, words in (bare | known).items()
+    ]
+
+
+OTHER_FILTERS = (
+    "These releases count people by different filters, so this is not all that they reveal: the numbers of people who "
+    "pass the filters are exact and not covered, and they can tell an attribute that a filter names."
+)
 STAMPED_ABOVE = "A release above is stamped, so these figures are no guarantee for it as it stands."
 
 
@@ -617,13 +636,14 @@ def cost_together(
 
 
 def conditions(
-    invariants: Iterable[str], constraints: Iterable[str], stamps: Iterable[str], *, indent: str = "  "
+    kept: str | None, invariants: Iterable[str], constraints: Iterable[str], stamps: Iterable[str]
 ) -> list[str]:
-    """What a release's figures leave out, hold for, and are stamped with, line by line."""
+    """Which rows a release counts, and what its figures leave out, hold for, and are stamped with, line by line."""
     return [
-        *(f"{indent}outside the guarantee: {words}" for words in invariants),
-        *(f"{indent}for neighbours that satisfy: {words}" for words in constraints),
-        *(f"{indent}stamped: {stamp}" for stamp in stamps),
+        *([] if kept is None else [f"  filter: {kept}"]),
+        *(f"  outside the guarantee: {words}" for words in invariants),
+        *(f"  for neighbours that satisfy: {words}" for words in constraints),
+        *(f"  stamped: {stamp}" for stamp in stamps),
     ]
 
 

@@ -138,6 +138,7 @@ def entry_of(name: str, loss: Loss, certificate: Certificate) -> Entry:
         certificate=certificate_digest(certificate.to_json()),
         stamps=declared.stamps,
         seeded=declared.seeded is True,
+        filter=None if declared.filter is None else declared.filter.words,
         invariants=tuple(invariants_in_words(loss.strategy, loss.schema)),
         constraints=tuple(constraints_in_words(loss.strategy, loss.schema)),
     )

@@ -39,7 +39,8 @@ class Entry:
     """A measurement in a ledger: its cost, and what is published of it.
 
     ``seeded`` says that the noise came from a seed: it is for research only, and not counted. Stamps do not decide it,
-    since a stamp can come from the data. Lines that do not state it are counted.
+    since a stamp can come from the data. Lines that do not state it are counted. ``filter`` says in words which rows
+    were counted, if not all.
     """
 
     line: int
@@ -50,6 +51,7 @@ class Entry:
     certificate: str | None = None
     stamps: tuple[str, ...] = ()
     seeded: bool = False
+    filter: str | None = None
     invariants: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
 
@@ -70,6 +72,7 @@ class Entry:
             "certificate": self.certificate,
             "stamps": list(self.stamps),
             "seeded": self.seeded,
+            "filter": self.filter,
             "invariants": list(self.invariants),
             "constraints": list(self.constraints),
         }
@@ -87,10 +90,14 @@ class Limit:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """The populations that a person can be in at once, and what their measurements cost together."""
+    """The populations that a person can be in at once, and what their measurements cost together.
+
+    ``other_filters`` says that the measurements have different filters, and neighbours agree on how many people pass.
+    """
 
     populations: tuple[str, ...]
     together: Together
+    other_filters: bool = False
     pld_epsilon: float | None = None
     pld_reason: str | None = None
 
@@ -134,11 +141,13 @@ class Programme:
         at = delta if delta is not None else self._delta(counted)
         groups = []
         for people in _largest_sets(list(spelled), apart) if counted else ():
-            costs = [e.cost for e in counted if e.population is None or people_named(e.population) in people]
-            together = compose(costs, delta=at)
+            mine = [e for e in counted if e.population is None or people_named(e.population) in people]
+            together = compose([e.cost for e in mine], delta=at)
+            filters = {e.filter for e in mine if e.status != "reserved" and e.cost.neighbours == "replace-one"}
             tight = pld_epsilon_together(together.counted, exact_delta(at)) if pld else (None, None)
             names = tuple(spelled[one] for one in people)
-            groups.append(Group(populations=names, together=together, pld_epsilon=tight[0], pld_reason=tight[1]))
+            group = Group(populations=names, together=together, other_filters=len(filters) > 1)
+            groups.append(replace(group, pld_epsilon=tight[0], pld_reason=tight[1]))
         return sorted(groups, key=lambda group: -group.loss)
 
     def contradicted(self) -> list[tuple[str, ...]]:
@@ -235,8 +244,8 @@ def _entry(content: Mapping[str, Any], line: int, status: Status) -> Entry:
     )  # fmt: skip
     if content["accountant"] not in ("pure", "zcdp"):
         raise ValueError(content)
-    for name in ("name", "neighbours", "measurement", "population", "reference", "certificate"):
-        if not isinstance(content[name], str | None):
+    for name in ("name", "neighbours", "measurement", "population", "reference", "certificate", "filter"):
+        if not isinstance(content.get(name), str | None):
             raise TypeError(name)
     return Entry(
         line=line,
@@ -256,6 +265,7 @@ def _entry(content: Mapping[str, Any], line: int, status: Status) -> Entry:
         certificate=content["certificate"],
         stamps=tuple(content["stamps"]),
         seeded=content.get("seeded") is True,
+        filter=content.get("filter"),
         invariants=tuple(content["invariants"]),
         constraints=tuple(content["constraints"]),
     )
