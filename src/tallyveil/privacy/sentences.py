@@ -547,6 +547,16 @@ def beside_tables(g: Guarantee) -> list[str]:
 # -- Several releases, conversions and limits -------------------------------------------------------------------------
 
 
+def budget(amounts: Mapping[str, Fraction], rows: int) -> str:
+    """The budget of a strategy, which is that of one record.
+
+    >>> budget({"rho": Fraction(3, 5)}, 1), budget({"epsilon": Fraction(1)}, 3)
+    ('rho 3/5', 'epsilon 1 for each of up to 3 records of a person')
+    """
+    each = f" for each of up to {rows} records of a person" if rows > 1 else ""
+    return f"{', '.join(f'{unit} {text(amount)}' for unit, amount in amounts.items())}{each}"
+
+
 def cost(one: Cost) -> str:
     """The cost of a measurement in the unit of its kind."""
     return f"{'epsilon' if one.accountant == 'pure' else 'rho'} {up(one.loss)}"
