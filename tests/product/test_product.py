@@ -122,7 +122,7 @@ def test_a_loss_that_is_stated_two_percent_too_small_is_found(compared):
 
 CLAIMS_THAT_ARE_FALSE = [  # a sentence that is true of some release, and a combination of which it is not
     (
-        {"filter": "where", "neighbours": "replace-one", "invariant": "none"},
+        {"filter": "where", "neighbours": "replace-one"},
         "So someone who knew everything about everybody else, and considered two possibilities about this person "
         "equally likely, can become at most 99.9999% sure of one of them, but for a chance of 1 in 10,000.",
         "passes the filter",
@@ -153,7 +153,7 @@ CLAIMS_THAT_ARE_FALSE = [  # a sentence that is true of some release, and a comb
     ({"bounds": "query", "zeros": "none"}, "The counts also keep 4 public rules, listed below.", "there are 3"),
     (
         {"neighbours": "add-or-remove", "zeros": "none", "bounds": "none"},
-        "It covers two datasets, which agree on all invariants.",
+        "It covers two datasets that agree on all invariants.",
         "differ in any",
     ),
 ]
