@@ -99,7 +99,6 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
     """Print what releases of the same people guarantee together, each on the spine that it was measured on."""
     from tallyveil.files.ledger.of_release import content_of, loss_in
     from tallyveil.privacy import sentences
-    from tallyveil.privacy.budget import text
     from tallyveil.privacy.guarantee import account_of_loss, constraints_in_words, invariants_in_words
     from tallyveil.privacy.several_releases import compose, cost_of, refuse_contradiction
     from tallyveil.privacy.strategy import REPORTING_DELTA
@@ -125,7 +124,10 @@ def account_releases(folders: list[Path], *, delta: str | None, as_json: bool) -
         figures = account_of_loss(counted[0], delta=delta)
     one_kind = len({loss.strategy.mechanism for loss in counted}) == 1  # otherwise, ``how`` names the theorems
     used = conversions_of(figures, delta=delta or REPORTING_DELTA) if one_kind else []
-    budgets = {name: f"{loss.strategy.unit} {text(loss.strategy.budget)}" for name, loss in losses.items()}
+    budgets = {
+        name: sentences.budget({loss.strategy.unit: loss.strategy.budget}, loss.rows_per_person)
+        for name, loss in losses.items()
+    }
     exact = {name: invariants_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     held = {name: constraints_in_words(loss.strategy, loss.schema) for name, loss in losses.items()}
     stamps = {name: stated[name]["stamps"] for name in losses}

@@ -120,7 +120,9 @@ def _accuracy(
     if people.spine.size(people.spine.leaf) > MOST_LEAVES:
         return None
     try:
-        return expected_accuracy(people.spine, people.schema, strategy, facilities=facilities, optimised=optimised)
+        return expected_accuracy(
+            people.spine, people.schema, strategy, facilities=facilities, optimised=optimised, published=True
+        )
     except InputError:  # the measurements do not determine the counts, so there are no estimates
         return None
 

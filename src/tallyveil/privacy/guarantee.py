@@ -282,6 +282,10 @@ class Guarantee:
         more = (one for one in self.exact_values if one.true and one.units == one.counts == "all")
         return [*self.exact, *((one.query, one.level) for one in more)]
 
+    def fixes(self, query: str, level: str) -> bool:
+        """Whether every count of a query in a level is exact, and equal to the data."""
+        return (query, level) in self._everywhere
+
     def bare(self, attribute: str) -> bool:
         """Whether exact counts tell an attribute to someone who knows everybody else."""
         return any(query == DETAILED or attribute in factors_of(query) for query, _ in self._everywhere)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -334,24 +335,35 @@ def learned(g: Guarantee, typical: float) -> str:
     said = sureness(g)
     words = f"{said[0].upper()}{said[1:]}."
     if typical == typical:
+        noisy = ", where exact counts do not tell it," if g.unprotected else ","
         words += (
             f" That is the worst case over everything that could happen. On average over the noise, someone who knows "
-            f"everybody else, and one {g.record} but for one attribute, becomes at most {up(100 * typical, digits=3)}% "
-            f"sure."
+            f"everybody else, and one {g.record} but for one attribute{noisy} becomes at most {average(typical)} sure."
         )
     return words
 
 
+def average(typical: float) -> str:
+    """How sure an observer becomes on average, rounded up; a dash where it is not known.
+
+    >>> average(0.60341)
+    '60.4%'
+    """
+    return f"{up(100 * typical, digits=3)}%" if typical == typical else "\N{EN DASH}"
+
+
 def learned_definition(g: Guarantee) -> str:
     """What the figures of an observer mean."""
+    fit = _where(g, "agree with all exact counts", "keep all rules", "pass the filter")
+    kept = f", and both possibilities {listed(fit)}" if fit else ""
+    seed = "Without the seed, these figures would hold. " if g.seeded else ""
     return (
-        "The bound follows from the guarantee alone: with epsilon e, odds can change by a factor of at most exp(e), "
-        "whatever the intruder knows already and however they use the release"
+        f"{seed}The bound follows from the guarantee alone: with epsilon e, odds can change by a factor of at most "
+        "exp(e), whatever the intruder knows already and however they use the release"
         f"{but_for_chance(g)}. A fact is one of two possibilities for a {g.record}'s record, or for one attribute, or "
-        "for where in a place it belongs, and both possibilities agree with what is exact. What exact counts tell has "
-        "no bound. The average is that of a Bayesian intruder with even odds between two values of an attribute, who "
-        "uses every noisy count of every level before post-processing, at the place with the least noise; published "
-        "counts tell no more."
+        f"for where in a place it belongs{kept}. What exact counts tell has no bound. The average is that of a "
+        "Bayesian intruder with even odds between two values of an attribute, who uses every noisy count of every "
+        "level before post-processing, at the place with the least noise; published counts tell no more."
     )
 
 
@@ -401,7 +413,7 @@ def exact_words(g: Guarantee) -> list[str]:
             by_query.setdefault(query, []).append(level)
     words = ["the number of people in all"] if g.neighbours == "replace-one" else []
     words += [f"{_counts_of(query)} of {_places(levels, root)}" for query, levels in by_query.items()]
-    words += [_single_values(one, g.levels[one.level]) for one in g.exact_values]
+    words += [_single_values(one, g.levels[one.level], root) for one in _together(g.exact_values)]
     said = {f"{query} is exact for every {level}" for query, levels in by_query.items() for level in levels}
     of_root = f"is exact for every {root}"
     return words + [one.replace(of_root, f"is exact for {the_whole(root)}") for one in g.invariants if one not in said]
@@ -410,8 +422,9 @@ def exact_words(g: Guarantee) -> list[str]:
 def exact_paragraphs(g: Guarantee) -> list[str]:
     """What is exact, and which rules the counts keep."""
     exact, rules = exact_words(g), len(g.constraints) + g.unchecked
+    zeros = ", besides the parts of counts that are exactly 0" if len(exact) > 1 else ""
     said = [
-        f"Published without noise, and not protected: {'; '.join(exact)}. Nothing else is known to be exact."
+        f"Published without noise, and not protected: {'; '.join(exact)}. Nothing else is known to be exact{zeros}."
         if exact
         else "Nothing is known to be exact."
     ]
@@ -545,6 +558,16 @@ def beside_tables(g: Guarantee) -> list[str]:
 
 
 # -- Several releases, conversions and limits -------------------------------------------------------------------------
+
+
+def budget(amounts: Mapping[str, Fraction], rows: int) -> str:
+    """The budget of a strategy, which is that of one record.
+
+    >>> budget({"rho": Fraction(3, 5)}, 1), budget({"epsilon": Fraction(1)}, 3)
+    ('rho 3/5', 'epsilon 1 for each of up to 3 records of a person')
+    """
+    each = f" for each of up to {rows} records of a person" if rows > 1 else ""
+    return f"{', '.join(f'{unit} {text(amount)}' for unit, amount in amounts.items())}{each}"
 
 
 def cost(one: Cost) -> str:
@@ -776,14 +799,26 @@ def _counts_of(query: str) -> str:
     return query if query == TOTAL else f"counts by {listed(query.split(' * '))}"
 
 
-def _single_values(one: ExactCounts, size: int) -> str:
+def _together(values: Iterable[ExactCounts]) -> Iterable[ExactCounts]:
+    """Counts with a single possible value; those of all units of a level are one item, whatever fixes them."""
+    table: dict[tuple[str, str, bool, int], ExactCounts] = {}
+    for number, one in enumerate(values):
+        some = one.units == "all" and one.counts != "all"
+        key = (one.query, one.level, one.true, -1 if some else number)
+        table[key] = replace(one, counts=int(table[key].counts) + int(one.counts)) if key in table else one
+    return table.values()
+
+
+def _single_values(one: ExactCounts, size: int, root: str) -> str:
     """Counts with a single possible value, for some units of a level.
 
-    >>> _single_values(ExactCounts(query="age", level="county", units=2, counts=3, source="bound", true=False), 9)
+    >>> _single_values(ExactCounts(query="age", level="county", units=2, counts=3, source="bound", true=False), 9, "us")
     '3 of the counts by age of 2 of 9 units of county (fixed in the release only)'
+    >>> _single_values(ExactCounts(query="detailed", level="us", units="all", counts=1, source="zero"), 1, "us")
+    '1 of all counts of the us'
     """
-    amount = "" if one.counts == "all" else f"{one.counts:,} of the "
-    where = f"every {one.level}" if one.units == "all" else f"{one.units:,} of {size:,} units of {one.level}"
+    amount = "" if one.counts == "all" else f"{one.counts:,} of {'' if one.query in (TOTAL, DETAILED) else 'the '}"
+    where = _places([one.level], root) if one.units == "all" else f"{one.units:,} of {size:,} units of {one.level}"
     return f"{amount}{_counts_of(one.query)} of {where}{'' if one.true else ' (fixed in the release only)'}"
 
 

@@ -99,16 +99,17 @@ def figures(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
-def persons(value: float) -> str:
-    """An error in persons to two significant digits.
+def persons(value: float, *, most: bool = False) -> str:
+    """An error in persons to two significant digits; one that is said to be the ``most`` is rounded up.
 
-    >>> persons(1234.5), persons(20.6), persons(3.26), persons(0.04)
-    ('1,200', '21', '3.3', 'less than 0.1')
+    >>> persons(1234.5), persons(20.6), persons(3.26), persons(0.04), persons(13.414, most=True)
+    ('1,200', '21', '3.3', 'less than 0.1', '14')
     """
     if value < 0.1:
         return "less than 0.1"
     size = 10 ** (math.floor(math.log10(value)) - 1)
-    return f"{round(value / size) * size:,.{0 if value >= 9.95 else 1}f}"
+    whole = math.ceil(value / size - 1e-9) if most else round(value / size)
+    return f"{whole * size:,.{0 if value >= 9.95 else 1}f}"
 
 
 def percent(share: Fraction | float) -> str:

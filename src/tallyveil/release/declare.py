@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from importlib.metadata import version
 
@@ -106,7 +106,10 @@ def declared_of(
         guarantee=_guarantee(promised),
         budget=_budget(strategy, promised.exact),
         exact_values=tuple(exact_values) or None,
-        expected_error=expected_errors(strategy, spine, schema, optimised=optimised),
+        expected_error=tuple(
+            replace(one, sd=0.0) if promised.fixes(one.query, one.level) else one
+            for one in expected_errors(strategy, spine, schema, optimised=optimised)
+        ),
         only_child=_only_child(strategy, measured),
         constraints=_constraints(strategy, spine, schema),
         facilities=facilities,

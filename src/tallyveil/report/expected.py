@@ -217,7 +217,12 @@ def _attained_groups(release: Release) -> pd.DataFrame:
     assert strategy is not None
     try:
         table = expected_accuracy(
-            people.spine, people.schema, strategy, facilities=release.facilities, optimised=release.optimised
+            people.spine,
+            people.schema,
+            strategy,
+            facilities=release.facilities,
+            optimised=release.optimised,
+            published=True,
         )
     except InputError:  # the strategy does not determine every query that it measures
         return pd.DataFrame(columns=["level", "query", "margin"]).astype({"margin": float})

@@ -66,13 +66,14 @@ def learned(promised: Guarantee, release: Release) -> Exhibit:
         ),
         definition=sentences.learned_definition(promised),
         chart=chart,
-        table=table.drop(columns=["kind", "at_most"]).assign(bound=[posterior_bound(0.5, e) for e in table.epsilon]),
+        table=table.drop(columns=["kind"]).assign(bound=[posterior_bound(0.5, e) for e in table.epsilon]),
         headings={
             "about": "about",
             "epsilon": sentences.learned_heading(promised),
-            "bound": "from 50% to at most",
+            "at_most": "from 50% to at most",
             "typical": "on average, at most",
         },
+        words={"typical": sentences.average},
     )
 
 
