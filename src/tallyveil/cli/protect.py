@@ -220,7 +220,10 @@ def protect(
     if plan:
         from tallyveil.cli.planning import print_plan
 
-        print_plan(people, chosen, published, facilities=built, optimised=measured, threads=threads, as_json=as_json)
+        print_plan(
+            people, chosen, published, facilities=built, optimised=measured, threads=threads, seeded=seed is not None,
+            as_json=as_json,
+        )  # fmt: skip
         return
     assert output is not None
     announce(people, chosen, published, optimised=measured, seeded=seed is not None)

@@ -67,7 +67,6 @@ NEIGHBOURS = {
     "add-or-remove": "two datasets of which one has one {}'s record more",
 }
 PROTECTION = "computational, through the stream cipher"
-SAME_PEOPLE = "The number of people in all is the same for neighbours and is kept exactly."
 SOURCES = {
     "constant": "constant: known before any data",
     "facilities": "facilities: public counts of facilities, published beside the release",
@@ -192,12 +191,17 @@ def one_line(g: Guarantee) -> str:
     return f"{kind(g)}, {agreement(g)}"
 
 
+def same_people(g: Guarantee) -> str:
+    """What replace-one neighbours have in common."""
+    return f"The number of {g.counted} in all is the same for neighbours and is kept exactly."
+
+
 def holds_for(g: Guarantee) -> str:
     """The neighbours that the guarantee covers, in full."""
-    exact = [*(["the number of people in all"] if g.neighbours == "replace-one" else []), *g.invariants]
+    exact = [*([f"the number of {g.counted} in all"] if g.neighbours == "replace-one" else []), *g.invariants]
     parts = [neighbours(g)]
-    if g.filter is not None:
-        parts.append(f"all records pass the filter ({g.filter.words()})")
+    if g.filtered is not None:
+        parts.append(f"all records pass the filter ({g.filtered[0]})")
     if exact:
         parts.append(f"both agree on all invariants ({'; '.join(exact)})")
     if g.constraints:
@@ -243,7 +247,7 @@ def at(g: Guarantee) -> str:
 
 def for_specialists(g: Guarantee, mechanism: str, covers: str) -> str:
     """What stands above the figures of a certificate: the kind of the guarantee, its neighbours, and the noise."""
-    total = f" {SAME_PEOPLE}" if g.neighbours == "replace-one" else ""
+    total = f" {same_people(g)}" if g.neighbours == "replace-one" else ""
     return (
         f"This is {kind(g)}, {agreement(g)}.{total} Neighbours ({g.neighbours}) are {covers}. The noise is "
         f"{mechanism}, drawn exactly. The protection is {PROTECTION} that makes the noise."
@@ -315,7 +319,7 @@ def to_you(g: Guarantee) -> str:
     """What is promised to every single person, in a sentence or two for the first screen of a report."""
     if g.seeded:
         return "Nothing: this is a trial with a known seed, and whoever knows it can remove the noise."
-    said = sureness(g, you="you")
+    said = sureness(g, you="you" if g.record == "person" else None)
     exact = " What is published exactly is not protected." if g.unprotected else ""
     stamps = " What the box above names is not covered." if g.stamps else ""
     return f"{said[0].upper()}{said[1:]}.{exact}{stamps}"
@@ -330,21 +334,25 @@ def of_records(g: Guarantee) -> list[tuple[str, float]]:
 
 def learned(g: Guarantee, typical: float) -> str:
     """What can be learned about one person: the bound, and the average (missing where it is not known)."""
-    if g.seeded:
-        return to_you(g)
+    seed = (
+        "Whoever knows the seed of this trial can remove the noise and learn everything. Without it: "
+        if g.seeded
+        else ""
+    )
     said = sureness(g)
-    words = f"{said[0].upper()}{said[1:]}."
+    words = f"{seed}{said[0].upper()}{said[1:]}."
     if typical == typical:
         noisy = ", where exact counts do not tell it," if g.unprotected else ","
         words += (
-            f" That is the worst case over everything that could happen. On average over the noise, someone who knows "
-            f"everybody else, and one {g.record} but for one attribute{noisy} becomes at most {average(typical)} sure."
+            f" That is the worst case over everything that could happen. Someone who knows everybody else, and one "
+            f"{g.record} but for one attribute{noisy} gives its true value a probability of at most {average(typical)} "
+            f"on average over the noise."
         )
     return words
 
 
 def average(typical: float) -> str:
-    """How sure an observer becomes on average, rounded up; a dash where it is not known.
+    """The average probability that an observer gives to the truth, rounded up; a dash where it is not known.
 
     >>> average(0.60341)
     '60.4%'
@@ -361,9 +369,10 @@ def learned_definition(g: Guarantee) -> str:
         f"{seed}The bound follows from the guarantee alone: with epsilon e, odds can change by a factor of at most "
         "exp(e), whatever the intruder knows already and however they use the release"
         f"{but_for_chance(g)}. A fact is one of two possibilities for a {g.record}'s record, or for one attribute, or "
-        f"for where in a place it belongs{kept}. What exact counts tell has no bound. The average is that of a "
-        "Bayesian intruder with even odds between two values of an attribute, who uses every noisy count of every "
-        "level before post-processing, at the place with the least noise; published counts tell no more."
+        f"for where in a place it belongs{kept}. What exact counts tell has no bound. The average is the mean "
+        "probability that a Bayesian intruder with even odds between two values of an attribute gives to the true one. "
+        "The intruder uses every noisy count of every level before post-processing, at the place with the least noise; "
+        "published counts tell no more."
     )
 
 
@@ -398,6 +407,7 @@ def not_promised(g: Guarantee) -> list[str]:
         f"That nothing can be learned about people in general: what would be just as visible without a {g.record}'s "
         "record is not protected.",
         *([subtract] if g.unprotected else []),
+        *(["How many records a person has: the number of records in all is exact."] if g.counted == "records" else []),
         f"The same protection for a group: for a family of four, epsilon is four times as large{more}.",
         "Protection against several releases together: each further measurement of the same people adds to epsilon.",
         *(uncovered(stamp) for stamp in g.stamps if stamp != SEEDED),
@@ -411,7 +421,7 @@ def exact_words(g: Guarantee) -> list[str]:
     for query, level in g.exact:
         if (query, level) != (TOTAL, root) or g.neighbours != "replace-one":
             by_query.setdefault(query, []).append(level)
-    words = ["the number of people in all"] if g.neighbours == "replace-one" else []
+    words = [f"the number of {g.counted} in all"] if g.neighbours == "replace-one" else []
     words += [f"{_counts_of(query)} of {_places(levels, root)}" for query, levels in by_query.items()]
     words += [_single_values(one, g.levels[one.level], root) for one in _together(g.exact_values)]
     said = {f"{query} is exact for every {level}" for query, levels in by_query.items() for level in levels}
@@ -473,20 +483,26 @@ def rows(figures: Account, g: Guarantee | None = None, *, stamped: bool = False)
         table.append(("pld epsilon", "-", f"not computed: {figures.pld_reason}"))
     if figures.implied_epsilon is not None:
         table.append(("implied epsilon", _four(figures.implied_epsilon), "sqrt(2 rho): to compare, not a guarantee"))
-    first = "what is revealed about one attribute of a person, to someone who knows all others"
+    one = "person" if g is None else g.record
+    first = f"what is revealed about one attribute of a {one}, to someone who knows all others"
     for name, value in (figures.per_attribute or {}).items():
         label, bare = ("any other attribute" if name == OTHER else name), g is not None and g.bare(name)
-        table.append((f"epsilon, {label}", *(("-", _BARE) if bare else (_four(value), first))))
-        first = first if bare else '"'
-    first = "what is revealed about a person's place, to someone who knows their unit of this level"
+        partly = g is not None and g.partly(name)
+        row = ("-", _BARE) if bare else (_four(value), _PARTLY if partly else first)
+        table.append((f"epsilon, {label}", *row))
+        first = first if bare or partly else '"'
+    first = f"what is revealed about the place of a {one}, to someone who knows its unit of this level"
     for name, value in (figures.within_level or {}).items():
         known = None if g is None else g.known_within(name)
-        table.append((f"epsilon, within {name}", _four(value), first if known is None else f"{_KNOWN} {known}"))
-        first = '"' if known is None else first
+        partly = g is not None and g.partly(within=name)
+        meaning = _PARTLY if partly else first
+        table.append((f"epsilon, within {name}", _four(value), meaning if known is None else f"{_KNOWN} {known}"))
+        first = first if known or partly else '"'
     return table
 
 
 _BARE = "not protected: exact counts tell it to someone who knows everybody else"
+_PARTLY = "only where exact counts do not tell it: they do in some places, to someone who knows everybody else"
 _KNOWN = "only where exact counts do not tell it: they tell the place, to someone who knows everybody else, down to the"
 
 
@@ -545,8 +561,10 @@ def outcome(g: Guarantee) -> list[str]:
 
 def beside_tables(g: Guarantee) -> list[str]:
     """What accompanies published tables."""
-    exact = [SAME_PEOPLE] if g.neighbours == "replace-one" else []
+    exact = [same_people(g)] if g.neighbours == "replace-one" else []
+    trial = ["This is a trial with a known seed: whoever knows it can remove the noise.", ""] if g.seeded else []
     return [
+        *trial,
         "The counts are protected by differential privacy: random noise was added, and the noisy counts were made "
         "consistent, whole and non-negative. Counts of few people can be far from the truth in relative terms.",
         "",

@@ -76,6 +76,15 @@ def title_of(declared: Mapping[str, Any], attributes: Iterable[str]) -> str:
     return str(declared.get("title") or f"Counts of people{by}, down to every {finest}")
 
 
+def with_rounding(sd: Any) -> Any:
+    """A standard deviation with that of rounding to a whole number, which is at most 1/2; 0 for an exact count.
+
+    >>> with_rounding(0.0), round(with_rounding(0.4), 3)
+    (0.0, 0.64)
+    """
+    return (sd**2 + (sd > 0) / 4) ** 0.5
+
+
 def digest_tag(digest: str) -> str:
     """The line of the page that carries the certificate's digest.
 
@@ -146,6 +155,7 @@ def page_template(name: str, package: str = "tallyveil.release") -> Template:
         "percent": percent,
         "small": small,
         "persons": persons,
+        "with_rounding": with_rounding,
     }
     environment.globals |= {"nine_in_ten": NINE_IN_TEN}
     return environment.get_template(name)

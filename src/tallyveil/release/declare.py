@@ -176,7 +176,7 @@ def _guarantee(promised: Guarantee) -> DeclaredGuarantee:
         holds_for=sentences.holds_for(promised),
         neighbours=promised.neighbours,
         neighbours_in_words=sentences.neighbours(promised),
-        total=sentences.SAME_PEOPLE if promised.neighbours == "replace-one" else None,
+        total=sentences.same_people(promised) if promised.neighbours == "replace-one" else None,
         invariants=len(promised.invariants),
         constraints=len(promised.constraints),
         protection=sentences.PROTECTION,
