@@ -65,7 +65,7 @@ def _exact(match: re.Match[str], source: Statement) -> list[Claim]:
         if " ... " in part:
             continue
         words, fixed = re.subn(r" \(fixed in the release only\)$", "", part.strip())
-        if words == "the number of people in all":
+        if re.fullmatch(r"the number of \w+ in all", words):
             found.append(Exact("total", ROOT))
             continue
         said = re.fullmatch(r"(?P<query>.+) is exact for (?P<levels>.+)", words)
@@ -146,7 +146,10 @@ SENTENCES: list[tuple[str, Maker]] = [
         rf"; of two possibilities about a \w+ known to be in the data, at most (?:{NUMBER}|practically 100)%",
         _in_or_out,
     ),
-    (rf"On average over the noise, .* becomes at most {NUMBER}% sure", _figure("average", "attributes")),
+    (
+        rf"gives its true value a probability of at most {NUMBER}% on average over the noise",
+        _figure("average", "attributes"),
+    ),
     (rf"The loss exceeds {NUMBER} with a probability of at most delta", _figure("certain", "record")),
     (r"for a family of four, epsilon is four times as large( or more)?", _fact("group")),
     (rf"pure differential privacy with epsilon {NUMBER}", _figure("epsilon", "record")),
@@ -161,7 +164,7 @@ SENTENCES: list[tuple[str, Maker]] = [
     (r"^Nothing is known to be exact", _fact("nothing exact", "release")),
     (r"(?:Published without noise, and not protected|Exact, so outside the guarantee): (.+)", _exact),
     (r"Totals have no error|^Totals of all places are exact", _fact("exact totals")),
-    (r"^The (number of people in all) is the same for neighbours and is kept exactly", _root),
+    (r"^The (number of (?:people|records) in all) is the same for neighbours and is kept exactly", _root),
     (rf"^A (?:count of )?(.+) at level (\w+) would get noise with a standard deviation of {NUMBER}", _noise),
     (
         rf"^By zCDP, it would take rho {NUMBER}: variances are {NUMBER}% smaller",
@@ -285,7 +288,11 @@ KNOWN: list[str] = [
     r"^For specialists: the privacy loss",
     r"^The budget, and the noise",
     r"^The bound follows from the guarantee alone",
-    r"^The average is that of a Bayesian",
+    r"^The average is the mean probability that a Bayesian",
+    r"^The intruder uses every noisy count",
+    r"^How many records a person has",
+    r"^only where exact counts do not tell it: they do in some places",
+    r"^Whoever knows the seed of this trial",
     r"^(Do not|Whoever claims to have found)",
     r"noise alone",
     r"^Theorem [23]: .*(to compare|it is not the rho|does not give it back)",
@@ -306,7 +313,7 @@ KNOWN: list[str] = [
     r"^Check the folder",
     r"^holds \| (declared|rendering|page|manifest)",
     r"^These \d+ releases",
-    r"A small count does not show",
+    r"A small count (of a group )?that is not exact does not show",
     r"^The limit is epsilon",
     r"^Each (line|release)",
     r"^Seeded, for research only",
@@ -438,5 +445,6 @@ def _about(words: str) -> str:
     }
     if words in whole:
         return whole[words]
+    words = words.removesuffix(", where exact counts do not tell it")
     place = re.fullmatch(r"the place within (?:the |an? )?(.+)", words)
     return f"place {place[1]}" if place else f"attribute {words}"

@@ -49,7 +49,10 @@ def test_the_first_screen_has_a_picture_and_three_sentences(public):
     words = words_of(first)
     assert "How large is the error where you live? Nine in ten published totals of a block are expected" in words
     assert "What is promised? Nothing: this is a trial with a known seed" in words
-    assert "What must not be concluded? A small count does not show that anybody is or is not there" in words
+    assert (
+        "What must not be concluded? A small count that is not exact does not show that anybody is or is not there"
+        in words
+    )
 
 
 def test_margins_are_those_of_published_counts_where_measurements_were_kept():

@@ -334,13 +334,12 @@ def of_records(g: Guarantee) -> list[tuple[str, float]]:
 
 def learned(g: Guarantee, typical: float) -> str:
     """What can be learned about one person: the bound, and the average (missing where it is not known)."""
-    seed = (
-        "Whoever knows the seed of this trial can remove the noise and learn everything. Without it: "
-        if g.seeded
-        else ""
-    )
     said = sureness(g)
-    words = f"{seed}{said[0].upper()}{said[1:]}."
+    if g.seeded:
+        return (
+            f"Whoever knows the seed of this trial can remove the noise and learn everything. Without the seed, {said}."
+        )
+    words = f"{said[0].upper()}{said[1:]}."
     if typical == typical:
         noisy = ", where exact counts do not tell it," if g.unprotected else ","
         words += (
