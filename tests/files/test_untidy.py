@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import openpyxl
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,9 +18,10 @@ from tallyveil.cli.main import app
 from tallyveil.errors import DataError, InputError
 from tallyveil.files import codebook_from_toml, codebook_to_toml, read_counts
 from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.columns import Batch
 from tallyveil.files.tables.draft import draft_table
 from tallyveil.files.tables.draft.encodings import likely_encoding
-from tallyveil.files.tables.form import FileForm, joined_names
+from tallyveil.files.tables.form import FileForm, formed, joined_names
 from tallyveil.files.tables.geography import read_spine
 
 REGIONS = {"Norte": ["Belém", "Marabá"], "Nordeste": ["Açailândia", "Codó", "São Luís"], "Sul": ["Chapecó"]}
@@ -536,6 +538,77 @@ def test_totals_by_name_that_are_nearly_right_are_left_out_beside_remarks_that_s
     draft = draft_table(table, levels=["region", "province", "district", "ward"])
     assert draft.book.form.total_rows["ward"][0] == "Total"
     assert "note" not in draft.book.form.total_rows
+
+
+# ---- merged cells and totals
+
+
+PLACES = [("N", "a"), ("N", "b"), ("S", "c"), ("S", "d")]
+IN_PLACES = Codebook(
+    root="all", levels=("region", "town"), attributes={"sex": ("f", "m")}, layout="long", count="n",
+    form=FileForm(fill_down=("region", "town"), total_rows={"region": ("All", "Sum"), "sex": ("T",)}),
+)  # fmt: skip
+
+
+@st.composite
+def merged_with_totals(draw):
+    """Rows of people, and the same rows with merged cells and rows of totals first, between regions and last."""
+    counts = draw(st.lists(st.integers(1, 9), min_size=8, max_size=8))
+    plain = [(*place, sex, n) for (place, sex), n in zip(product(PLACES, "fm"), counts, strict=True)]
+    shown, before = [], ("", "")
+
+    def add(region, town, sex, n):
+        nonlocal before
+        merged = [draw(st.booleans()) and region == before[0], draw(st.booleans()) and (region, town) == before]
+        shown.append(("" if merged[0] else region, "" if merged[1] else town, sex, str(n)))
+        before = (region, town)
+
+    def total():
+        nonlocal before
+        name, by_sex = draw(st.sampled_from(["All", "Sum"])), draw(st.booleans())
+        rows = [(name, "", "f", "40"), (draw(st.sampled_from(["", name])), "", "m", "41")]
+        shown.extend(rows if by_sex else [(name, "", "", "81")])
+        before = ("", "")
+
+    total() if draw(st.booleans()) else None
+    for i, row in enumerate(plain):
+        add(*row)
+        if i % 2 and draw(st.booleans()):
+            add(*row[:2], "T", 9)
+        if i in (3, 7) and draw(st.booleans()):
+            total()
+    return plain, shown
+
+
+@settings(max_examples=150, deadline=None)
+@given(tables=merged_with_totals(), size=st.integers(1, 5))
+def test_merged_cells_beside_rows_of_totals_are_read_as_the_plain_table(tables, size):
+    columns = ["region", "town", "sex", "n"]
+    plain, shown = (pd.DataFrame(rows, columns=columns) for rows in tables)
+    whole = read_counts(shown, IN_PLACES)
+    assert whole == read_counts(plain.astype(str), replace(IN_PLACES, form=FileForm()))
+    pieces = [Batch(name="t", table=pa.Table.from_pandas(shown[i : i + size], preserve_index=False),
+                    rows=np.arange(i, min(i + size, len(shown)))) for i in range(0, len(shown), size)]  # fmt: skip
+    kept = [piece.table.column("n").to_pylist() for piece in formed(iter(pieces), IN_PLACES.form)]
+    assert sum(int(n) for piece in kept for n in piece) == plain.n.sum()
+
+
+def test_a_merged_total_of_a_sheet_holds_for_all_of_its_rows(tmp_path):
+    book = openpyxl.Workbook()
+    for row in [("town", "sex", "n"), ("a", "f", 5), (None, "m", 7), ("All", "f", 5), (None, "m", 7)]:
+        book.active.append(row)
+    book.active.merge_cells("A2:A3")
+    book.active.merge_cells("A4:A5")
+    book.save(tmp_path / "t.xlsx")
+    form = FileForm(fill_down=("town",), total_rows={"town": ("All",)})
+    assert read_counts(tmp_path / "t.xlsx", replace(IN_PLACES, levels=("town",), form=form)).total() == 12
+
+
+def test_empty_cells_cannot_both_mark_totals_and_have_the_value_above():
+    form = FileForm(fill_down=("region",), total_rows={"region": ("",)})
+    with pytest.raises(DataError, match=r"marks the empty cells of column 'region', but fill_down gives them"):
+        read_counts(pd.DataFrame({"region": ["N"], "town": ["a"], "sex": ["f"], "n": ["1"]}),
+                    replace(IN_PLACES, form=form))  # fmt: skip
 
 
 # ---- encodings

@@ -142,16 +142,21 @@ def is_filled(row: Row) -> bool:
 
 
 def formed(pieces: Iterator[Batch], form: FileForm) -> Iterator[Batch]:
-    """The batches of a table without rows of totals, with empty cells filled from above."""
+    """The batches of a table with empty cells filled from above, and then without rows of totals."""
     above: dict[str, str] = {}
+    if both := [column for column in form.fill_down if "" in form.total_rows.get(column, ())]:
+        raise DataError(
+            f"[file] total_rows marks the empty cells of column {both[0]!r}, but fill_down gives them the value above. "
+            f"Remove the column from one of them."
+        )
     for batch in pieces:
         _refuse_missing(batch, (*form.total_rows, *form.fill_down))
         if form.strip:
             batch = replace(batch, table=_stripped(batch.table))
+        for column in form.fill_down:  # first, because a merged cell of a total holds for all of its rows
+            batch = _filled_down(batch, column, above)
         if form.total_rows:
             batch = batch.filtered(pa.array(~total_rows(batch.table, form.total_rows)))
-        for column in form.fill_down:
-            batch = _filled_down(batch, column, above)
         yield replace(batch, thousands=form.thousands, zeros=form.zeros)
 
 
