@@ -160,5 +160,5 @@ def test_a_filter_whose_value_no_row_has_is_refused_also_where_rows_are_read_in_
     table = random_rows(5).append_column("kept", pa.array(["yes"] * random_rows(5).num_rows))
     path = saved(table, tmp_path, 3)
     assert isinstance(read_counts(path, replace(BOOK, where={"kept": "yes"}), units=UNITS).leaves, PagedCounts)
-    with pytest.raises(DataError, match="no row has 'Yes' in column 'kept', so .* keeps nobody"):
+    with pytest.raises(DataError, match=r"no row has 'Yes' in column 'kept', so .* keeps nobody"):
         read_counts(path, replace(BOOK, where={"kept": "Yes"}), units=UNITS)

@@ -611,6 +611,52 @@ def test_empty_cells_cannot_both_mark_totals_and_have_the_value_above():
                     replace(IN_PLACES, form=form))  # fmt: skip
 
 
+# ---- thousands and decimals
+
+NUMBERS = Codebook(root="all", levels=("town",), attributes={}, layout="wide", column="n")
+
+
+def numbers(*cells):
+    return pd.DataFrame({"town": [f"t{i}" for i in range(len(cells))], "n": list(cells)})
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 999_999), min_size=1, max_size=6), st.lists(st.integers(0, 999), max_size=3))
+def test_dots_before_three_zeros_are_asked_about_and_read_as_the_codebook_says(thousands, few):
+    table = numbers(*(f"{n:,}.000".replace(",", "") for n in thousands), *map(str, few))
+    by_dots = numbers(*(f"{n * 1000:,}".replace(",", ".") for n in thousands), *map(str, few))
+    read = lambda table, mark: read_counts(table, replace(NUMBERS, form=FileForm(thousands=mark))).total()  # noqa: E731
+    assert read(table, "") == sum(thousands) + sum(few)
+    assert read(by_dots, ".") == 1000 * sum(thousands) + sum(few)
+    if max(thousands) < 1000:
+        with pytest.raises(
+            DataError, match=r"row 1, column .n.: \d+\.000 may be a number of thousands or have three dec"
+        ):
+            read(table, None)
+    else:  # 1000.000 has three decimals
+        assert read(table, None) == read(table, "")
+    book = replace(NUMBERS, form=FileForm(thousands=""))
+    assert codebook_from_toml(codebook_to_toml(book)).form.thousands == ""
+
+
+@pytest.mark.parametrize("shows", ["0.000", "3.00", "7.", "1234.000", "1.0000"])
+def test_another_number_in_the_column_shows_that_dots_are_decimal_points(shows):
+    assert read_counts(numbers("1.000", "12.000", shows), NUMBERS).total() == 13 + int(float(shows))
+
+
+@pytest.mark.parametrize("cell", ["0.500", "012.345", "000.001", 12.345, 1.001, -1.001, 0.125])
+@pytest.mark.parametrize("source", ["sheet", "frame"])
+def test_fractions_are_no_thousands(tmp_path, cell, source):
+    table = numbers(cell, "1.234")
+    if source == "sheet":
+        table.to_excel(tmp_path / "t.xlsx", index=False)
+    table = tmp_path / "t.xlsx" if source == "sheet" else table
+    with pytest.raises(
+        DataError, match=r"row 1, column 'n': .* is not a whole number with thousands separated by '\.'"
+    ):
+        read_counts(table, replace(NUMBERS, form=FileForm(thousands=".")))
+
+
 # ---- encodings
 
 THAI = "เขตสุขภาพ;จังหวัด;อำเภอ;ตำบล;เพศ;จำนวน\n01;เชียงใหม่;เมืองเชียงใหม่;เกาะแต้ว;ชาย;12\n07;ขอนแก่น;น้ำพอง;กุดน้ำใส;หญิง;9\n"

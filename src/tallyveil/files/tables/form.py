@@ -47,7 +47,8 @@ class FileForm:
     total_rows
         Rows that only repeat people of other rows: for a column, the values that mark them.
     thousands
-        The separator of thousands in counts: a dot, a comma, a space or an apostrophe.
+        The separator of thousands in counts: a dot, a comma, a space or an apostrophe; ``""`` says that dots are
+        decimal points.
     zeros
         Texts that stand for 0 in counts, such as ``"-"``; ``""`` is an empty cell.
     strip
@@ -76,8 +77,8 @@ class FileForm:
         for name, least in (("title_rows", 0), ("header_rows", 1), ("note_rows", 0)):
             if getattr(self, name) < least:
                 raise DataError(f"[file] {name} must be {least} or more. Got {getattr(self, name)} instead.")
-        if self.thousands is not None and self.thousands not in THOUSANDS:
-            known = ", ".join(f'"{mark}"' for mark in THOUSANDS)
+        if self.thousands and self.thousands not in THOUSANDS:
+            known = ", ".join(f'"{mark}"' for mark in (*THOUSANDS, ""))
             raise DataError(f"[file] thousands must be one of {known}. Got {self.thousands!r} instead.")
         try:
             codecs.lookup(self.encoding or "utf-8")

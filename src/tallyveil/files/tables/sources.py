@@ -72,7 +72,7 @@ def _as_they_are(source: Source, form: FileForm, *, sheet: str | None, size: int
         yield from _pieces(source.name, _record_batches(source.file, size))
         return
     if not isinstance(source, str | PathLike):
-        table = _plain_text(_arrow(source))
+        table = _plain_text(_arrow(source, form.thousands))
         yield Batch(name="the table", table=table, rows=np.arange(table.num_rows))
         return
     path = Path(fspath(source))
@@ -145,14 +145,14 @@ def _damage_told(name: str) -> Iterator[None]:
         raise DataError(f"{name}: {_reason(problem)}") from None
 
 
-def _arrow(source: Any) -> pa.Table:
+def _arrow(source: Any, thousands: str | None) -> pa.Table:
     names = source.column_names if isinstance(source, pa.Table) else getattr(source, "columns", ())
     _refuse_repeated("the table", [str(name) for name in names])
     try:
         if isinstance(source, pa.Table):
             return source
         if type(source).__module__.partition(".")[0] == "pandas":
-            return _from_pandas(source)
+            return _from_pandas(source, thousands)
         return pa.table(source)
     except (pa.ArrowException, OverflowError) as problem:
         raise DataError(
@@ -164,7 +164,7 @@ def _arrow(source: Any) -> pa.Table:
         ) from None
 
 
-def _from_pandas(frame: Any) -> pa.Table:
+def _from_pandas(frame: Any, thousands: str | None) -> pa.Table:
     """A frame as an Arrow table. Columns with numbers and texts are text, as if the sheet they come from were read."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
@@ -173,7 +173,8 @@ def _from_pandas(frame: Any) -> pa.Table:
         for name in [name for name in frame.columns if frame[name].dtype == object]:
             values, gaps = frame[name].tolist(), frame[name].isna().tolist()
             if all(gap or isinstance(value, str | Real | date) for value, gap in zip(values, gaps, strict=True)):
-                frame[name] = [cell_text(None if gap else value) for value, gap in zip(values, gaps, strict=True)]
+                cells = (None if gap else value for value, gap in zip(values, gaps, strict=True))
+                frame[name] = [cell_text(cell, thousands) for cell in cells]
         return pa.Table.from_pandas(frame, preserve_index=False)
 
 
