@@ -611,6 +611,72 @@ def test_empty_cells_cannot_both_mark_totals_and_have_the_value_above():
                     replace(IN_PLACES, form=form))  # fmt: skip
 
 
+# ---- rows above the table and empty rows
+
+LISTED = Codebook(root="all", levels=("town",), attributes={"sex": ("f", "m")}, layout="persons")
+HEADERS = {1: ("sex", [["town", "sex", "note"]]), 2: ("who: sex", [["town", "who", "note"], ["", "sex", ""]])}
+
+
+def file_of(lines, folder, kind):
+    if kind == "xlsx":
+        book = openpyxl.Workbook()
+        for line in lines:
+            book.active.append([cell or None for cell in line])
+        book.save(folder / "t.xlsx")
+    else:
+        (folder / "t.csv").write_text("".join(",".join(line) + "\n" for line in lines))
+    return folder / f"t.{kind}"
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+@pytest.mark.parametrize("header_rows", [1, 2])
+@pytest.mark.parametrize("layout", ["persons", "long"])
+def test_people_below_names_of_columns_that_are_repeated_are_not_left_out_as_titles(
+    tmp_path, kind, header_rows, layout
+):
+    sex, header = HEADERS[header_rows]
+    body = [["a", "f", "2"], ["b", "m", "3"]]
+    book = replace(
+        LISTED, attributes={sex: ("f", "m")}, layout=layout, **({"count": "note"} if layout == "long" else {})
+    )
+    book = replace(book, ignore=("note",) if layout == "persons" else ())
+    for titles in ([], [["A list"]], [["A list", "2020"], ["of people"]]):
+        read = lambda lines, rows: read_counts(  # noqa: E731
+            file_of(lines, tmp_path, kind), replace(book, form=FileForm(title_rows=rows, header_rows=header_rows))
+        )
+        assert read([*titles, *header, *body], len(titles)).total() == (2 if layout == "persons" else 5)
+        for swallowed in ([], body[:1], body):
+            above = [*titles, *header, *swallowed]
+            with pytest.raises(DataError, match=rf"the names of the columns are among the first {len(above)} rows"):
+                read([*above, *header, *body], len(above))
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_a_person_above_the_names_of_columns_is_no_title(tmp_path, kind):
+    book = replace(LISTED, form=FileForm(title_rows=1), ignore=("note",))
+    lines = [["A list", "2020", ""], ["town", "sex", "note"], ["b", "m", ""]]
+    assert read_counts(file_of(lines, tmp_path, kind), book).total() == 1
+    lines[0] = ["a", "f", ""]
+    with pytest.raises(DataError, match=r"a row of the table is among the first 1 rows, which \[file\] title_rows"):
+        read_counts(file_of(lines, tmp_path, kind), book)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([("a", "f", ""), ("b", "m", ""), ("", "", ""), (" ", "", " ")]), min_size=1, max_size=9),
+    st.sampled_from([0, 1]),
+)
+def test_rows_without_any_value_are_skipped_and_not_counted(tmp_path_factory, rows, title_rows):
+    folder = tmp_path_factory.mktemp("f")
+    book = replace(LISTED, form=FileForm(title_rows=title_rows), ignore=("note",))
+    lines = [["A list"]] * title_rows + [["town", "sex", "note"], *rows]
+    read = lambda lines: read_counts(file_of(lines, folder, "csv"), book, units=pd.DataFrame({"town": ["a", "b"]}))  # noqa: E731
+    people = sum(bool(row[0].strip()) for row in rows)
+    assert read(lines).total() == people
+    with pytest.raises(DataError, match=rf"row {people + 1}, column 'sex': unknown label 'x'"):
+        read([*lines, ["a", "x", ""]])
+
+
 # ---- thousands and decimals
 
 NUMBERS = Codebook(root="all", levels=("town",), attributes={}, layout="wide", column="n")

@@ -54,8 +54,8 @@ class FileForm:
     strip
         Whether spaces around values are removed.
     cells, counts
-        The columns in which each row of the table has a value, and whether it also has a count. The codebook says so,
-        because no such row may be left out as a note.
+        The columns in which each row of the table has a value, with the labels in them if they are known, and whether
+        it also has a count. The codebook says so, because no such row may be left out as a title or a note.
     """
 
     encoding: str | None = None
@@ -67,7 +67,7 @@ class FileForm:
     thousands: str | None = None
     zeros: tuple[str, ...] = ()
     strip: bool = False
-    cells: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    cells: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False, repr=False)
     counts: bool = field(default=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -97,10 +97,11 @@ PLAIN = FileForm()
 def table_of_rows(rows: Iterator[Row], form: FileForm, name: str) -> Iterator[pa.RecordBatch]:
     """The table that rows of text hold, in pieces."""
     filled = (row for row in rows if is_filled(row))
-    header = list(islice(filled, form.title_rows, form.title_rows + form.header_rows))
-    names = joined_names(header)
+    titles = list(islice(filled, form.title_rows))
+    names = joined_names(list(islice(filled, form.header_rows)))
     while names and not names[-1]:
         names.pop()
+    _refuse_titles_of_table(titles, names, form, name)
     kept = [i for i, column in enumerate(names) if column]
     schema = pa.schema([(names[i], pa.string()) for i in kept])
     notes: deque[Row] = deque()
@@ -196,10 +197,29 @@ def _without_last(rows: Iterator[Row], number: int, waiting: deque[Row]) -> Iter
         yield waiting.popleft()
 
 
+def _refuse_titles_of_table(titles: Sequence[Row], names: Sequence[str], form: FileForm, name: str) -> None:
+    """Refuse rows left out as titles with the names of all columns, below which people may be, or with a person."""
+    starts = range(len(titles) if form.cells and names else 0)
+    again = any(set(names) <= {*joined_names(titles[i : i + form.header_rows]), ""} for i in starts)
+    labels = {column: known for column, known in form.cells.items() if known and not form.counts}
+    rows = _rows_of_table(titles, names, form) if labels else ()
+    if again or any(all(row[column] in known for column, known in labels.items()) for row in rows):
+        found = "the names of the columns are" if again else "a row of the table is"
+        raise DataError(
+            f"{name}: {found} among the first {len(titles)} rows, which [file] title_rows leaves out. Correct "
+            f"title_rows, or remove the rows above the names of columns."
+        )
+
+
+def _rows_of_table(rows: Sequence[Row], names: Sequence[str], form: FileForm) -> list[dict[str, str]]:
+    """The rows that have a value in all columns in which each row of the table has one."""
+    named = [dict(zip(names, map(str.strip, row), strict=False)) for row in rows if form.cells]
+    return [row for row in named if all(row.get(column) for column in form.cells)]
+
+
 def _refuse_rows_of_table(notes: Sequence[Row], names: Sequence[str], form: FileForm, name: str) -> None:
     """Refuse rows that are left out as notes but have all that a row of the table has."""
-    rows = [dict(zip(names, map(str.strip, row), strict=False)) for row in notes if form.cells]
-    rows = [row for row in rows if all(row.get(column) for column in form.cells)]
+    rows = _rows_of_table(notes, names, form)
     if form.counts:
         rows = [row for row in rows if any(row[column][:1].isdigit() for column in row.keys() - set(form.cells))]
     if rows:

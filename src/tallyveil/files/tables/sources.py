@@ -17,6 +17,7 @@ from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -289,9 +290,19 @@ def _csv(path: Path, encoding: str | None) -> Iterator[pa.RecordBatch]:
     shown = [name or f"column {i}" for i, name in enumerate(names, start=1)]  # row numbers often have no name
     for piece in reader:
         any_rows = True
-        yield piece.rename_columns(shown)
+        yield _filled_rows(piece.rename_columns(shown))
     if not any_rows:
         yield pa.RecordBatch.from_pylist([], schema=pa.schema([(name, pa.string()) for name in shown]))
+
+
+def _filled_rows(piece: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of texts that hold anything."""
+    empty: pa.Array = pa.scalar(True)
+    for column in piece.columns:
+        empty = pc.and_(empty, pc.equal(pc.utf8_trim_whitespace(column), ""))
+        if not pc.any(empty).as_py():  # as in the first column of most tables
+            return piece
+    return piece.filter(pc.invert(empty))
 
 
 def _reason(problem: Exception) -> str:
