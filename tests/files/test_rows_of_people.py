@@ -412,7 +412,7 @@ def test_a_run_enters_the_loss_of_a_person_in_the_ledger_and_keeps_its_limit(tmp
     run("ledger", ledger, "limit", "--epsilon", "5")
     first = protect("one", "--epsilon", "1")
     assert first.returncode == 0, first.stderr
-    assert "a person has up to 3 records: the guarantee is for all of them together" in first.stderr
+    assert "A person has at most 3 records, which was checked by their identifiers" in first.stderr
     beyond = protect("two", "--epsilon", "1")
     assert beyond.returncode == 2
     assert "the limit of the ledger is epsilon 5" in beyond.stderr
