@@ -152,5 +152,13 @@ def test_rows_that_the_codebook_leaves_out_are_left_out_of_every_part(tmp_path):
     assert isinstance(people.leaves, PagedCounts)
     assert people.leaves.dense().tolist() == [[1, 0, 0, 0], [0] * 4, [1, 0, 0, 4], [0] * 4, [0, 0, 2, 0]]
     assert people.filter == book.filter
-    nobody = read_counts(saved(table, tmp_path, 2), replace(BOOK, where={"year": "1990"}), units=UNITS)
+    nobody = read_counts(saved(table, tmp_path, 2), replace(BOOK, where={"year": "2010", "age": "adult"}), units=UNITS)
     assert nobody.total() == 0
+
+
+def test_a_filter_whose_value_no_row_has_is_refused_also_where_rows_are_read_in_parts(tmp_path):
+    table = random_rows(5).append_column("kept", pa.array(["yes"] * random_rows(5).num_rows))
+    path = saved(table, tmp_path, 3)
+    assert isinstance(read_counts(path, replace(BOOK, where={"kept": "yes"}), units=UNITS).leaves, PagedCounts)
+    with pytest.raises(DataError, match=r"no row has 'Yes' in column 'kept', so .* keeps nobody"):
+        read_counts(path, replace(BOOK, where={"kept": "Yes"}), units=UNITS)

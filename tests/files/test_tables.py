@@ -1,4 +1,5 @@
 import gzip
+import re
 from contextlib import suppress
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_tables import LAYOUTS, SCHEMA, persons_table, random_people, same
 
-from tallyveil.errors import InputError
+from tallyveil.errors import DataError, InputError
 from tallyveil.files import (
     LABELS_FROM_DATA,
     UNITS_FROM_DATA,
@@ -222,6 +223,43 @@ def test_only_the_rows_asked_for_are_kept_and_messages_count_all_rows(people):
     both.iloc[len(other) + 2, both.columns.get_loc("count")] = -7
     refused(both, only, f"row {len(other) + 3}", "-7", "negative")
     refused(both, book(people, where={"level": "block"}), "no rows with level = 'block'")
+
+
+WRITTEN = {
+    "another spelling": (["adult", "child"], "Adult", "'adult', 'child'"),
+    "a band": (["7", "30"], "15-64", "'7', '30'"),
+    "spaces": ([" yes ", "no"], "yes", "' yes ', 'no'"),
+    "truth values": ([True, False], "True", "'true', 'false'"),
+    "empty cells": ([None, None], "yes", "an empty cell"),
+    "many values": (["a", "b", "c", "d"], "e", "'a', 'b', 'c', ..."),
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+@pytest.mark.parametrize("layout", ["persons", "long", "wide"])
+@pytest.mark.parametrize("with_others", [False, True])
+def test_a_filter_whose_value_no_row_has_is_refused_with_values_that_occur(tmp_path, kind, layout, with_others):
+    values, value, shown = WRITTEN[kind]
+    shape = {"persons": {}, "long": {"count": "n"}, "wide": {"column": "n"}}[layout]
+    table = pa.table({"town": ["a"] * len(values), "kept": values, "year": ["2020"] * len(values)})
+    table = table if layout == "persons" else table.append_column("n", pa.array([3] * len(values)))
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    others = {"year": 2020} if with_others else {}
+    towns = Codebook(
+        root="all", levels=("town",), attributes={}, layout=layout, where={**others, "kept": value}, ignore=("year",),
+        **shape,
+    )  # fmt: skip
+    listed = pa.table({"town": ["a", "b"]})
+    told = f"no row has {value!r} in column 'kept', so [table] where keeps nobody. The column has {shown}."
+    with pytest.raises(DataError, match=re.escape(told)):
+        read_counts(tmp_path / "t.parquet", towns, units=listed)
+    assert read_counts(table.slice(0, 0), towns, units=listed).total() == 0
+
+
+def test_a_filter_whose_values_occur_but_in_no_row_together_keeps_nobody():
+    table = pa.table({"town": ["a", "a"], "sex": ["f", "m"], "year": ["2020", "2021"]})
+    both = Codebook(root="all", levels=("town",), attributes={}, layout="persons", where={"sex": "f", "year": "2021"})
+    assert read_counts(table, both, units=pa.table({"town": ["a"]})).total() == 0
 
 
 def test_further_columns_are_named_in_one_warning_unless_they_are_listed(people):

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import openpyxl
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,9 +18,10 @@ from tallyveil.cli.main import app
 from tallyveil.errors import DataError, InputError
 from tallyveil.files import codebook_from_toml, codebook_to_toml, read_counts
 from tallyveil.files.tables.codebook import Codebook
+from tallyveil.files.tables.columns import Batch
 from tallyveil.files.tables.draft import draft_table
 from tallyveil.files.tables.draft.encodings import likely_encoding
-from tallyveil.files.tables.form import FileForm, joined_names
+from tallyveil.files.tables.form import FileForm, formed, joined_names
 from tallyveil.files.tables.geography import read_spine
 
 REGIONS = {"Norte": ["Belém", "Marabá"], "Nordeste": ["Açailândia", "Codó", "São Luís"], "Sul": ["Chapecó"]}
@@ -536,6 +538,189 @@ def test_totals_by_name_that_are_nearly_right_are_left_out_beside_remarks_that_s
     draft = draft_table(table, levels=["region", "province", "district", "ward"])
     assert draft.book.form.total_rows["ward"][0] == "Total"
     assert "note" not in draft.book.form.total_rows
+
+
+# ---- merged cells and totals
+
+
+PLACES = [("N", "a"), ("N", "b"), ("S", "c"), ("S", "d")]
+IN_PLACES = Codebook(
+    root="all", levels=("region", "town"), attributes={"sex": ("f", "m")}, layout="long", count="n",
+    form=FileForm(fill_down=("region", "town"), total_rows={"region": ("All", "Sum"), "sex": ("T",)}),
+)  # fmt: skip
+
+
+@st.composite
+def merged_with_totals(draw):
+    """Rows of people, and the same rows with merged cells and rows of totals first, between regions and last."""
+    counts = draw(st.lists(st.integers(1, 9), min_size=8, max_size=8))
+    plain = [(*place, sex, n) for (place, sex), n in zip(product(PLACES, "fm"), counts, strict=True)]
+    shown, before = [], ("", "")
+
+    def add(region, town, sex, n):
+        nonlocal before
+        merged = [draw(st.booleans()) and region == before[0], draw(st.booleans()) and (region, town) == before]
+        shown.append(("" if merged[0] else region, "" if merged[1] else town, sex, str(n)))
+        before = (region, town)
+
+    def total():
+        nonlocal before
+        name, by_sex = draw(st.sampled_from(["All", "Sum"])), draw(st.booleans())
+        rows = [(name, "", "f", "40"), (draw(st.sampled_from(["", name])), "", "m", "41")]
+        shown.extend(rows if by_sex else [(name, "", "", "81")])
+        before = ("", "")
+
+    total() if draw(st.booleans()) else None
+    for i, row in enumerate(plain):
+        add(*row)
+        if i % 2 and draw(st.booleans()):
+            add(*row[:2], "T", 9)
+        if i in (3, 7) and draw(st.booleans()):
+            total()
+    return plain, shown
+
+
+@settings(max_examples=150, deadline=None)
+@given(tables=merged_with_totals(), size=st.integers(1, 5))
+def test_merged_cells_beside_rows_of_totals_are_read_as_the_plain_table(tables, size):
+    columns = ["region", "town", "sex", "n"]
+    plain, shown = (pd.DataFrame(rows, columns=columns) for rows in tables)
+    whole = read_counts(shown, IN_PLACES)
+    assert whole == read_counts(plain.astype(str), replace(IN_PLACES, form=FileForm()))
+    pieces = [Batch(name="t", table=pa.Table.from_pandas(shown[i : i + size], preserve_index=False),
+                    rows=np.arange(i, min(i + size, len(shown)))) for i in range(0, len(shown), size)]  # fmt: skip
+    kept = [piece.table.column("n").to_pylist() for piece in formed(iter(pieces), IN_PLACES.form)]
+    assert sum(int(n) for piece in kept for n in piece) == plain.n.sum()
+
+
+def test_a_merged_total_of_a_sheet_holds_for_all_of_its_rows(tmp_path):
+    book = openpyxl.Workbook()
+    for row in [("town", "sex", "n"), ("a", "f", 5), (None, "m", 7), ("All", "f", 5), (None, "m", 7)]:
+        book.active.append(row)
+    book.active.merge_cells("A2:A3")
+    book.active.merge_cells("A4:A5")
+    book.save(tmp_path / "t.xlsx")
+    form = FileForm(fill_down=("town",), total_rows={"town": ("All",)})
+    assert read_counts(tmp_path / "t.xlsx", replace(IN_PLACES, levels=("town",), form=form)).total() == 12
+
+
+def test_empty_cells_cannot_both_mark_totals_and_have_the_value_above():
+    form = FileForm(fill_down=("region",), total_rows={"region": ("",)})
+    with pytest.raises(DataError, match=r"marks the empty cells of column 'region', but fill_down gives them"):
+        read_counts(pd.DataFrame({"region": ["N"], "town": ["a"], "sex": ["f"], "n": ["1"]}),
+                    replace(IN_PLACES, form=form))  # fmt: skip
+
+
+# ---- rows above the table and empty rows
+
+LISTED = Codebook(root="all", levels=("town",), attributes={"sex": ("f", "m")}, layout="persons")
+HEADERS = {1: ("sex", [["town", "sex", "note"]]), 2: ("who: sex", [["town", "who", "note"], ["", "sex", ""]])}
+
+
+def file_of(lines, folder, kind):
+    if kind == "xlsx":
+        book = openpyxl.Workbook()
+        for line in lines:
+            book.active.append([cell or None for cell in line])
+        book.save(folder / "t.xlsx")
+    else:
+        (folder / "t.csv").write_text("".join(",".join(line) + "\n" for line in lines))
+    return folder / f"t.{kind}"
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+@pytest.mark.parametrize("header_rows", [1, 2])
+@pytest.mark.parametrize("layout", ["persons", "long"])
+def test_people_below_names_of_columns_that_are_repeated_are_not_left_out_as_titles(
+    tmp_path, kind, header_rows, layout
+):
+    sex, header = HEADERS[header_rows]
+    body = [["a", "f", "2"], ["b", "m", "3"]]
+    book = replace(
+        LISTED, attributes={sex: ("f", "m")}, layout=layout, **({"count": "note"} if layout == "long" else {})
+    )
+    book = replace(book, ignore=("note",) if layout == "persons" else ())
+    for titles in ([], [["A list"]], [["A list", "2020"], ["of people"]]):
+        read = lambda lines, rows: read_counts(  # noqa: E731
+            file_of(lines, tmp_path, kind), replace(book, form=FileForm(title_rows=rows, header_rows=header_rows))
+        )
+        assert read([*titles, *header, *body], len(titles)).total() == (2 if layout == "persons" else 5)
+        for swallowed in ([], body[:1], body):
+            above = [*titles, *header, *swallowed]
+            with pytest.raises(DataError, match=rf"the names of the columns are among the first {len(above)} rows"):
+                read([*above, *header, *body], len(above))
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_a_person_above_the_names_of_columns_is_no_title(tmp_path, kind):
+    book = replace(LISTED, form=FileForm(title_rows=1), ignore=("note",))
+    lines = [["A list", "2020", ""], ["town", "sex", "note"], ["b", "m", ""]]
+    assert read_counts(file_of(lines, tmp_path, kind), book).total() == 1
+    lines[0] = ["a", "f", ""]
+    with pytest.raises(DataError, match=r"a row of the table is among the first 1 rows, which \[file\] title_rows"):
+        read_counts(file_of(lines, tmp_path, kind), book)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([("a", "f", ""), ("b", "m", ""), ("", "", ""), (" ", "", " ")]), min_size=1, max_size=9),
+    st.sampled_from([0, 1]),
+)
+def test_rows_without_any_value_are_skipped_and_not_counted(tmp_path_factory, rows, title_rows):
+    folder = tmp_path_factory.mktemp("f")
+    book = replace(LISTED, form=FileForm(title_rows=title_rows), ignore=("note",))
+    lines = [["A list"]] * title_rows + [["town", "sex", "note"], *rows]
+    read = lambda lines: read_counts(file_of(lines, folder, "csv"), book, units=pd.DataFrame({"town": ["a", "b"]}))  # noqa: E731
+    people = sum(bool(row[0].strip()) for row in rows)
+    assert read(lines).total() == people
+    with pytest.raises(DataError, match=rf"row {people + 1}, column 'sex': unknown label 'x'"):
+        read([*lines, ["a", "x", ""]])
+
+
+# ---- thousands and decimals
+
+NUMBERS = Codebook(root="all", levels=("town",), attributes={}, layout="wide", column="n")
+
+
+def numbers(*cells):
+    return pd.DataFrame({"town": [f"t{i}" for i in range(len(cells))], "n": list(cells)})
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 999_999), min_size=1, max_size=6), st.lists(st.integers(0, 999), max_size=3))
+def test_dots_before_three_zeros_are_asked_about_and_read_as_the_codebook_says(thousands, few):
+    table = numbers(*(f"{n:,}.000".replace(",", "") for n in thousands), *map(str, few))
+    by_dots = numbers(*(f"{n * 1000:,}".replace(",", ".") for n in thousands), *map(str, few))
+    read = lambda table, mark: read_counts(table, replace(NUMBERS, form=FileForm(thousands=mark))).total()  # noqa: E731
+    assert read(table, "") == sum(thousands) + sum(few)
+    assert read(by_dots, ".") == 1000 * sum(thousands) + sum(few)
+    if max(thousands) < 1000:
+        with pytest.raises(
+            DataError, match=r"row 1, column .n.: \d+\.000 may be a number of thousands or have three dec"
+        ):
+            read(table, None)
+    else:  # 1000.000 has three decimals
+        assert read(table, None) == read(table, "")
+    book = replace(NUMBERS, form=FileForm(thousands=""))
+    assert codebook_from_toml(codebook_to_toml(book)).form.thousands == ""
+
+
+@pytest.mark.parametrize("shows", ["0.000", "3.00", "7.", "1234.000", "1.0000"])
+def test_another_number_in_the_column_shows_that_dots_are_decimal_points(shows):
+    assert read_counts(numbers("1.000", "12.000", shows), NUMBERS).total() == 13 + int(float(shows))
+
+
+@pytest.mark.parametrize("cell", ["0.500", "012.345", "000.001", 12.345, 1.001, -1.001, 0.125])
+@pytest.mark.parametrize("source", ["sheet", "frame"])
+def test_fractions_are_no_thousands(tmp_path, cell, source):
+    table = numbers(cell, "1.234")
+    if source == "sheet":
+        table.to_excel(tmp_path / "t.xlsx", index=False)
+    table = tmp_path / "t.xlsx" if source == "sheet" else table
+    with pytest.raises(
+        DataError, match=r"row 1, column 'n': .* is not a whole number with thousands separated by '\.'"
+    ):
+        read_counts(table, replace(NUMBERS, form=FileForm(thousands=".")))
 
 
 # ---- encodings

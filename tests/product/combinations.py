@@ -16,6 +16,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "zeros": ("none", "codebook", "strategy", "both"),
     "filter": ("none", "where", "public"),
     "layout": ("long", "wide", "persons"),
+    "person": ("none", "1", "3"),  # a column of identifiers, and the most rows of one
     "releases": ("one", "two"),
     "key": ("system", "seed", "file"),
     "signed": ("no", "yes"),
@@ -43,6 +44,17 @@ RULES = (
         needs=frozenset({"neighbours", "invariant"}),
     ),
     Rule(
+        lambda c: c["noise"] == "pld" and c["person"] == "3",
+        "the distribution of the loss is computed for one record",
+        refused="one record per person",
+        needs=frozenset({"noise", "person"}),
+    ),
+    Rule(
+        lambda c: c["layout"] != "persons" and c["person"] != "none",
+        "only persons have identifiers",
+        needs=frozenset({"layout", "person"}),
+    ),
+    Rule(
         lambda c: c["noise"] == "geometric" and c["delta"] != "1e-10",
         "geometric noise has no delta",
         needs=frozenset({"noise", "delta"}),
@@ -61,13 +73,14 @@ def allowed(case: dict[str, str]) -> bool:
 
 
 def plain() -> list[dict[str, str]]:
-    """Both kinds of neighbours with every noise and nothing else, so that what is false shows by itself."""
+    """Both kinds of neighbours with every noise and nothing else, so that what is false shows by itself; and the
+    distribution of the loss where noise differs between units."""
     first = {name: values[0] for name, values in OPTIONS.items()}
     spines = itertools.cycle(OPTIONS["spine"])
     choices = itertools.product(OPTIONS["noise"], OPTIONS["neighbours"])
     return [
         {**first, "budget": "large", "noise": noise, "neighbours": who, "spine": next(spines)} for noise, who in choices
-    ]
+    ] + [{**first, "budget": "large", "noise": "pld", "spine": "only-child"}]
 
 
 def pairs_of(case: dict[str, str]) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:

@@ -84,7 +84,7 @@ class Pages:
 def pages_of(case: dict[str, str], folder: Path, *, report: bool = True) -> Pages:
     """Make the releases of a combination and every page about them; in a wide terminal, so that no cell is folded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", "400")
+        patch.setenv("COLUMNS", "4000")
         return _pages_of(case, folder, report=report)
 
 
@@ -174,10 +174,12 @@ def _inputs(case: dict[str, str], folder: Path) -> list[str]:
     where = 'where = {kind = "in"}\n' if case["filter"] != "none" else ""
     public = "where_is_public = true\n" if case["filter"] == "public" else ""
     layout = {"long": 'count = "count"\n', "wide": 'column = "{age}_{home}"\n', "persons": ""}[case["layout"]]
+    person = "" if case["person"] == "none" else 'person = "id"\n'
+    person += f"at_most = {case['person']}\n" if case["person"] == "3" else ""
     (folder / "book.toml").write_text(
         f"[geography]\nroot = 'us'\nlevels = {list(levels)}\n"
         f"[attributes]\nage = {list(AGES)}\nhome = {list(HOMES)}\n{zeros}"
-        f'[table]\nlayout = "{case["layout"]}"\n{layout}{where}{public}'
+        f'[table]\nlayout = "{case["layout"]}"\n{layout}{where}{public}{person}'
     )
     _write(folder / "people.csv", *_table(case))
     _write(folder / "units.csv", levels, leaves)
@@ -235,6 +237,9 @@ def _table(case: dict[str, str]) -> tuple[tuple[str, ...], list[tuple[str, ...]]
         "long": ["age", "home", "count"],
         "persons": ["age", "home"],
     }
+    if case["person"] != "none":
+        rows = [(*row, f"p{number // int(case['person'])}") for number, row in enumerate(rows)]
+        extra = (*extra, "id")
     return (*levels, *header[case["layout"]], *extra), rows
 
 

@@ -21,7 +21,10 @@ import pandas as pd
 from scipy.optimize import minimize_scalar
 
 Record = tuple[tuple[str, ...], tuple[str, ...]]  # the path of a leaf, and a label of each attribute
-Pair = tuple[tuple[Fraction, int], ...]  # how many counts with which parameter of the noise differ (by one)
+# how many counts with which parameter of the noise differ, and by how much if not by one
+Pair = tuple[tuple[Fraction, int] | tuple[Fraction, int, int], ...]
+
+Couple = tuple[int, int | None]  # the numbers of two records, or of one and nobody
 
 
 @dataclass(frozen=True)
@@ -188,13 +191,14 @@ def _parameter(folder: Folder, loss: Fraction) -> Fraction:
 
 def size(pair: Pair, *, pure: bool) -> Fraction:
     """The pure loss of the counts that differ, or their rho."""
-    return sum((parameter * n if pure else n / (2 * parameter) for parameter, n in pair), Fraction(0))
+    parts = ((parameter, n, *by) if by else (parameter, n, 1) for parameter, n, *by in pair)
+    return sum((p * n * by if pure else n * by**2 / (2 * p) for p, n, by in parts), Fraction(0))
 
 
 @lru_cache(maxsize=4096)
 def losses(pair: Pair, pure: bool) -> tuple[np.ndarray, np.ndarray]:
     """The distribution of the privacy loss, on a fine grid; each value is divided between the two points beside it."""
-    groups = [_one_group(float(parameter), n, pure) for parameter, n in pair]
+    groups = [_one_group(float(parameter), n, pure, *by) for parameter, n, *by in pair]
     spread = math.sqrt(sum(float(np.dot(p, (v - np.dot(p, v)) ** 2)) for v, p in groups)) or 1.0
     step, half = spread / 1500, 1 << 15
     spectrum = np.ones(half + 1, complex)
@@ -215,20 +219,22 @@ def losses(pair: Pair, pure: bool) -> tuple[np.ndarray, np.ndarray]:
     return index[order] * step, together[order]
 
 
-def _one_group(parameter: float, n: int, pure: bool) -> tuple[np.ndarray, np.ndarray]:
+def _one_group(parameter: float, n: int, pure: bool, by: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """The loss of n counts that differ by a number, and its probabilities."""
     if pure:
-        up = 1 / (1 + math.exp(-parameter))
-        return (
-            np.array([parameter * (n - 2 * k) for k in range(n + 1)]),
-            np.array([math.comb(n, k) * up ** (n - k) * (1 - up) ** k for k in range(n + 1)]),
-        )
-    reach = math.ceil(9.5 * math.sqrt(parameter)) + 1
-    one = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * parameter))
-    one /= one.sum()
+        less = math.exp(-parameter)
+        middle = [(1 - less) / (1 + less) * less**k for k in range(1, by)]
+        one = np.array([1 / (1 + less), *middle, less**by / (1 + less)])
+    else:
+        reach = math.ceil(9.5 * math.sqrt(parameter)) + 1
+        one = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * parameter))
+        one /= one.sum()
     chances = one
     for _ in range(n - 1):
         chances = np.convolve(chances, one)
-    return (n - 2 * np.arange(-reach * n, reach * n + 1)) / (2 * parameter), chances
+    if pure:
+        return parameter * (by * n - 2 * np.arange(by * n + 1)), chances
+    return by * (by * n - 2 * np.arange(-reach * n, reach * n + 1)) / (2 * parameter), chances
 
 
 def delta_at(pair: Pair, epsilon: float, *, pure: bool) -> float:
@@ -277,6 +283,11 @@ def from_rho(rho: float, delta: float) -> float:
     )
 
 
+def but_for_chance(rho: float, delta: float) -> float:
+    """An epsilon that the loss exceeds with a probability of at most delta (Bun and Steinke 2016, Proposition 1.3)."""
+    return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+
+
 @dataclass(frozen=True)
 class Truth:
     """What releases about the same people give away together; neighbours share the counts whose rows are in `fixed`."""
@@ -284,6 +295,7 @@ class Truth:
     measured: list[Measured]
     fixed: np.ndarray
     strict: bool = True  # leave out records that the checked constraints exclude
+    rows: int = 1  # records of a person, which are all equal in the worst case
 
     @property
     def folder(self) -> Folder:
@@ -301,30 +313,30 @@ class Truth:
         parts: Counter[Fraction] = Counter()
         for release in self.measured:
             parts.update(dict(release.pair(one, other)))
-        return tuple(sorted(parts.items()))
+        return tuple(sorted((p, n, self.rows) if self.rows > 1 else (p, n) for p, n in parts.items()))
 
-    def neighbours(self) -> set[Pair]:
+    def neighbours(self) -> list[Couple]:
         return self.between(lambda *_: True) if self.folder.replace else self.alone()
 
-    def alone(self) -> set[Pair]:
-        return {self.union(i) for i in self.possible if not self.fixed[:, i].any()}
+    def alone(self) -> list[Couple]:
+        return [(i, None) for i in self.possible if not self.fixed[:, i].any()]
 
-    def between(self, keep: Callable[[Record, Record], bool]) -> set[Pair]:
-        """What differs between two possible records of one person that agree on what neighbours share."""
+    def between(self, keep: Callable[[Record, Record], bool]) -> list[Couple]:
+        """Two possible records of one person that agree on what neighbours share."""
         records = self.folder.records
-        return {
-            self.union(i, j)
+        return [
+            (i, j)
             for i, j in itertools.combinations(self.possible, 2)
             if keep(records[i], records[j]) and (self.fixed[:, i] == self.fixed[:, j]).all()
-        }
+        ]
 
-    def attribute(self, name: str) -> set[Pair]:
+    def attribute(self, name: str) -> list[Couple]:
         where = list(self.folder.labels).index(name)
         return self.between(
             lambda a, b: a[0] == b[0] and a[1][:where] == b[1][:where] and a[1][where + 1 :] == b[1][where + 1 :]
         )
 
-    def place(self, level: str) -> set[Pair]:
+    def place(self, level: str) -> list[Couple]:
         depth = self.folder.levels.index(level) + 1
         return self.between(lambda a, b: a[1] == b[1] and a[0][:depth] == b[0][:depth])
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reading import Claim, claims_of
+from claims import Claim, Exact
+from reading import claims_of
 from statements import Statement, statements
 
 SENTENCES = ("reading", "sentence", "words")
@@ -49,12 +50,20 @@ def json_claims(page: str, record: dict) -> Iterator[Claim]:
         for row in declared["budget"].get("exact", ()):
             where = f"{row['query']}@{row['level']}"
             yield Claim(
-                "exact", 0.0, where, Statement(f"{page}.json", f"exact {where}"), names=((row["query"], row["level"]),)
+                "exact",
+                0.0,
+                where,
+                Statement(f"{page}.json", f"exact {where}"),
+                exact=(Exact(row["query"], row["level"]),),
             )
+        for row in declared.get("exact_values", ()):
+            number, units = (0 if row[key] == "all" else row[key] for key in ("counts", "units"))
+            one = Exact(row["query"], row["level"], number, units, fixed=not row["true"])
+            yield Claim("exact", 0.0, "an item", Statement(f"{page}.json", f"exact {one}"), exact=(one,))
     for row in record.get("accuracy", ()):
         yield _figure_of(page, "expected", f"{row['query']}@{row['level']}", row["sd"], "accuracy")
 
 
 def _figure_of(page: str, kind: str, scope: str, value: float, key: str) -> Claim:
     source = Statement(f"{page}.json", f"{key}: {scope} {value}")
-    return Claim(kind, value, scope, source, condition=frozenset({"agree", "no seed"}))
+    return Claim(kind, value, scope, source, condition=frozenset({"agree", "satisfy", "no seed"}))

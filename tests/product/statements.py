@@ -28,7 +28,7 @@ BLOCKS = {
 }
 SKIPPED = {"style", "script", "svg"}
 # a sentence ends where a capital follows; a colon does not end it
-END = re.compile(r"(?<=[.;!?]) (?=[A-Z0-9(“])")
+END = re.compile(r"(?<=[.!?]) (?=[A-Z0-9(“])")
 
 
 @dataclass(frozen=True)

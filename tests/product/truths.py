@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from exact import Facts, best_errors, invariant_rows, variance
 from making import Pages
-from oracle import Folder, Measured, Pair, Record, Truth, from_rho
+from oracle import Couple, Folder, Measured, Pair, Record, Truth, but_for_chance, from_rho
 
 Count = tuple[str, tuple[str, ...], str, tuple[str, ...], np.ndarray]
 Releases = tuple[int, ...]
@@ -25,8 +25,10 @@ def _any(_one: Record, _other: Record) -> bool:
 class Truths:
     """What is true of the releases of a combination; `releases` are the numbers of those that are meant together."""
 
-    def __init__(self, pages: Pages):
+    def __init__(self, pages: Pages, rows: int | None = None):
         self.pages = pages
+        person = pages.case.get("person", "none")
+        self.rows = rows or (1 if person == "none" else int(person))  # records of a person
         self.folders = [Folder.read(folder) for folder in pages.folders]
         self.measured = [Measured.of(folder) for folder in self.folders]
         self.kept: dict[tuple, Any] = {}
@@ -76,34 +78,42 @@ class Truths:
         return np.vstack([invariant_rows(self.folder), *(count[-1] for count in self.single_in_data)])
 
     def of(self, releases: Releases, kind: str = "strict") -> Truth:
-        """Neighbours; with `any` all pairs of possible records, with `loose` those of impossible ones too."""
+        """Neighbours; with `invariants` they differ in counts that only rules fix, with `any` in all of them, and with
+        `loose` in records that are impossible."""
         nothing = np.zeros((0, len(self.folder.records)), bool)
-        fixed = self.shared if kind == "strict" else nothing
+        fixed = {"strict": self.shared, "invariants": invariant_rows(self.folder)}.get(kind, nothing)
         return self.once(
             ("truth", releases, kind),
-            lambda: Truth([self.measured[i] for i in releases], fixed, strict=kind != "loose"),
+            lambda: Truth([self.measured[i] for i in releases], fixed, strict=kind != "loose", rows=self.rows),
         )
 
-    def pairs(self, releases: Releases, scope: str, kind: str = "strict") -> set[Pair]:
-        """What differs between the possibilities that a claim is about."""
+    def couples(self, releases: Releases, scope: str, kind: str = "strict") -> list[Couple]:
+        """The possibilities that a claim is about."""
         truth = self.of(releases, kind)
         name = scope.partition(" ")[2]
 
-        def made() -> set[Pair]:
+        def made() -> list[Couple]:
             if scope.startswith("attribute"):
                 names = list(self.folder.labels) if scope == "attributes" else [name]
-                return set().union(*(truth.attribute(each) for each in names))
+                return [couple for each in names for couple in truth.attribute(each)]
             if scope.startswith("place"):
                 return truth.place(name)
             if scope == "records":
                 return truth.between(_any)
             return truth.alone() if scope == "in or out" else truth.neighbours()
 
-        return self.once(("pairs", releases, scope, kind), made)
+        return self.once(("couples", releases, scope, kind), made)
 
-    def agree(self, releases: Releases, scope: str) -> bool:
+    def pairs(self, releases: Releases, scope: str, kind: str = "strict") -> set[Pair]:
+        """What differs between them."""
+        return self.once(
+            ("pairs", releases, scope, kind),
+            lambda: {self.of(releases, kind).union(*couple) for couple in self.couples(releases, scope, kind)},
+        )
+
+    def agree(self, releases: Releases, scope: str, kind: str = "strict") -> bool:
         """Whether all possibilities of a scope have the same exact counts, so that none of them can be ruled out."""
-        return len(self.pairs(releases, scope)) == len(self.pairs(releases, scope, "any"))
+        return len(self.couples(releases, scope, kind)) == len(self.couples(releases, scope, "any"))
 
     def epsilon(self, releases: Releases, scope: str, delta: float) -> float:
         pairs = self.pairs(releases, scope)
@@ -120,9 +130,21 @@ class Truths:
 
         return self.once(("loosest", releases, scope), made)
 
+    def loosest_but_for_chance(self, releases: Releases, scope: str) -> float:
+        """The epsilon of that rho that holds but for a chance of delta."""
+        rho = self.of(releases, "loose").loss(self.pairs(releases, scope, "loose"))
+        two = 1 if self.folder.replace or scope != "records" else 2
+        known = scope.startswith(("attribute", "place"))
+        return but_for_chance(rho if known else max(rho, two * self.nominal(releases)), self.folder.delta)
+
     def nominal(self, releases: Releases) -> float:
-        """The budget that the strategies state, as epsilon or rho."""
-        return float(sum(_budget(self.folders[i].strategy) for i in releases))
+        """The budget that the strategies state, as epsilon or rho, for all records of a person."""
+        return self.times * float(sum(_budget(self.folders[i].strategy) for i in releases))
+
+    @property
+    def times(self) -> int:
+        """How many times the loss of one record a person's is."""
+        return self.rows if self.pure else self.rows**2
 
     def deviation(self, where: str, number: int) -> float | None:
         """The noise of `query@level` in a unit that has no only child: the largest of its level."""

@@ -20,7 +20,7 @@ from tallyveil.blue.published import published_margins
 from tallyveil.errors import DataError, FolderError, InputError
 from tallyveil.files.release_folder.margin_columns import write_margins
 from tallyveil.privacy.guarantee import Guarantee
-from tallyveil.release.certificate_page import NINE_IN_TEN
+from tallyveil.release.certificate_page import NINE_IN_TEN, with_rounding
 from tallyveil.report import internal_charts
 from tallyveil.report.expected import expected_of, nine_in_ten
 from tallyveil.report.geojson import read_shapes
@@ -49,7 +49,10 @@ def test_the_first_screen_has_a_picture_and_three_sentences(public):
     words = words_of(first)
     assert "How large is the error where you live? Nine in ten published totals of a block are expected" in words
     assert "What is promised? Nothing: this is a trial with a known seed" in words
-    assert "What must not be concluded? A small count does not show that anybody is or is not there" in words
+    assert (
+        "What must not be concluded? A small count that is not exact does not show that anybody is or is not there"
+        in words
+    )
 
 
 def test_margins_are_those_of_published_counts_where_measurements_were_kept():
@@ -93,7 +96,7 @@ def test_margins_in_the_folder_of_some_levels_only_are_not_used(tmp_path):
 
 def test_margins_are_those_of_the_certificate_where_no_measurements_were_kept():
     release = town_release(measurements=False)
-    declared = {one.level: NINE_IN_TEN * one.sd for one in release.certificate.declared.expected_error}
+    declared = {one.level: NINE_IN_TEN * with_rounding(one.sd) for one in release.certificate.declared.expected_error}
     totals = expected_of(release).totals.set_index("level")
     assert totals.margin.to_dict() == pytest.approx(declared)
     words = words_of(report_html(release))

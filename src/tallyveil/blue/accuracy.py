@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tallyveil._arrays import Floats, Integers
-from tallyveil.blue.estimate import estimation_problems
+from tallyveil.blue.estimate import estimation_problems, of_leaf_places, owners
 from tallyveil.blue.parts import level_answers
 from tallyveil.errors import SecretError
 from tallyveil.nouns.facilities import Facilities
@@ -35,6 +35,7 @@ def expected_accuracy(
     facilities: Facilities | None = None,
     optimised: OptimisedSpine | None = None,
     queries: Sequence[str] | None = None,
+    published: bool = False,
 ) -> pd.DataFrame:
     """The standard deviations that ``tv.estimate`` will have, from public inputs alone.
 
@@ -42,7 +43,7 @@ def expected_accuracy(
     -------
     DataFrame
         ``level``, ``query``, ``sd`` (root mean square over units and cells), ``least`` and ``most``. On an optimised
-        spine the units are those that are measured.
+        spine the units are those that are measured, or with ``published`` those of the standard spine.
 
     Examples
     --------
@@ -60,7 +61,12 @@ def expected_accuracy(
     problems, named = estimation_problems(blank, facilities=facilities, queries=queries, noise=False)
     asked = {level: [schema.query(name) for name in names] for level, names in named.items()}
     sums: dict[tuple[str, str], list[float]] = {}
-    for found in level_answers(problems, asked):
+    rebuilt = [level for level in asked if published and optimised is not None and not optimised.keeps(level)]
+    for level in rebuilt:
+        for query, _, (_, deviations) in of_leaf_places(problems, blank, owners(spine, level), asked[level]):
+            variance = np.square(deviations)
+            _add(sums.setdefault((level, query.name), [0.0, 0.0, np.inf, 0.0]), variance, np.ones(len(variance)))
+    for found in level_answers(problems, {level: some for level, some in asked.items() if level not in rebuilt}):
         units = np.bincount(found.of)
         for name, variance in found.variances.items():
             _add(sums.setdefault((found.level, name), [0.0, 0.0, np.inf, 0.0]), variance, units)
@@ -85,7 +91,7 @@ def unmeasured(
     return Measurements(spine=measured, schema=schema, strategy=strategy, ask=refuse, optimised=optimised)
 
 
-def _add(sums: list[float], variance: Floats, units: Integers) -> None:
+def _add(sums: list[float], variance: Floats, units: Integers | Floats) -> None:
     """Add the variances of some units to a sum, a number, the least and the most."""
     sums[0] += float(units @ variance.sum(axis=1))
     sums[1] += float(units.sum() * variance.shape[1])

@@ -18,7 +18,7 @@ from tallyveil.nouns.schema import Query
 
 
 def figures_of_places(problem: Problem, places: Places, queries: Sequence[Query]) -> Iterator[tuple[Floats, Floats]]:
-    """For each query the answers and their variances, places x rows."""
+    """For each query the answers (0 where none were asked for) and their variances, places x rows."""
     marginals = [problem.decomposition.marginal(query) for query in queries]
     if problem.with_care:
         found = rows_of_places(problem, places, stacked_dense_rows(marginals))
@@ -28,9 +28,9 @@ def figures_of_places(problem: Problem, places: Places, queries: Sequence[Query]
             yield marginal.answers_of_dense(found.x[:, rows]), marginal.variances_of_dense(variances[:, :, rows])
         return
     joint = estimate_places(problem, places)
-    assert joint.x is not None
     for marginal in marginals:
-        yield marginal.answers(joint.x), marginal.variances(joint.V)
+        variances = marginal.variances(joint.V)
+        yield np.zeros_like(variances) if joint.x is None else marginal.answers(joint.x), variances
 
 
 def joint_figures(problem: Problem, places: Places, queries: Sequence[Query]) -> tuple[Floats, Floats]:

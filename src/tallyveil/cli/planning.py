@@ -12,7 +12,10 @@ from tallyveil.cli.options import emit_json
 from tallyveil.cli.presets import print_by_level, print_noise, shown_queries
 from tallyveil.cli.reading import outline
 from tallyveil.cli.tables import figure, records
+from tallyveil.engine.exact_values import exact_values
+from tallyveil.engine.run_limits import run_limits
 from tallyveil.files.release_folder.measurement_files import Sizes, planned_sizes
+from tallyveil.mechanisms.measure import exact_answers
 from tallyveil.nouns.schema import TOTAL
 from tallyveil.privacy import sentences
 from tallyveil.privacy.guarantee import guarantee_of
@@ -43,18 +46,23 @@ def print_plan(
     facilities: Facilities | None = None,
     optimised: OptimisedSpine | None = None,
     threads: int | None,
+    seeded: bool = False,
     as_json: bool,
 ) -> None:
     """Print what a run would do. Nothing is drawn, spent or written."""
     spine, schema = people.spine, people.schema
     exact = strategy.exact_pairs(strategy.exactness(spine, schema, optimised=optimised))
     noise = planned_noise(strategy, exact)
-    persons, stamps = public_persons(people, strategy), stamps_of_run(people, strategy, seeded=False)
+    persons, stamps = public_persons(people, strategy), stamps_of_run(people, strategy, seeded=seeded)
+    known = exact_answers(people, strategy)
+    limits = run_limits(spine, schema, strategy, exact=known, facilities=facilities, optimised=optimised)
     promised = guarantee_of(
         loss_of(people, strategy, optimised),
         rows_per_person=people.rows_per_person,
         filter=people.filter,
         stamps=stamps,
+        seeded=seeded,
+        exact_values=exact_values(limits, strategy),
     )
     measured = spine if optimised is None else optimised.spine
     effort = effort_of(strategy, measured, schema, persons=persons, threads=threads or 1)
@@ -120,7 +128,9 @@ def _accuracy(
     if people.spine.size(people.spine.leaf) > MOST_LEAVES:
         return None
     try:
-        return expected_accuracy(people.spine, people.schema, strategy, facilities=facilities, optimised=optimised)
+        return expected_accuracy(
+            people.spine, people.schema, strategy, facilities=facilities, optimised=optimised, published=True
+        )
     except InputError:  # the measurements do not determine the counts, so there are no estimates
         return None
 

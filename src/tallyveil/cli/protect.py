@@ -220,7 +220,10 @@ def protect(
     if plan:
         from tallyveil.cli.planning import print_plan
 
-        print_plan(people, chosen, published, facilities=built, optimised=measured, threads=threads, as_json=as_json)
+        print_plan(
+            people, chosen, published, facilities=built, optimised=measured, threads=threads, seeded=seed is not None,
+            as_json=as_json,
+        )  # fmt: skip
         return
     assert output is not None
     announce(people, chosen, published, optimised=measured, seeded=seed is not None)
@@ -259,13 +262,12 @@ def announce(
     """Say what is about to happen, how large the measurements will be, and how the release will be stamped."""
     from tallyveil.cli.planning import described, optimised_in_words
     from tallyveil.files.release_folder.measurement_files import planned_sizes
-    from tallyveil.privacy.budget import text
-    from tallyveil.privacy.sentences import rows_of_a_person
+    from tallyveil.privacy.sentences import budget, rows_of_a_person
     from tallyveil.release.declare import stamps_of_run
     from tallyveil.release.plan import human_bytes
 
-    budget = ", ".join(f"{name} {text(amount)}" for name, amount in strategy.budgets.items())
-    typer.echo(one_line(f"protecting {described(people, strategy)}; {budget}"), err=True)
+    spends = budget(strategy.budgets, people.rows_per_person or 1)
+    typer.echo(one_line(f"protecting {described(people, strategy)}; {spends}"), err=True)
     if optimised is not None:
         typer.echo(optimised_in_words(optimised), err=True)
     if published:

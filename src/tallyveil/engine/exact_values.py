@@ -121,13 +121,18 @@ class _Proofs:
                     place, (low, high) = self.place[limit.query.name], limit.of(units)
                     least[:, place], most[:, place] = low, np.minimum(most[:, place], high)
                 sums = partial(_of_siblings, starts[first:last] - units[0], parent - first)
-                least, most = within_sum(least, most, above[0][parent], above[1][parent], sums)
-                bounds = tightened_by_total({name: (least[:, p], most[:, p]) for name, p in self.place.items()})
-                least, most = (np.hstack([bounds[name][side] for name in self.place]) for side in (0, 1))
+                least, most = within_sum(*self._tight(least, most), above[0][parent], above[1][parent], sums)
+                least, most = self._tight(least, most)
                 if level != self.spine.leaf:
                     tight.append((least, most))
                 yield level, np.hstack([self._state(least, most), self._sources(level, units)])
             above = [np.concatenate(side) for side in zip(*tight, strict=True)]
+
+    def _tight(self, least: Integers, most: Integers) -> tuple[Integers, Integers]:
+        """What the rows of a unit say of its total, and its total of them."""
+        bounds = tightened_by_total({name: (least[:, p], most[:, p]) for name, p in self.place.items()})
+        tight = (np.hstack([bounds[name][side] for name in self.place]) for side in (0, 1))
+        return next(tight), next(tight)
 
     def _state(self, least: Integers, most: Integers) -> Bools:
         """For each unit, which bounded rows have one value, and then which groups of cells are empty."""

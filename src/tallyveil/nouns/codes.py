@@ -19,7 +19,10 @@ from tallyveil.errors import DataError
 
 Codes = NDArray[np.bytes_]
 SEPARATOR = b"/"  # between the codes of a path
-CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # and what reverses text
+INVISIBLE = "\xad\u200b\u2060\ufeff\U000e0000-\U000e007f"
+CONTROLS = re.compile(
+    f"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069{INVISIBLE}]"
+)  # also what reverses text
 _LETTERS = 1 << 22  # that are looked at together
 
 

@@ -229,8 +229,9 @@ class Guarantee:
         other counts with a single possible value.
     invariants, constraints, unchecked
         What neighbours agree on and what they satisfy, in words; how many rules bind the release alone.
-    filter, stamps, seeded
-        Which rows were counted, what the release is stamped with, and whether its own noise comes from a seed.
+    filtered, stamps, seeded
+        Which rows were counted in words, and whether it is public who they are; what the release is stamped with; and
+        whether its own noise comes from a seed.
     """
 
     account: Account
@@ -244,7 +245,7 @@ class Guarantee:
     invariants: Sequence[str]
     constraints: Sequence[str]
     unchecked: int = 0
-    filter: Filter | None
+    filtered: tuple[str, bool] | None
     stamps: Sequence[str]
     seeded: bool
 
@@ -267,9 +268,19 @@ class Guarantee:
         return 2 * self.account.epsilon if rho is None or delta is None else _certain(2 * Fraction(rho), delta)
 
     @property
+    def counted(self) -> str:
+        """What the counts count."""
+        return "people" if self.record == "person" and (self.rows_per_person or 1) == 1 else self.records
+
+    @property
+    def records(self) -> str:
+        """What the records are, in the plural."""
+        return "records" if self.record == "person" else f"{self.record}s"
+
+    @property
     def hides_membership(self) -> bool:
         """Whether neighbours agree on how many people pass a filter, and it is not public who does."""
-        return self.neighbours == "replace-one" and self.filter is not None and not self.filter.public
+        return self.neighbours == "replace-one" and self.filtered is not None and not self.filtered[1]
 
     @property
     def unprotected(self) -> bool:
@@ -282,9 +293,25 @@ class Guarantee:
         more = (one for one in self.exact_values if one.true and one.units == one.counts == "all")
         return [*self.exact, *((one.query, one.level) for one in more)]
 
+    def fixes(self, query: str, level: str) -> bool:
+        """Whether every count of a query in a level is exact, and equal to the data."""
+        return (query, level) in self._everywhere
+
+    def everywhere(self, query: str, level: str) -> bool:
+        """Whether a query is exact in every unit of a level, and equal to the data."""
+        return (query, level) in self._everywhere
+
     def bare(self, attribute: str) -> bool:
         """Whether exact counts tell an attribute to someone who knows everybody else."""
         return any(query == DETAILED or attribute in factors_of(query) for query, _ in self._everywhere)
+
+    def partly(self, attribute: str | None = None, *, within: str | None = None) -> bool:
+        """Whether exact counts of some places tell an attribute, or a place in a unit of a level."""
+        order = list(self.levels)
+        some = (one for one in self.exact_values if one.true and one.source != "zero")
+        if attribute is not None:
+            return any(one.query == DETAILED or attribute in factors_of(one.query) for one in some)
+        return any(order.index(one.level) > order.index(within or order[-1]) for one in some)
 
     def known_within(self, level: str) -> str | None:
         """The finest level down to which exact counts tell a person's place in a unit of a level, if any."""
@@ -313,7 +340,7 @@ class Guarantee:
             invariants=[one["words"] for one in declared["constraints"] if one["source"] == "truth"],
             constraints=held,
             unchecked=len(rules) - len(held),
-            filter=None if kept is None else Filter(where={}, public=kept["public"]),
+            filtered=None if kept is None else (kept["words"], kept["public"]),
             stamps=declared["stamps"],
             seeded=declared.get("seeded", any(stamp.startswith("seeded") for stamp in declared["stamps"])),
         )
@@ -346,7 +373,7 @@ def guarantee_of(
         invariants=invariants_in_words(strategy, schema),
         constraints=held,
         unchecked=len(listed - set(held)),
-        filter=filter,
+        filtered=None if filter is None else (filter.words(), filter.public),
         stamps=stamps,
         seeded=seeded,
     )

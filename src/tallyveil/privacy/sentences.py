@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -66,7 +67,6 @@ NEIGHBOURS = {
     "add-or-remove": "two datasets of which one has one {}'s record more",
 }
 PROTECTION = "computational, through the stream cipher"
-SAME_PEOPLE = "The number of people in all is the same for neighbours and is kept exactly."
 SOURCES = {
     "constant": "constant: known before any data",
     "facilities": "facilities: public counts of facilities, published beside the release",
@@ -191,12 +191,17 @@ def one_line(g: Guarantee) -> str:
     return f"{kind(g)}, {agreement(g)}"
 
 
+def same_people(g: Guarantee) -> str:
+    """What replace-one neighbours have in common."""
+    return f"The number of {g.counted} in all is the same for neighbours and is kept exactly."
+
+
 def holds_for(g: Guarantee) -> str:
     """The neighbours that the guarantee covers, in full."""
-    exact = [*(["the number of people in all"] if g.neighbours == "replace-one" else []), *g.invariants]
+    exact = [*([f"the number of {g.counted} in all"] if g.neighbours == "replace-one" else []), *g.invariants]
     parts = [neighbours(g)]
-    if g.filter is not None:
-        parts.append(f"all records pass the filter ({g.filter.words()})")
+    if g.filtered is not None:
+        parts.append(f"all records pass the filter ({g.filtered[0]})")
     if exact:
         parts.append(f"both agree on all invariants ({'; '.join(exact)})")
     if g.constraints:
@@ -242,7 +247,7 @@ def at(g: Guarantee) -> str:
 
 def for_specialists(g: Guarantee, mechanism: str, covers: str) -> str:
     """What stands above the figures of a certificate: the kind of the guarantee, its neighbours, and the noise."""
-    total = f" {SAME_PEOPLE}" if g.neighbours == "replace-one" else ""
+    total = f" {same_people(g)}" if g.neighbours == "replace-one" else ""
     return (
         f"This is {kind(g)}, {agreement(g)}.{total} Neighbours ({g.neighbours}) are {covers}. The noise is "
         f"{mechanism}, drawn exactly. The protection is {PROTECTION} that makes the noise."
@@ -314,7 +319,7 @@ def to_you(g: Guarantee) -> str:
     """What is promised to every single person, in a sentence or two for the first screen of a report."""
     if g.seeded:
         return "Nothing: this is a trial with a known seed, and whoever knows it can remove the noise."
-    said = sureness(g, you="you")
+    said = sureness(g, you="you" if g.record == "person" else None)
     exact = " What is published exactly is not protected." if g.unprotected else ""
     stamps = " What the box above names is not covered." if g.stamps else ""
     return f"{said[0].upper()}{said[1:]}.{exact}{stamps}"
@@ -329,29 +334,44 @@ def of_records(g: Guarantee) -> list[tuple[str, float]]:
 
 def learned(g: Guarantee, typical: float) -> str:
     """What can be learned about one person: the bound, and the average (missing where it is not known)."""
-    if g.seeded:
-        return to_you(g)
     said = sureness(g)
+    if g.seeded:
+        return (
+            f"Whoever knows the seed of this trial can remove the noise and learn everything. Without the seed, {said}."
+        )
     words = f"{said[0].upper()}{said[1:]}."
     if typical == typical:
+        noisy = ", where exact counts do not tell it," if g.unprotected else ","
         words += (
-            f" That is the worst case over everything that could happen. On average over the noise, someone who knows "
-            f"everybody else, and one {g.record} but for one attribute, becomes at most {up(100 * typical, digits=3)}% "
-            f"sure."
+            f" That is the worst case over everything that could happen. Someone who knows everybody else, and one "
+            f"{g.record} but for one attribute{noisy} gives its true value a probability of at most {average(typical)} "
+            f"on average over the noise."
         )
     return words
 
 
+def average(typical: float) -> str:
+    """The average probability that an observer gives to the truth, rounded up; a dash where it is not known.
+
+    >>> average(0.60341)
+    '60.4%'
+    """
+    return f"{up(100 * typical, digits=3)}%" if typical == typical else "\N{EN DASH}"
+
+
 def learned_definition(g: Guarantee) -> str:
     """What the figures of an observer mean."""
+    fit = _where(g, "agree with all exact counts", "keep all rules", "pass the filter")
+    kept = f", and both possibilities {listed(fit)}" if fit else ""
+    seed = "Without the seed, these figures would hold. " if g.seeded else ""
     return (
-        "The bound follows from the guarantee alone: with epsilon e, odds can change by a factor of at most exp(e), "
-        "whatever the intruder knows already and however they use the release"
+        f"{seed}The bound follows from the guarantee alone: with epsilon e, odds can change by a factor of at most "
+        "exp(e), whatever the intruder knows already and however they use the release"
         f"{but_for_chance(g)}. A fact is one of two possibilities for a {g.record}'s record, or for one attribute, or "
-        "for where in a place it belongs, and both possibilities agree with what is exact. What exact counts tell has "
-        "no bound. The average is that of a Bayesian intruder with even odds between two values of an attribute, who "
-        "uses every noisy count of every level before post-processing, at the place with the least noise; published "
-        "counts tell no more."
+        f"for where in a place it belongs{kept}. What exact counts tell has no bound. The average is the mean "
+        "probability that a Bayesian intruder with even odds between two values of an attribute gives to the true one. "
+        "The intruder uses every noisy count of every level before post-processing, at the place with the least noise; "
+        "published counts tell no more."
     )
 
 
@@ -386,6 +406,7 @@ def not_promised(g: Guarantee) -> list[str]:
         f"That nothing can be learned about people in general: what would be just as visible without a {g.record}'s "
         "record is not protected.",
         *([subtract] if g.unprotected else []),
+        *(["How many records a person has: the number of records in all is exact."] if g.counted == "records" else []),
         f"The same protection for a group: for a family of four, epsilon is four times as large{more}.",
         "Protection against several releases together: each further measurement of the same people adds to epsilon.",
         *(uncovered(stamp) for stamp in g.stamps if stamp != SEEDED),
@@ -399,9 +420,9 @@ def exact_words(g: Guarantee) -> list[str]:
     for query, level in g.exact:
         if (query, level) != (TOTAL, root) or g.neighbours != "replace-one":
             by_query.setdefault(query, []).append(level)
-    words = ["the number of people in all"] if g.neighbours == "replace-one" else []
+    words = [f"the number of {g.counted} in all"] if g.neighbours == "replace-one" else []
     words += [f"{_counts_of(query)} of {_places(levels, root)}" for query, levels in by_query.items()]
-    words += [_single_values(one, g.levels[one.level]) for one in g.exact_values]
+    words += [_single_values(one, g.levels[one.level], root) for one in _together(g.exact_values)]
     said = {f"{query} is exact for every {level}" for query, levels in by_query.items() for level in levels}
     of_root = f"is exact for every {root}"
     return words + [one.replace(of_root, f"is exact for {the_whole(root)}") for one in g.invariants if one not in said]
@@ -410,8 +431,9 @@ def exact_words(g: Guarantee) -> list[str]:
 def exact_paragraphs(g: Guarantee) -> list[str]:
     """What is exact, and which rules the counts keep."""
     exact, rules = exact_words(g), len(g.constraints) + g.unchecked
+    zeros = ", besides the parts of counts that are exactly 0" if len(exact) > 1 else ""
     said = [
-        f"Published without noise, and not protected: {'; '.join(exact)}. Nothing else is known to be exact."
+        f"Published without noise, and not protected: {'; '.join(exact)}. Nothing else is known to be exact{zeros}."
         if exact
         else "Nothing is known to be exact."
     ]
@@ -460,20 +482,26 @@ def rows(figures: Account, g: Guarantee | None = None, *, stamped: bool = False)
         table.append(("pld epsilon", "-", f"not computed: {figures.pld_reason}"))
     if figures.implied_epsilon is not None:
         table.append(("implied epsilon", _four(figures.implied_epsilon), "sqrt(2 rho): to compare, not a guarantee"))
-    first = "what is revealed about one attribute of a person, to someone who knows all others"
+    one = "person" if g is None else g.record
+    first = f"what is revealed about one attribute of a {one}, to someone who knows all others"
     for name, value in (figures.per_attribute or {}).items():
         label, bare = ("any other attribute" if name == OTHER else name), g is not None and g.bare(name)
-        table.append((f"epsilon, {label}", *(("-", _BARE) if bare else (_four(value), first))))
-        first = first if bare else '"'
-    first = "what is revealed about a person's place, to someone who knows their unit of this level"
+        partly = g is not None and g.partly(name)
+        row = ("-", _BARE) if bare else (_four(value), _PARTLY if partly else first)
+        table.append((f"epsilon, {label}", *row))
+        first = first if bare or partly else '"'
+    first = f"what is revealed about the place of a {one}, to someone who knows its unit of this level"
     for name, value in (figures.within_level or {}).items():
         known = None if g is None else g.known_within(name)
-        table.append((f"epsilon, within {name}", _four(value), first if known is None else f"{_KNOWN} {known}"))
-        first = '"' if known is None else first
+        partly = g is not None and g.partly(within=name)
+        meaning = _PARTLY if partly else first
+        table.append((f"epsilon, within {name}", _four(value), meaning if known is None else f"{_KNOWN} {known}"))
+        first = first if known or partly else '"'
     return table
 
 
 _BARE = "not protected: exact counts tell it to someone who knows everybody else"
+_PARTLY = "only where exact counts do not tell it: they do in some places, to someone who knows everybody else"
 _KNOWN = "only where exact counts do not tell it: they tell the place, to someone who knows everybody else, down to the"
 
 
@@ -532,8 +560,10 @@ def outcome(g: Guarantee) -> list[str]:
 
 def beside_tables(g: Guarantee) -> list[str]:
     """What accompanies published tables."""
-    exact = [SAME_PEOPLE] if g.neighbours == "replace-one" else []
+    exact = [same_people(g)] if g.neighbours == "replace-one" else []
+    trial = ["This is a trial with a known seed: whoever knows it can remove the noise.", ""] if g.seeded else []
     return [
+        *trial,
         "The counts are protected by differential privacy: random noise was added, and the noisy counts were made "
         "consistent, whole and non-negative. Counts of few people can be far from the truth in relative terms.",
         "",
@@ -545,6 +575,16 @@ def beside_tables(g: Guarantee) -> list[str]:
 
 
 # -- Several releases, conversions and limits -------------------------------------------------------------------------
+
+
+def budget(amounts: Mapping[str, Fraction], rows: int) -> str:
+    """The budget of a strategy, which is that of one record.
+
+    >>> budget({"rho": Fraction(3, 5)}, 1), budget({"epsilon": Fraction(1)}, 3)
+    ('rho 3/5', 'epsilon 1 for each of up to 3 records of a person')
+    """
+    each = f" for each of up to {rows} records of a person" if rows > 1 else ""
+    return f"{', '.join(f'{unit} {text(amount)}' for unit, amount in amounts.items())}{each}"
 
 
 def cost(one: Cost) -> str:
@@ -796,14 +836,26 @@ def _counts_of(query: str) -> str:
     return query if query == TOTAL else f"counts by {listed(query.split(' * '))}"
 
 
-def _single_values(one: ExactCounts, size: int) -> str:
+def _together(values: Iterable[ExactCounts]) -> Iterable[ExactCounts]:
+    """Counts with a single possible value; those of all units of a level are one item, whatever fixes them."""
+    table: dict[tuple[str, str, bool, int], ExactCounts] = {}
+    for number, one in enumerate(values):
+        some = one.units == "all" and one.counts != "all"
+        key = (one.query, one.level, one.true, -1 if some else number)
+        table[key] = replace(one, counts=int(table[key].counts) + int(one.counts)) if key in table else one
+    return table.values()
+
+
+def _single_values(one: ExactCounts, size: int, root: str) -> str:
     """Counts with a single possible value, for some units of a level.
 
-    >>> _single_values(ExactCounts(query="age", level="county", units=2, counts=3, source="bound", true=False), 9)
+    >>> _single_values(ExactCounts(query="age", level="county", units=2, counts=3, source="bound", true=False), 9, "us")
     '3 of the counts by age of 2 of 9 units of county (fixed in the release only)'
+    >>> _single_values(ExactCounts(query="detailed", level="us", units="all", counts=1, source="zero"), 1, "us")
+    '1 of all counts of the us'
     """
-    amount = "" if one.counts == "all" else f"{one.counts:,} of the "
-    where = f"every {one.level}" if one.units == "all" else f"{one.units:,} of {size:,} units of {one.level}"
+    amount = "" if one.counts == "all" else f"{one.counts:,} of {'' if one.query in (TOTAL, DETAILED) else 'the '}"
+    where = _places([one.level], root) if one.units == "all" else f"{one.units:,} of {size:,} units of {one.level}"
     return f"{amount}{_counts_of(one.query)} of {where}{'' if one.true else ' (fixed in the release only)'}"
 
 

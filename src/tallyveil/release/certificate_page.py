@@ -76,6 +76,15 @@ def title_of(declared: Mapping[str, Any], attributes: Iterable[str]) -> str:
     return str(declared.get("title") or f"Counts of people{by}, down to every {finest}")
 
 
+def with_rounding(sd: Any) -> Any:
+    """A standard deviation with that of rounding to a whole number, which is at most 1/2; 0 for an exact count.
+
+    >>> with_rounding(0.0), round(with_rounding(0.4), 3)
+    (0.0, 0.64)
+    """
+    return (sd**2 + (sd > 0) / 4) ** 0.5
+
+
 def digest_tag(digest: str) -> str:
     """The line of the page that carries the certificate's digest.
 
@@ -99,16 +108,17 @@ def figures(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
-def persons(value: float) -> str:
-    """An error in persons to two significant digits.
+def persons(value: float, *, most: bool = False) -> str:
+    """An error in persons to two significant digits; one that is said to be the ``most`` is rounded up.
 
-    >>> persons(1234.5), persons(20.6), persons(3.26), persons(0.04)
-    ('1,200', '21', '3.3', 'less than 0.1')
+    >>> persons(1234.5), persons(20.6), persons(3.26), persons(0.04), persons(13.414, most=True)
+    ('1,200', '21', '3.3', 'less than 0.1', '14')
     """
     if value < 0.1:
         return "less than 0.1"
     size = 10 ** (math.floor(math.log10(value)) - 1)
-    return f"{round(value / size) * size:,.{0 if value >= 9.95 else 1}f}"
+    whole = math.ceil(value / size - 1e-9) if most else round(value / size)
+    return f"{whole * size:,.{0 if value >= 9.95 else 1}f}"
 
 
 def percent(share: Fraction | float) -> str:
@@ -145,6 +155,7 @@ def page_template(name: str, package: str = "tallyveil.release") -> Template:
         "percent": percent,
         "small": small,
         "persons": persons,
+        "with_rounding": with_rounding,
     }
     environment.globals |= {"nine_in_ten": NINE_IN_TEN}
     return environment.get_template(name)

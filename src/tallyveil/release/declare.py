@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from importlib.metadata import version
 
@@ -106,7 +106,10 @@ def declared_of(
         guarantee=_guarantee(promised),
         budget=_budget(strategy, promised.exact),
         exact_values=tuple(exact_values) or None,
-        expected_error=expected_errors(strategy, spine, schema, optimised=optimised),
+        expected_error=tuple(
+            replace(one, sd=0.0) if promised.fixes(one.query, one.level) else one
+            for one in expected_errors(strategy, spine, schema, optimised=optimised)
+        ),
         only_child=_only_child(strategy, measured),
         constraints=_constraints(strategy, spine, schema),
         facilities=facilities,
@@ -173,7 +176,7 @@ def _guarantee(promised: Guarantee) -> DeclaredGuarantee:
         holds_for=sentences.holds_for(promised),
         neighbours=promised.neighbours,
         neighbours_in_words=sentences.neighbours(promised),
-        total=sentences.SAME_PEOPLE if promised.neighbours == "replace-one" else None,
+        total=sentences.same_people(promised) if promised.neighbours == "replace-one" else None,
         invariants=len(promised.invariants),
         constraints=len(promised.constraints),
         protection=sentences.PROTECTION,

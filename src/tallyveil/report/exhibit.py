@@ -59,7 +59,7 @@ class Exhibit:
     chart: Any
     table: pd.DataFrame
     headings: Mapping[str, str]
-    words: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
+    words: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
     internal: bool = False
     static_width: int = STATIC_WIDTH
 

@@ -25,10 +25,12 @@ from tallyveil.files.published.level_tables import saved_margins
 from tallyveil.files.release_folder.layout import level_name, query_columns
 from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.schema import TOTAL
-from tallyveil.release.certificate_page import NINE_IN_TEN
+from tallyveil.privacy.guarantee import Guarantee
+from tallyveil.release.certificate_page import NINE_IN_TEN, with_rounding
 from tallyveil.release.plan import level_queries
 from tallyveil.release.release import Release
 
+LEAST = 0.5  # persons: the margin of a count that is not exact, where nine in ten are right
 EXACT = 1e-3  # persons: a smaller standard deviation is that of an exact count, but for rounding in its computation
 SAVED = "They are the margins in the release's own tables, which “tallyveil uncertainty” computed."
 ESTIMATED = "They follow from the measurements in the folder: each published count has an unbiased estimate beside it."
@@ -86,7 +88,13 @@ def expected_of(release: Release, folder: Path | None = None) -> Expected:
     people = release.histogram
     levels = people.spine.levels
     published = {level: people.answer(TOTAL, level=level).dense()[:, 0] for level in levels}
+    assert release.certificate is not None
+    promised = Guarantee.from_declared(release.certificate.declared.to_json())
     found, source = _margins(release, folder)
+    if found is not None:  # margins of whole counts can be 0 although the count is not exact
+        found = {
+            pair: one if promised.everywhere(*reversed(pair)) else np.maximum(one, LEAST) for pair, one in found.items()
+        }
     if found is None:
         margin = _declared_totals(release)
         groups, source_of_groups = _attained_groups(release), ATTAINED
@@ -208,7 +216,7 @@ def _declared_totals(release: Release) -> dict[str, Floats]:
     assert release.certificate is not None
     declared = {one.level: one.sd for one in release.certificate.declared.expected_error if one.query == TOTAL}
     spine = release.histogram.spine
-    return {level: np.full(spine.size(level), NINE_IN_TEN * declared[level]) for level in declared}
+    return {level: np.full(spine.size(level), NINE_IN_TEN * with_rounding(declared[level])) for level in declared}
 
 
 def _attained_groups(release: Release) -> pd.DataFrame:
@@ -217,9 +225,14 @@ def _attained_groups(release: Release) -> pd.DataFrame:
     assert strategy is not None
     try:
         table = expected_accuracy(
-            people.spine, people.schema, strategy, facilities=release.facilities, optimised=release.optimised
+            people.spine,
+            people.schema,
+            strategy,
+            facilities=release.facilities,
+            optimised=release.optimised,
+            published=True,
         )
     except InputError:  # the strategy does not determine every query that it measures
         return pd.DataFrame(columns=["level", "query", "margin"]).astype({"margin": float})
     rows = table[table["query"] != TOTAL].reset_index(drop=True)
-    return rows[["level", "query"]].assign(margin=NINE_IN_TEN * rows.sd.where(rows.sd >= EXACT, 0.0))
+    return rows[["level", "query"]].assign(margin=NINE_IN_TEN * with_rounding(rows.sd).where(rows.sd >= EXACT, 0.0))

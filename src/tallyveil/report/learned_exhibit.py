@@ -66,13 +66,14 @@ def learned(promised: Guarantee, release: Release) -> Exhibit:
         ),
         definition=sentences.learned_definition(promised),
         chart=chart,
-        table=table.drop(columns=["kind", "at_most"]).assign(bound=[posterior_bound(0.5, e) for e in table.epsilon]),
+        table=table.drop(columns=["kind"]).assign(bound=[posterior_bound(0.5, e) for e in table.epsilon]),
         headings={
             "about": "about",
             "epsilon": sentences.learned_heading(promised),
-            "bound": "from 50% to at most",
-            "typical": "on average, at most",
+            "at_most": "from 50% to at most",
+            "typical": "the truth, on average at most",
         },
+        words={"typical": sentences.average},
     )
 
 
@@ -94,12 +95,16 @@ def learned_table(promised: Guarantee, release: Release) -> pd.DataFrame:
     for name, epsilon in sure.items():
         bare = promised.bare(name)
         typical = math.nan if bare else _average_posterior(loss, name)
-        rows.append(("attribute", name, math.inf if bare else epsilon, typical))
+        about = f"{name}, where exact counts do not tell it" if promised.partly(name) and not bare else name
+        rows.append(("attribute", about, math.inf if bare else epsilon, typical))
     order = list(promised.levels)
     for level, amount in loss.within_level().items():
         known = promised.known_within(level) is not None
         place = sentences.the_whole(level) if level == order[0] else a(level)
-        rows.append(("place", f"the place within {place}", math.inf if known else certain_of(loss, amount), math.nan))
+        where = ", where exact counts do not tell it" if promised.partly(within=level) and not known else ""
+        rows.append(
+            ("place", f"the place within {place}{where}", math.inf if known else certain_of(loss, amount), math.nan)
+        )
     table = pd.DataFrame(rows, columns=["kind", "about", "epsilon", "typical"])
     return table.assign(at_most=[sentences.at_most(epsilon) for epsilon in table.epsilon])
 

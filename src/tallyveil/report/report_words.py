@@ -13,7 +13,7 @@ from tallyveil.report.exhibit import a, people, plain, query_words
 from tallyveil.report.expected import Expected
 from tallyveil.report.precision_exhibits import exceeded, fit_levels, level_words
 
-TWO_PLACES = math.sqrt(2)  # the margin of a difference of two independent counts, in margins of one
+TWO_PLACES = 2.0  # at most the margin of a difference, in margins of one: errors of siblings can cancel out
 LEAST_TOLD = 0.05  # of the counts of an attribute, that are smaller than their margin
 PIECES = 100  # places that are added up to an area, for an example
 
@@ -97,11 +97,15 @@ def caution_sentence(expected: Expected) -> str:
     """What must not be concluded."""
     noisy = expected.totals[expected.totals.margin > 0]
     if noisy.empty:
-        return "A small count of a group does not show that anybody is or is not there: it has an error of its own."
+        return (
+            "A small count of a group that is not exact does not show that anybody is or is not there: it has an error "
+            "of its own."
+        )
     finest = noisy.iloc[-1]
     apart = people(TWO_PLACES * finest.margin)
     return (
-        f"A small count does not show that anybody is or is not there: {_small_places(expected, finest)}. A difference "
+        f"A small count that is not exact does not show that anybody is or is not there: "
+        f"{_small_places(expected, finest)}. A difference "
         f"of fewer than about {apart} people between two places at level {finest.level} may be noise alone."
     )
 
@@ -134,7 +138,8 @@ def uses(expected: Expected, *, measurements: bool) -> list[str]:
     if not noisy.empty:
         finest = noisy.iloc[-1]
         words.append(
-            "Compare two places, or two dates, only where they differ by more than their margins: by more than about "
+            "Compare two places, or two dates, only where they differ by more than the sum of their margins: by more "
+            "than about "
             f"{people(TWO_PLACES * finest.margin)} people for the totals of two places at level {finest.level}."
         )
     if len(expected.totals) > 1:
@@ -162,7 +167,8 @@ def misuses(expected: Expected) -> list[str]:
     """How not to use the numbers."""
     noisy = expected.totals[expected.totals.margin > 0]
     words = [
-        "Do not read a published 0 as nobody, or a published 1 as a person: both may be noise.",
+        "Do not read a published 0 as nobody, or a published 1 as a person, unless the count is exact: both may be "
+        "noise.",
         "Do not average many small counts as if their errors cancelled out: counts cannot be negative, so small ones "
         "tend to come out too large and large ones too small.",
         "Do not compute rates with a small count in the denominator: its relative error becomes that of the rate.",

@@ -15,7 +15,7 @@ def readme_lines(release: Release, tables: Sequence[LevelTables], *, name: str) 
     """The lines of the file (or sheet) called README."""
     people = release.histogram
     levels = ", ".join(f"{one.level} {one.units:,}" for one in tables)
-    lines = [*_about(release, name), "", f"{people.total():,} people. Number of units: {levels}.", ""]
+    lines = [*_about(release, name), "", f"{people.total():,} {_counted(release)}. Number of units: {levels}.", ""]
     lines += [*_promise(release), ""]
     if people.stamps:
         lines += [*(f"Stamped: {stamp}" for stamp in people.stamps), ""]
@@ -62,6 +62,15 @@ def _about(release: Release, name: str) -> list[str]:
 def _words(query: Query) -> str:
     """The name of a query; that of the detailed one with its attributes."""
     return f"{query.name} ({' * '.join(query.factors)})" if query.name == DETAILED else query.name
+
+
+def _counted(release: Release) -> str:
+    """What the counts count, as the certificate says."""
+    return (
+        "people"
+        if release.certificate is None
+        else Guarantee.from_declared(release.certificate.declared.to_json()).counted
+    )
 
 
 def _promise(release: Release) -> list[str]:

@@ -273,9 +273,10 @@ class Codebook:
             raise DataError(f"rows_per_person = {self.rows_per_person} must be 1 or more.")
 
     def _note_what_rows_have(self) -> None:
-        """Tell the form which cells a row of the table has, so that none is left out as a note below it."""
+        """Tell the form which cells a row of the table has, so that none is left out as a title or a note."""
         named = [*self.geography, *(name for name in self.in_rows if "" not in self.attributes[name])]
-        cells = tuple(name for name in named if name not in self.form.fill_down) or self.geography[-1:]
+        columns = [name for name in named if name not in self.form.fill_down] or self.geography[-1:]
+        cells = {name: () if name in self.bands else self.attributes.get(name, ()) for name in columns}
         object.__setattr__(self, "form", replace(self.form, cells=cells, counts=self.layout != "persons"))
 
     def _check_names(self) -> None:

@@ -23,7 +23,8 @@ _SPACES = r"[ \x{a0}\x{2009}\x{202f}]"  # spaces that separate thousands
 class Batch:
     """Some rows of a table: its name for messages, its columns, and the index of each row in the whole table.
 
-    ``thousands`` is the separator of thousands in counts, if there is one, and ``zeros`` are texts that stand for 0.
+    ``thousands`` is the separator of thousands in counts, if there is one (``""`` says that there is none), and
+    ``zeros`` are texts that stand for 0.
     """
 
     name: str
@@ -192,7 +193,9 @@ def _whole(batch: Batch, column: str, values: pa.Array) -> pa.Array:
 
 def _digits(batch: Batch, column: str, values: pa.Array) -> pa.Array:
     """Whole numbers as texts of digits, without separators of thousands and zeros after a decimal point."""
-    if batch.thousands is None:
+    if not batch.thousands:
+        if batch.thousands is None:
+            _refuse_dots_in_doubt(batch, column, values)
         whole = pc.match_substring_regex(values, r"^[+-]?[0-9]+(\.0*)?$")
         digits = pc.match_substring_regex(values, "^[0-9]")
         remedy = "Correct it; if thousands are separated, name the separator in the codebook: [file] thousands"
@@ -201,10 +204,22 @@ def _digits(batch: Batch, column: str, values: pa.Array) -> pa.Array:
         _refuse(batch, column, values, pc.invert(whole), f"is not a whole number. {remedy}")
         return pc.replace_substring_regex(values, r"\.0*$", "")
     mark = _SPACES if batch.thousands == " " else re.escape(batch.thousands)
-    whole = pc.match_substring_regex(values, rf"^[+-]?([0-9]+|[0-9]{{1,3}}({mark}[0-9]{{3}})+)$")
+    whole = pc.match_substring_regex(values, rf"^[+-]?([0-9]+|[1-9][0-9]{{0,2}}({mark}[0-9]{{3}})+)$")
     words = f"is not a whole number with thousands separated by {batch.thousands!r} ([file] thousands). Correct it"
     _refuse(batch, column, values, pc.invert(whole), words)
     return pc.replace_substring_regex(values, mark, "")
+
+
+def _refuse_dots_in_doubt(batch: Batch, column: str, values: pa.Array) -> None:
+    """Refuse 1.000 unless another number shows that dots are decimal points: one such as 1.00, 0.000 or 1000.000."""
+    doubtful = pc.match_substring_regex(values, r"^[+-]?[1-9][0-9]{0,2}\.000$")
+    if pc.any(doubtful).as_py():
+        decimal = r"^[+-]?(0[0-9]*\..*|[0-9]+\.([0-9]{0,2}|[0-9]{4,})|[0-9]{4,}\..*)$"
+        doubtful = pc.and_(doubtful, pc.invert(pc.any(pc.match_substring_regex(values, decimal))))
+        remedy = (
+            'write [file] thousands = "." in the codebook if dots separate thousands, "" if they are decimal points'
+        )
+        _refuse(batch, column, values, doubtful, f"may be a number of thousands or have three decimals: {remedy}")
 
 
 def _refuse(batch: Batch, column: str, values: pa.Array, wrong: pa.Array, why: str) -> None:

@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
 from itertools import chain
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def read_sheet(path: Path, name: str | None, form: FileForm = PLAIN) -> Iterator
 
     Unless the form says where the names of columns are, they are in the first row with more than one value.
     """
-    rows = sheet_rows(path, name)
+    rows = sheet_rows(path, name, form.thousands)
     if form.title_rows:
         yield from table_of_rows(rows, form, str(path))
         return
@@ -67,13 +68,13 @@ def read_sheet(path: Path, name: str | None, form: FileForm = PLAIN) -> Iterator
     yield pa.RecordBatch.from_pydict({value: pa.array([], pa.string()) for value in title})
 
 
-def sheet_rows(path: Path, name: str | None) -> Iterator[Row]:
-    """The rows of a sheet that hold anything, as text."""
+def sheet_rows(path: Path, name: str | None, thousands: str | None = None) -> Iterator[Row]:
+    """The rows of a sheet that hold anything, as text in which a separator separates thousands."""
     book = _opened(path)
     try:
         for row in _chosen(path, book, name).iter_rows(values_only=True):
             if _is_filled(row):
-                yield [cell_text(value) for value in row]
+                yield [cell_text(value, thousands) for value in row]
     finally:
         book.close()
 
@@ -113,8 +114,11 @@ def _is_filled(row: Sequence[Any]) -> bool:
     return any(value is not None and value != "" for value in row)
 
 
-def cell_text(value: Any) -> str:
-    """A cell as text: text as it is, with its leading zeros, and whole numbers without a decimal point."""
+def cell_text(value: Any, thousands: str | None = None) -> str:
+    """A cell as text: text as it is, with its leading zeros, and whole numbers without a decimal point.
+
+    Where dots separate thousands, a fraction has another number of decimals than three, so that it is not read so.
+    """
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -123,4 +127,5 @@ def cell_text(value: Any) -> str:
         return value.date().isoformat()
     if isinstance(value, date | time):
         return value.isoformat()
-    return str(value)
+    is_in_doubt = thousands == "." and isinstance(value, Real) and str(value)[-4:-3] == "."
+    return f"{value}0" if is_in_doubt else str(value)

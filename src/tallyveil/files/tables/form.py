@@ -47,14 +47,15 @@ class FileForm:
     total_rows
         Rows that only repeat people of other rows: for a column, the values that mark them.
     thousands
-        The separator of thousands in counts: a dot, a comma, a space or an apostrophe.
+        The separator of thousands in counts: a dot, a comma, a space or an apostrophe; ``""`` says that dots are
+        decimal points.
     zeros
         Texts that stand for 0 in counts, such as ``"-"``; ``""`` is an empty cell.
     strip
         Whether spaces around values are removed.
     cells, counts
-        The columns in which each row of the table has a value, and whether it also has a count. The codebook says so,
-        because no such row may be left out as a note.
+        The columns in which each row of the table has a value, with the labels in them if they are known, and whether
+        it also has a count. The codebook says so, because no such row may be left out as a title or a note.
     """
 
     encoding: str | None = None
@@ -66,7 +67,7 @@ class FileForm:
     thousands: str | None = None
     zeros: tuple[str, ...] = ()
     strip: bool = False
-    cells: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    cells: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False, repr=False)
     counts: bool = field(default=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -76,8 +77,8 @@ class FileForm:
         for name, least in (("title_rows", 0), ("header_rows", 1), ("note_rows", 0)):
             if getattr(self, name) < least:
                 raise DataError(f"[file] {name} must be {least} or more. Got {getattr(self, name)} instead.")
-        if self.thousands is not None and self.thousands not in THOUSANDS:
-            known = ", ".join(f'"{mark}"' for mark in THOUSANDS)
+        if self.thousands and self.thousands not in THOUSANDS:
+            known = ", ".join(f'"{mark}"' for mark in (*THOUSANDS, ""))
             raise DataError(f"[file] thousands must be one of {known}. Got {self.thousands!r} instead.")
         try:
             codecs.lookup(self.encoding or "utf-8")
@@ -96,10 +97,11 @@ PLAIN = FileForm()
 def table_of_rows(rows: Iterator[Row], form: FileForm, name: str) -> Iterator[pa.RecordBatch]:
     """The table that rows of text hold, in pieces."""
     filled = (row for row in rows if is_filled(row))
-    header = list(islice(filled, form.title_rows, form.title_rows + form.header_rows))
-    names = joined_names(header)
+    titles = list(islice(filled, form.title_rows))
+    names = joined_names(list(islice(filled, form.header_rows)))
     while names and not names[-1]:
         names.pop()
+    _refuse_titles_of_table(titles, names, form, name)
     kept = [i for i, column in enumerate(names) if column]
     schema = pa.schema([(names[i], pa.string()) for i in kept])
     notes: deque[Row] = deque()
@@ -142,16 +144,21 @@ def is_filled(row: Row) -> bool:
 
 
 def formed(pieces: Iterator[Batch], form: FileForm) -> Iterator[Batch]:
-    """The batches of a table without rows of totals, with empty cells filled from above."""
+    """The batches of a table with empty cells filled from above, and then without rows of totals."""
     above: dict[str, str] = {}
+    if both := [column for column in form.fill_down if "" in form.total_rows.get(column, ())]:
+        raise DataError(
+            f"[file] total_rows marks the empty cells of column {both[0]!r}, but fill_down gives them the value above. "
+            f"Remove the column from one of them."
+        )
     for batch in pieces:
         _refuse_missing(batch, (*form.total_rows, *form.fill_down))
         if form.strip:
             batch = replace(batch, table=_stripped(batch.table))
+        for column in form.fill_down:  # first, because a merged cell of a total holds for all of its rows
+            batch = _filled_down(batch, column, above)
         if form.total_rows:
             batch = batch.filtered(pa.array(~total_rows(batch.table, form.total_rows)))
-        for column in form.fill_down:
-            batch = _filled_down(batch, column, above)
         yield replace(batch, thousands=form.thousands, zeros=form.zeros)
 
 
@@ -190,10 +197,29 @@ def _without_last(rows: Iterator[Row], number: int, waiting: deque[Row]) -> Iter
         yield waiting.popleft()
 
 
+def _refuse_titles_of_table(titles: Sequence[Row], names: Sequence[str], form: FileForm, name: str) -> None:
+    """Refuse rows left out as titles with the names of all columns, below which people may be, or with a person."""
+    starts = range(len(titles) if form.cells and names else 0)
+    again = any(set(names) <= {*joined_names(titles[i : i + form.header_rows]), ""} for i in starts)
+    labels = {column: known for column, known in form.cells.items() if known and not form.counts}
+    rows = _rows_of_table(titles, names, form) if labels else ()
+    if again or any(all(row[column] in known for column, known in labels.items()) for row in rows):
+        found = "the names of the columns are" if again else "a row of the table is"
+        raise DataError(
+            f"{name}: {found} among the first {len(titles)} rows, which [file] title_rows leaves out. Correct "
+            f"title_rows, or remove the rows above the names of columns."
+        )
+
+
+def _rows_of_table(rows: Sequence[Row], names: Sequence[str], form: FileForm) -> list[dict[str, str]]:
+    """The rows that have a value in all columns in which each row of the table has one."""
+    named = [dict(zip(names, map(str.strip, row), strict=False)) for row in rows if form.cells]
+    return [row for row in named if all(row.get(column) for column in form.cells)]
+
+
 def _refuse_rows_of_table(notes: Sequence[Row], names: Sequence[str], form: FileForm, name: str) -> None:
     """Refuse rows that are left out as notes but have all that a row of the table has."""
-    rows = [dict(zip(names, map(str.strip, row), strict=False)) for row in notes if form.cells]
-    rows = [row for row in rows if all(row.get(column) for column in form.cells)]
+    rows = _rows_of_table(notes, names, form)
     if form.counts:
         rows = [row for row in rows if any(row[column][:1].isdigit() for column in row.keys() - set(form.cells))]
     if rows:

@@ -21,6 +21,8 @@ from tallyveil.nouns.histogram import Histogram
 from tallyveil.nouns.spine import Spine
 from tallyveil.privacy.sentences import LABELS_FROM_DATA, UNITS_FROM_DATA
 
+_EXAMPLES = 3  # values of a column that a message shows
+
 
 def read_counts(
     source: Source, codebook: Codebook | str | PathLike[str], *, units: Source | Spine | None = None
@@ -64,12 +66,16 @@ def read_counts(
         if len(spine.levels) > 1:
             pages.summed(spine.first_child[-1])  # kept for all questions about coarser levels
         people = Histogram(spine=spine, schema=book.schema, leaves=pages)
+        if not pages.start[-1]:
+            _refuse_unmet(source, book)
         return replace(people, stamps=stamps, filter=kept_by, rows_per_person=book.rows_of_person)
     else:  # names come from the list of units
         spine = read_units(units, book)
         entries = Entries(replace(book, names={}), spine)
         entries.read(batches(source, book.form, sheet=book.sheet))
     name, (unit, cell, count) = entries.name, entries.on(spine)
+    if not len(count):
+        _refuse_unmet(source, book)
     pa.default_memory_pool().release_unused()
     del entries  # it holds the same numbers
     try:
@@ -154,6 +160,26 @@ def _refuse_repeated_persons(source: Source, book: Codebook, column: str) -> Non
             f"{column!r} (at most {most:,}). Keep {allowed} of each, or write [table] at_most = {most}: the guarantee "
             f"then counts that many rows a person, and its loss grows with them."
         )
+
+
+def _refuse_unmet(source: Source, book: Codebook) -> None:
+    """Refuse a filter with a value that no row has, because the table may write it in another way."""
+    some: dict[str, list[str | None]] = {column: [] for column in book.where}
+    unmet = {column: str(value) for column, value in book.where.items()}
+    for batch in batches(source, book.form, sheet=book.sheet) if unmet else ():
+        for column in list(unmet):
+            values = pc.unique(batch.written(column)).to_pylist()
+            some[column] = list(dict.fromkeys([*some[column], *values]))[: _EXAMPLES + 1]
+            if unmet[column] in values:
+                del unmet[column]
+    for column, value in unmet.items():
+        if shown := ["an empty cell" if one is None else repr(one) for one in some[column]]:
+            name = str(source) if isinstance(source, str | PathLike) else "the table"
+            more = ", ..." if len(shown) > _EXAMPLES else ""
+            raise DataError(
+                f"{name}: no row has {value!r} in column {column!r}, so [table] where keeps nobody. The column has "
+                f"{', '.join(shown[:_EXAMPLES])}{more}. Write the value in the codebook as the table has it."
+            )
 
 
 def _with_labels_from(source: Source, book: Codebook) -> Codebook:

@@ -17,6 +17,7 @@ from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -72,7 +73,7 @@ def _as_they_are(source: Source, form: FileForm, *, sheet: str | None, size: int
         yield from _pieces(source.name, _record_batches(source.file, size))
         return
     if not isinstance(source, str | PathLike):
-        table = _plain_text(_arrow(source))
+        table = _plain_text(_arrow(source, form.thousands))
         yield Batch(name="the table", table=table, rows=np.arange(table.num_rows))
         return
     path = Path(fspath(source))
@@ -145,14 +146,14 @@ def _damage_told(name: str) -> Iterator[None]:
         raise DataError(f"{name}: {_reason(problem)}") from None
 
 
-def _arrow(source: Any) -> pa.Table:
+def _arrow(source: Any, thousands: str | None) -> pa.Table:
     names = source.column_names if isinstance(source, pa.Table) else getattr(source, "columns", ())
     _refuse_repeated("the table", [str(name) for name in names])
     try:
         if isinstance(source, pa.Table):
             return source
         if type(source).__module__.partition(".")[0] == "pandas":
-            return _from_pandas(source)
+            return _from_pandas(source, thousands)
         return pa.table(source)
     except (pa.ArrowException, OverflowError) as problem:
         raise DataError(
@@ -164,7 +165,7 @@ def _arrow(source: Any) -> pa.Table:
         ) from None
 
 
-def _from_pandas(frame: Any) -> pa.Table:
+def _from_pandas(frame: Any, thousands: str | None) -> pa.Table:
     """A frame as an Arrow table. Columns with numbers and texts are text, as if the sheet they come from were read."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
@@ -173,7 +174,8 @@ def _from_pandas(frame: Any) -> pa.Table:
         for name in [name for name in frame.columns if frame[name].dtype == object]:
             values, gaps = frame[name].tolist(), frame[name].isna().tolist()
             if all(gap or isinstance(value, str | Real | date) for value, gap in zip(values, gaps, strict=True)):
-                frame[name] = [cell_text(None if gap else value) for value, gap in zip(values, gaps, strict=True)]
+                cells = (None if gap else value for value, gap in zip(values, gaps, strict=True))
+                frame[name] = [cell_text(cell, thousands) for cell in cells]
         return pa.Table.from_pandas(frame, preserve_index=False)
 
 
@@ -288,9 +290,19 @@ def _csv(path: Path, encoding: str | None) -> Iterator[pa.RecordBatch]:
     shown = [name or f"column {i}" for i, name in enumerate(names, start=1)]  # row numbers often have no name
     for piece in reader:
         any_rows = True
-        yield piece.rename_columns(shown)
+        yield _filled_rows(piece.rename_columns(shown))
     if not any_rows:
         yield pa.RecordBatch.from_pylist([], schema=pa.schema([(name, pa.string()) for name in shown]))
+
+
+def _filled_rows(piece: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of texts that hold anything."""
+    empty: pa.Array = pa.scalar(True)
+    for column in piece.columns:
+        empty = pc.and_(empty, pc.equal(pc.utf8_trim_whitespace(column), ""))
+        if not pc.any(empty).as_py():  # as in the first column of most tables
+            return piece
+    return piece.filter(pc.invert(empty))
 
 
 def _reason(problem: Exception) -> str:

@@ -56,7 +56,7 @@ def form_of_table(view: View, form: FileForm, *, totals: bool = True) -> tuple[F
     kept = ~marked_rows(view, found.marks)
     down = _merged(list(view.columns.values()), kept) if totals else ()  # in a table of people, rows stand alone
     if down:  # what sums are of shows only when each row has all of its labels
-        columns = {n: c.filled_down(kept) if n in down else c for n, c in view.columns.items()}
+        columns = {n: c.filled_down() if n in down else c for n, c in view.columns.items()}
         found = find_totals(replace(view, columns=columns))
         down = _merged(list(view.columns.values()), ~marked_rows(view, found.marks))
     marks = found.marks

@@ -213,13 +213,11 @@ class Column:
         """The share of rows whose value is marked."""
         return float(self.rows_of[mask].sum() / max(1, len(self.of_row)))
 
-    def filled_down(self, rows: Bools) -> Column:
-        """The column with the value above in empty cells of some rows."""
-        of_row, place = self.of_row.copy(), np.flatnonzero(rows)
-        given = ~self.empty[of_row[place]]
-        last = np.maximum.accumulate(np.where(given, np.arange(len(place)), 0))
-        of_row[place] = of_row[place][last]
-        return Column(name=self.name, values=self.values, of_row=of_row, kind=self.kind)
+    def filled_down(self) -> Column:
+        """The column with the value above in empty cells."""
+        given = ~self.empty[self.of_row]
+        last = np.maximum.accumulate(np.where(given, np.arange(len(given)), 0))
+        return Column(name=self.name, values=self.values, of_row=self.of_row[last], kind=self.kind)
 
     def taken(self, rows: Bools) -> Column:
         """The column with some of its rows."""
