@@ -423,6 +423,8 @@ def _row(statement: Statement) -> Iterator[Claim]:
             if down:
                 where = scope.format(**match.groupdict())
                 yield Claim("told down to", 0.0, where, statement, words=frozenset({down[1]}))
+                if cells[1] == "-":
+                    return
             if match and len(cells) > 1 and re.match(NUMBER, cells[1]):
                 yield from _cell(kind, cells[1], scope.format(**match.groupdict()), statement)
                 return

@@ -630,11 +630,14 @@ def composed(together: Together) -> tuple[str, str, tuple[str, ...]]:
     return how, reason, tuple(steps)
 
 
+_TOLD = _KNOWN.replace("only where exact counts do not", "not protected where exact counts")
+
+
 def exactly_told(promises: Sequence[Guarantee]) -> list[tuple[str, str, str]]:
     """What exact counts of one of several releases tell, as rows of their figures."""
     bare = {name: _BARE for g in promises for name in filter(g.bare, g.account.per_attribute or {})}
     known = {
-        f"within {level}": f"not protected where exact counts tell the place, down to {finest}"
+        f"within {level}": f"{_TOLD} {finest}"
         for g in promises
         for level in g.account.within_level or {}
         if (finest := g.known_within(level))
