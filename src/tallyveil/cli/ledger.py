@@ -269,14 +269,16 @@ def _conclude(state: Programme) -> None:
 
 def sentence(state: Programme, groups: list[Group]) -> str:
     """What the programme costs a person, and what is left, in a sentence or two."""
-    from tallyveil.privacy.sentences import OTHER_FILTERS, spent
+    from tallyveil.privacy.sentences import OTHER_FILTERS, STAMPED_ABOVE, spent
 
     limit = None if state.limit is None else (state.limit.epsilon, state.limit.delta)
     if not groups:
         return spent(None, None, (), limit)
     worst = groups[0]
     said = spent(worst.loss, None if worst.pure else _delta(state, worst), worst.populations, limit)
-    return f"{said} {OTHER_FILTERS}" if any(group.other_filters for group in groups) else said
+    said = f"{said} {OTHER_FILTERS}" if any(group.other_filters for group in groups) else said
+    stamped = any(entry.stamps for entry in state.entries if not entry.seeded)
+    return f"{said} {STAMPED_ABOVE}" if stamped else said
 
 
 def _delta(state: Programme, group: Group) -> float:
