@@ -31,7 +31,7 @@ from truths import Truths
 from command_line import run
 
 CASES = [*combinations.plain(), *combinations.covering()]
-QUICK = 11
+QUICK = 5
 KEPT: dict[int, tuple[Pages, list[Finding]]] = {}
 
 

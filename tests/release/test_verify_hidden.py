@@ -91,6 +91,7 @@ def test_accounting_for_a_release_names_pinned_values_and_the_constraints_of_its
     strategy = strategy_from_toml((folder / "strategy.toml").read_text())
     bounds = [Bound(query="total", level="tract", most=500), Bound(query="age", level="us", least=7, most=7)]
     (folder / "strategy.toml").write_text(strategy_to_toml(replace(strategy, constraints=bounds)))
+    reseal(folder)
     words = _run("account", "--release", str(folder)).stdout
     assert "  outside the guarantee: age in every us: every row exactly 7\n" in words
     assert "  for neighbours that satisfy: total in every tract: at most 500\n" in words
