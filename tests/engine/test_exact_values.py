@@ -226,7 +226,7 @@ def amounts(world: World, found: tuple, query: str, level: str, *, true: bool) -
     return units[True], units[True] * rows + sum(one.counts for one in ours if one.counts != "all")
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(worlds())
 def test_every_count_called_exact_is_the_same_in_all_tables_that_keep_the_constraints(world):
     found = world.found()
