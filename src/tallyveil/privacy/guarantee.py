@@ -297,10 +297,6 @@ class Guarantee:
         """Whether every count of a query in a level is exact, and equal to the data."""
         return (query, level) in self._everywhere
 
-    def everywhere(self, query: str, level: str) -> bool:
-        """Whether a query is exact in every unit of a level, and equal to the data."""
-        return (query, level) in self._everywhere
-
     def bare(self, attribute: str) -> bool:
         """Whether exact counts tell an attribute to someone who knows everybody else."""
         return any(query == DETAILED or attribute in factors_of(query) for query, _ in self._everywhere)

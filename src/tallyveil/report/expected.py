@@ -93,7 +93,7 @@ def expected_of(release: Release, folder: Path | None = None) -> Expected:
     found, source = _margins(release, folder)
     if found is not None:  # margins of whole counts can be 0 although the count is not exact
         found = {
-            pair: one if promised.everywhere(*reversed(pair)) else np.maximum(one, LEAST) for pair, one in found.items()
+            pair: one if promised.fixes(*reversed(pair)) else np.maximum(one, LEAST) for pair, one in found.items()
         }
     if found is None:
         margin = _declared_totals(release)
