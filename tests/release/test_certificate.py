@@ -126,6 +126,16 @@ def test_expected_errors_are_those_of_least_squares(budget, only_child):
     assert [one["sd"] for one in declared(people, exact)["expected_error"]][:2] == [0, 0]
 
 
+def test_a_level_that_is_neither_measured_nor_exact_is_refused_by_its_name():
+    """The shares are those of replace-one neighbours, whose number of people is exact."""
+    spine, schema = Spine.from_columns({"block": ["1", "2"]}, root="town"), Schema(attributes={"age": ["all"]})
+    people = Histogram.from_entries(spine, schema, unit=[0], cell=[0], count=[3])
+    plan = replace(Strategy.default(spine, schema, epsilon=1), neighbours="add-or-remove")
+    assert plan.levels["town"] == 0
+    with pytest.raises(InputError, match="the share 0 for level 'town', but no invariant makes all its counts exact"):
+        protect(people, plan)
+
+
 @pytest.mark.parametrize("estimator", ["topdown", "tree"])
 def test_errors_of_a_release_of_large_counts_are_as_large_as_expected(estimator):
     spine = Spine.from_columns({"county": list("112233"), "block": list("abcdef")}, root="us")

@@ -128,7 +128,8 @@ def _own_variances(
     for span in np.unique(shares.spans[shares.spans > 0]).tolist():
         noises = {query: strategy.noise(level, query, level_share=shares.shares[span]) for query in measured}
         variances = [rows[query] * max(noise.actual_variance(), LEAST) for query, noise in noises.items()]
-        of_span[span] = 1 / sum(1 / variance for variance in variances)
+        if variances:  # a level that is not measured although it is not exact is refused with the noise
+            of_span[span] = 1 / sum(1 / variance for variance in variances)
     return of_span[shares.spans]
 
 
